@@ -30,7 +30,7 @@ from operator import mul
 
 import numpy as np
 
-from schedule.machine import LINE, LINE_CYCLES, Machine
+from schedule.machine import CACHE_LINE_BYTES, CYCLES_PER_LINE, Machine
 from tir.ir import Kind
 
 from .loopnest import Loop, Program, Statement, Touched
@@ -245,8 +245,8 @@ def _machine(
         moved.append(level)
     threads = least(tasks, float(machine.cores))
     cycles = total / length * vectors
-    for amount, line in zip(moved, LINE_CYCLES, strict=True):
-        cycles = cycles + amount * (line / LINE)
+    for amount, line in zip(moved, CYCLES_PER_LINE, strict=True):
+        cycles = cycles + amount * (line / CACHE_LINE_BYTES)
     return [
         float(machine.cores), float(lanes), *map(float, machine.caches),
         total / number(s.useful),
@@ -302,13 +302,13 @@ class _Nest:
             innermost = where(e > 1, where(moves, step, 0.0), innermost)
         total = self.inner[0]
         unique = self.elements[0] * nbytes
-        lines = most(1.0, total / still * least(1.0, stride * (nbytes / LINE)))
+        lines = most(1.0, total / still * least(1.0, stride * (nbytes / CACHE_LINE_BYTES)))
         run = self.region[-1] if self.region else 1.0
         whole: Value = True
         for position in reversed(range(1, len(self.region))):
             whole = and_not(whole, self.region[position] < self.shape[position])
             run = run * where(whole, self.region[position - 1], 1.0)
-        unique_lines = most(1.0, unique / least(run * nbytes, float(LINE)))
+        unique_lines = most(1.0, unique / least(run * nbytes, float(CACHE_LINE_BYTES)))
         loop, serial, distance, away, count = self._reuse(bytes_at)
         divisor = where(count <= 0.5, 0.5, count)
         amounts: list[Value] = [total * nbytes, unique, lines, unique_lines]

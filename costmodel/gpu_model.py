@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedule.machine import GPU, WARP_SCHEDULERS
+from schedule.machine import GPU, WARP_SCHEDULERS_PER_SM
 from tir.memory import WARP
 
 from .geometry import TileAccess, TiledNest
@@ -40,7 +40,7 @@ class GPUModel(Formula):
         """Clocks of a nest that moves each element once."""
         elements = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
         work = float(np.prod([float(e) for e in nest.extents]))
-        return max(elements / self.machine.memory, work / (self.machine.sms * WARP_SCHEDULERS * WARP * UNTILED))
+        return max(elements / self.machine.memory, work / (self.machine.sms * WARP_SCHEDULERS_PER_SM * WARP * UNTILED))
 
     def tiled(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
         """Estimated clocks of a nest tiled through shared memory, a float64 vector with one entry a row."""
@@ -67,7 +67,7 @@ class GPUModel(Formula):
         resident = np.maximum(1, np.minimum(resident, np.floor(gpu.shared / np.maximum(1, (ahead + 1) * footprint))))
         resident = np.minimum(resident, np.ceil(blocks / gpu.sms))
         busy = np.minimum(1.0, resident * warps * np.minimum(independent, INDEPENDENT) / IN_FLIGHT)
-        step = warps * depth * inner / busy + copying / WARP_SCHEDULERS
+        step = warps * depth * inner / busy + copying / WARP_SCHEDULERS_PER_SM
         waiting = np.maximum(0.0, STEP - ahead * step) / resident  # other blocks work meanwhile
         compute = np.ceil(blocks / gpu.sms) * (steps * (step + waiting) + STEP / resident)
         cache = blocks * steps * footprint / gpu.l2_bytes
@@ -100,13 +100,17 @@ def _in_lanes(nest: TiledNest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray
         distinct = along if last in used else np.ceil(WARP / along)
         instructions += words / np.minimum(4, sizes["s"][:, last] if last in used else 1)
         banked += np.maximum(words * distinct / WARP, words / 4)
-    return np.maximum(instructions / WARP_SCHEDULERS, banked), accumulators, accumulators
+    return np.maximum(instructions / WARP_SCHEDULERS_PER_SM, banked), accumulators, accumulators
 
 
 def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same of a warp that has so many fragments along rows and columns, each 16 long, for the steps of an instruction."""
     products, loads = 2 * np.prod(fragments, axis=1), np.sum(fragments, axis=1)
-    return np.maximum(products * MMA / WARP_SCHEDULERS, loads * LDMATRIX), FRAGMENT_REGISTERS * (products + loads), products
+    return (
+        np.maximum(products * MMA / WARP_SCHEDULERS_PER_SM, loads * LDMATRIX),
+        FRAGMENT_REGISTERS * (products + loads),
+        products,
+    )
 
 
 def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:

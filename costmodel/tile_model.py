@@ -15,7 +15,7 @@ from operator import mul
 
 import numpy as np
 
-from schedule.machine import CPU, LINE, LINE_CYCLES, WAYS
+from schedule.machine import CACHE_LINE_BYTES, CPU, CYCLES_PER_LINE, SET_ALIASING_BYTES
 
 from .geometry import TileAccess, TiledNest
 from .model import Formula
@@ -105,10 +105,10 @@ def _traffic(nest: TiledNest, levels: list[Tile], counts: list[Value], machine: 
         strip = [least(size * n, extent) for size, n, extent in zip(tiles[depth], around, nest.extents, strict=True)]
         loaded.append(sum(_lines(access, strip) for access in nest.accesses) * counts[depth] / length)
     total: Value = 0.0
-    for size, way, cycles in zip(machine.caches, WAYS, LINE_CYCLES, strict=True):
+    for size, way, cycles in zip(machine.caches, SET_ALIASING_BYTES, CYCLES_PER_LINE, strict=True):
         moved = loaded[5]  # the innermost tile is in registers, so it counts as fitting
         for depth in reversed(range(5)):  # 0 is the whole nest; the deeper, the smaller
-            fits = footprints[depth] * LINE <= SHARE * size
+            fits = footprints[depth] * CACHE_LINE_BYTES <= SHARE * size
             if way:
                 rivals = sum(_rivals(access, tiles[depth], way) for access in nest.accesses)
                 fits = and_not(fits, rivals > max(len(nest.accesses), size // way))
@@ -116,8 +116,8 @@ def _traffic(nest: TiledNest, levels: list[Tile], counts: list[Value], machine: 
         total = total + moved * cycles
     for access in nest.accesses:  # operands that evict each other in the innermost tile
         if not access.written:
-            crowded = _rivals(access, tiles[5], WAYS[0]) > max(1, machine.l1 // WAYS[0])
-            total = total + where(crowded, _lines(access, tiles[5]) * counts[5] * LINE_CYCLES[0], 0.0)
+            crowded = _rivals(access, tiles[5], SET_ALIASING_BYTES[0]) > max(1, machine.l1 // SET_ALIASING_BYTES[0])
+            total = total + where(crowded, _lines(access, tiles[5]) * counts[5] * CYCLES_PER_LINE[0], 0.0)
     return total
 
 
@@ -146,7 +146,7 @@ def _counts(levels: list[Tile]) -> list[Value]:
 
 def _aligned(access: TileAccess) -> bool:
     """Whether vectors along the last dimension start where lines do; others cross lines, and each such load counts twice."""
-    return len(access.dims[-1]) == 1 and access.shape[-1] * access.nbytes % LINE == 0
+    return len(access.dims[-1]) == 1 and access.shape[-1] * access.nbytes % CACHE_LINE_BYTES == 0
 
 
 def _tile(nest: TiledNest, levels: list[Tile], depth: int) -> Tile:
@@ -175,7 +175,7 @@ def _spans(access: TileAccess, tile: Tile) -> Tile:
 def _lines(access: TileAccess, tile: Tile) -> Value:
     """Cache lines that one access touches in a tile."""
     *outer, last = _spans(access, tile)
-    return product([*outer, ceil(last * access.nbytes / LINE)])
+    return product([*outer, ceil(last * access.nbytes / CACHE_LINE_BYTES)])
 
 
 def _rivals(access: TileAccess, tile: Tile, way: int) -> Value:
@@ -185,6 +185,6 @@ def _rivals(access: TileAccess, tile: Tile, way: int) -> Value:
     stride = access.nbytes * access.shape[-1]
     for span, size in reversed(list(zip(_spans(access, tile)[:-1], access.shape[:-1], strict=True))):
         places = way // math.gcd(stride, way)
-        result = result * ceil(span / max(1, min(places, way // LINE)))
+        result = result * ceil(span / max(1, min(places, way // CACHE_LINE_BYTES)))
         stride *= size
     return result

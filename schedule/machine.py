@@ -12,12 +12,12 @@ from typing import Any
 
 from tir.memory import WARP
 
-LINE = 64  # bytes of a cache line: all x86 processors, and most others
-TILE_ENTRY = 20.0  # turns to enter the loop of a register tile: a branch that is predicted wrong, and addresses
-# What a step of a register tile is taken not to hide behind its multiply-adds, in loads of whole vectors from the first-level
-# cache: of a vector of columns, which comes from the second-level cache, where a line takes as long as four such loads, a fifth;
-# of an element of packed rows, which is in the line of the one before, an eighth; of one of rows far apart more than twice that.
-PANEL_VECTOR, PACKED_ELEMENT, APART_ELEMENT = 0.8, 0.12, 0.3
+CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
+TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
+# The part of a load that a step of a register tile does not hide behind its multiply-adds, in loads of whole vectors from the
+# first-level cache. A vector of columns comes from the second-level cache, where a line takes as long as four such loads: a fifth
+# of that. An element of packed rows is in the line of the one before: an eighth. One of rows far apart: more than twice that.
+PANEL_VECTOR_LOADS, PACKED_ELEMENT_LOADS, STRIDED_ELEMENT_LOADS = 0.8, 0.12, 0.3
 Amount = Any  # a number, or what stands for one number a candidate
 
 
@@ -112,21 +112,21 @@ class CPU:
 
     def entry(self, moved: Amount) -> Amount:
         """Cycles to enter the loop of a register tile, and to move so many vectors of accumulators in and out."""
-        return (TILE_ENTRY + moved) * self.turns
+        return (TILE_ENTRY_CYCLES + moved) * self.turns
 
-    def tile(self, rows: int, vectors: int, steps: int, element: float = PACKED_ELEMENT) -> float:
+    def tile(self, rows: int, vectors: int, steps: int, element: float = PACKED_ELEMENT_LOADS) -> float:
         """Cycles of a register tile of so many rows by vectors of columns, for a sum of so many steps: each begins its
         multiply-adds and waits for those of the step before, and does not hide all that is loaded: a part of each vector of
         columns, which come from the second-level cache, and of each `element` of the rows. Then the tile is stored."""
         issue, _, waiting = self.step(rows * vectors, vectors, rows)
-        loading = (PANEL_VECTOR * vectors + element * rows) / self.loads
+        loading = (PANEL_VECTOR_LOADS * vectors + element * rows) / self.loads
         return (max(issue, waiting) + loading) * steps + self.entry(rows * vectors)
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 
     def threads(self, cycles: float) -> int:
         """Threads for work of so many cycles of one core: one where that is less than waking another one costs."""
-        return self.cores if cycles >= WAKE else 1
+        return self.cores if cycles >= WAITING_THREAD_CYCLES else 1
 
     def computing(self, bits: int) -> float:
         """Cycles a multiply-add takes whose factors are in registers."""
@@ -139,7 +139,7 @@ class CPU:
     def reading(self, bits: int, nbytes: int = 0) -> float:
         """Cycles an element takes to come from the second-level cache, or the third where that does not hold all of so many
         bytes; elements follow each other."""
-        return LINE_CYCLES[nbytes > self.l2] * bits / (8 * LINE)
+        return CYCLES_PER_LINE[nbytes > self.l2] * bits / (8 * CACHE_LINE_BYTES)
 
     def copying(self, bits: int) -> float:
         """Cycles an element takes to come from the second-level cache, and a result to go there."""
@@ -151,7 +151,7 @@ class CPU:
 
     def transforming(self, bits: int) -> float:
         """Cycles an element takes in a softmax or a norm."""
-        return ROW_CYCLES / self.lanes(bits)
+        return ROW_VECTOR_CYCLES / self.lanes(bits)
 
     # --- shares of a cache -------------------------------------------------------------------------------------------------
 
@@ -181,17 +181,17 @@ class CPU:
 # Cycles a cache line takes from the next level out to this one, a vector register a cycle from L1 being the unit: L2 -> L1,
 # L3 -> L2, memory -> L3. Round figures of current x86 cores: 32 bytes a cycle from L2; some 10 from L3; from memory 4.5, or 15 GB
 # a second at 3.3 GHz.
-LINE_CYCLES = (2.0, 6.0, 14.0)
-WAYS = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
-PAGE = 4096  # bytes of a page, and between rows at multiples of which they fall into the same sets of the first-level cache
-ROW_CYCLES = 16.0  # of a vector in three passes with an exponential: a polynomial of six steps, its scaling, and the passes
+CYCLES_PER_LINE = (2.0, 6.0, 14.0)
+SET_ALIASING_BYTES = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
+PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache
+ROW_VECTOR_CYCLES = 16.0  # of a vector of a row in a softmax or norm: three passes, and an exponential of six steps
 
 # Cycles of work below which a second thread costs more than it saves, some ten microseconds: one that waits for work begins
 # within one or two of them (`python -m benchmarks parallel_region`), but then misses in its caches what the first has in its own.
-WAKE = 1 << 15
+WAITING_THREAD_CYCLES = 1 << 15
 # Cycles of work at the highest rate below which a second thread may cost more than it saves, some forty microseconds: one that
 # sleeps takes a hundred to begin, and threads that share a core or a busy machine are slow to wait for each other.
-WAKE_LATE = 4 * WAKE
+SLEEPING_THREAD_CYCLES = 4 * WAITING_THREAD_CYCLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +220,8 @@ class GPU:
         number = int("".join(c for c in arch if c.isdigit()))
         near = max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))
         sms, lanes, warps, blocks, shared, l2, memory = ARCHITECTURES[near]
-        room = shared << 10 if near == number else STATIC_SHARED
-        return cls(sms, lanes, warps, blocks, room, l2 << 20, memory, number >= AMPERE)
+        room = shared << 10 if near == number else STATIC_SHARED_BYTES
+        return cls(sms, lanes, warps, blocks, room, l2 << 20, memory, number >= AMPERE_CAPABILITY)
 
     @property
     def l2_bytes(self) -> float:
@@ -233,7 +233,7 @@ class GPU:
     def busy(self) -> int:
         """Threads that keep all multiprocessors busy with work that waits for memory: four warps for each of their schedulers,
         with some loads under way in each."""
-        return self.sms * WARP_SCHEDULERS * 4 * WARP
+        return self.sms * WARP_SCHEDULERS_PER_SM * 4 * WARP
 
     @property
     def cores(self) -> int:
@@ -251,9 +251,9 @@ class GPU:
         return self.shared, 4 * self.register_file, self.l2
 
 
-AMPERE = 80  # the first with asynchronous copies, and with the tensor cores that instructions are emitted for
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that every architecture gives to a block without permission of the driver
-WARP_SCHEDULERS = 4  # of a multiprocessor: each issues an instruction of a warp a clock
+AMPERE_CAPABILITY = 80  # the first with asynchronous copies, and with the tensor cores that instructions are emitted for
+STATIC_SHARED_BYTES = 48 * 1024  # of shared memory that every architecture gives a block without asking the driver
+WARP_SCHEDULERS_PER_SM = 4  # of a multiprocessor: each issues an instruction of a warp a clock
 
 # By compute capability: multiprocessors, their lanes, warps and blocks; KiB of shared memory a block may have with permission
 # of the driver; MiB of L2; bytes of memory a clock. The limits of blocks are those of the CUDA C++ programming guide (technical

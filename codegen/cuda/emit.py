@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from schedule.machine import STATIC_SHARED
+from schedule.machine import STATIC_SHARED_BYTES
 from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
@@ -142,7 +142,7 @@ class _Kernel:
                 if var.name in used:
                     self.line(f"const int {self.name(var.name)} = {kind}.{a};")
         total = sum(_padded(b) for b in k.shared)
-        if total > STATIC_SHARED:
+        if total > STATIC_SHARED_BYTES:
             self.dynamic = total
             self.line("extern __shared__ __align__(16) unsigned char dynamic_shared[];")
         offset = 0

@@ -18,7 +18,7 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
 
 from . import annotate, conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
-from .structure import contraction, is_plain, reused, stored
+from .structure import at_axes, contraction, reused, stored
 from .template import SumOfProducts, Template, Verdict
 
 __all__ = [
@@ -68,7 +68,7 @@ def build(s: OpenSchedule) -> list[str]:
 def only_reduces(block: Block) -> bool:
     """Whether a block is a reduction that gains nothing by tiles, and no convolution."""
     c = contraction(block)
-    return reduction.matches(block) and not reused(block) and (c is None or (is_plain(c.left) and is_plain(c.right)))
+    return reduction.matches(block) and not reused(block) and (c is None or (at_axes(c.left) and at_axes(c.right)))
 
 
 def _contracted(s: OpenSchedule, name: str) -> None:
@@ -93,7 +93,12 @@ def _inline_permutations(s: Schedule) -> None:
         if len(consumers) != 1 or block in s.get_output_blocks() or not elementwise.matches(copy):
             continue
         source, product = stored(copy).value, gemm.matches(find_block(s.func, consumers[0]))
-        if product is None or extent(product.rows[-1]) < gemm.FEW or not isinstance(source, Load) or not is_plain(source):
+        if (
+            product is None
+            or extent(product.rows[-1]) < gemm.MIN_ROWS_TO_TRANSPOSE
+            or not isinstance(source, Load)
+            or not at_axes(source)
+        ):
             continue
         if source.buffer.name not in (product.left.buffer.name, product.right.buffer.name):
             s.compute_inline(block)

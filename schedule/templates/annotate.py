@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from schedule.machine import WAKE_LATE
+from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
@@ -14,12 +14,12 @@ from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
 from ..rewriting.edits import parts
 from . import elementwise
-from .marks import UNROLL, fetch, note, note_shares, parallel, stream
+from .marks import UNROLL_LIMITS, annotate_choice, annotate_shares, parallel, prefetch, stream
 from .packs import choose_packs
 from .structure import walks_memory
 
-LEAST_WIDTH = 256  # bits of a vector that is half a register
-WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
+MIN_VECTOR_BITS = 256  # bits of a vector that is half a register
+WIDTH_WEIGHTS = (0.9, 0.1)  # how often whole registers are drawn, and halves
 
 
 def annotate(state: OpenSchedule) -> None:
@@ -80,7 +80,7 @@ def _place(state: OpenSchedule, movable: list[str]) -> None:
 
 def _annotate(state: OpenSchedule) -> None:
     for block in [b.name for b in blocks(state.func)]:
-        if elementwise.matches(state.block(block)) and block not in state.scheduled and _alone(state, block):
+        if elementwise.matches(state.block(block)) and block not in state.scheduled and _owns_its_loops(state, block):
             elementwise.build(state, block)
         elif state.tiled(block) is None and not _done(state, block):
             _vectorize_last(state, block)
@@ -90,7 +90,7 @@ def _annotate(state: OpenSchedule) -> None:
             _annotate_nest(state, nest)
 
 
-def _alone(state: OpenSchedule, block: str) -> bool:
+def _owns_its_loops(state: OpenSchedule, block: str) -> bool:
     """Whether a block has its loops to itself."""
     nest = state.get_loops(block)
     return bool(nest) and len(blocks_below(state.loop(nest[0]))) == 1 and len(nest) == len(state.axes(block))
@@ -123,9 +123,9 @@ def _mark_tile(state: OpenSchedule, block: str) -> None:
         new.vectorize(lanes)
 
     ways: dict[str, Way] = {"whole registers": lambda new: new.attempt(OpenSchedule.vectorize, last)}
-    if half * tile.bits >= LEAST_WIDTH and tile.extent > half:
+    if half * tile.bits >= MIN_VECTOR_BITS and tile.extent > half:
         ways["half registers"] = halves
-    state.branch(f"{block} vectors", ways, weights=WIDTHS, block=block, role=Role.VECTOR_WIDTH)
+    state.branch(f"{block} vectors", ways, weights=WIDTH_WEIGHTS, block=block, role=Role.VECTOR_WIDTH)
 
 
 def _vectorize_last(state: OpenSchedule, block: str) -> None:
@@ -172,10 +172,10 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     def finish(new: OpenSchedule, depth: int) -> None:
         if depth:
             parallel(new, names[:depth])
-            note_shares(new, inside[-1], owner, alike=bool(tiled))
+            annotate_shares(new, inside[-1], owner, alike=bool(tiled))
         for block in inside:
             _unroll(new, block)
-            fetch(new, block)
+            prefetch(new, block)
             stream(new, block)
         for block in tiled:
             _mark_tile(new, block)
@@ -196,7 +196,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         tried = [d for d in dict.fromkeys(_depths(first, len(names), units)) if units < d <= len(names)]
         lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
-        alone = {"none parallel": way(0)} if work * machine.computing(32) < WAKE_LATE else {}
+        alone = {"none parallel": way(0)} if work * machine.computing(32) < SLEEPING_THREAD_CYCLES else {}
         ways = {_label(d): way(d) for d in legal} | alone
         seed = None if first is None or first.shared is None else _label(first.shared)
         if state.branch(f"parallel loops of {inside[-1]}", ways, seed=seed, block=owner, role=Role.PARALLEL):
@@ -243,4 +243,6 @@ def _unroll(state: OpenSchedule, block: str) -> None:
     """How far the innermost reductions of a tiled block are unrolled."""
     tiled = state.tiled(block)
     if tiled is not None and tiled.pragma is not None:
-        note(state, tiled.pragma, "pragma_auto_unroll_max_step", f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
+        annotate_choice(
+            state, tiled.pragma, "pragma_auto_unroll_max_step", f"{block} unroll", UNROLL_LIMITS, block=block, role=Role.PRAGMA
+        )

@@ -20,10 +20,20 @@ from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.traverse import walk
 
 from .gemm import register_tile
-from .structure import Contraction, contraction, epilogue, is_plain, last_axis, loop_of, size, squares, store_last
+from .structure import (
+    Contraction,
+    at_axes,
+    contraction,
+    epilogue,
+    last_axis,
+    loop_of,
+    size,
+    store_last,
+    transpose_in_squares,
+)
 
 NAME = "direct convolution"
-DEEP = 32  # steps of a sum from which on turning tiles round costs little
+MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum from which on turning tiles round costs little
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +58,7 @@ class Convolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class ConvolutionTile:
     """Sizes of a register tile: pixels of a row, and channels."""
 
     pixels: int
@@ -62,19 +72,19 @@ def matches(block: Block) -> Convolution | None:
         return None
     if not c.by_columns:
         return _grouped(c)
-    if is_plain(c.left) == is_plain(c.right) or not c.rows or not c.columns:
+    if at_axes(c.left) == at_axes(c.right) or not c.rows or not c.columns:
         return None
-    if is_plain(c.left):
+    if at_axes(c.left):
         return Convolution(c, c.right, c.left, c.batch, c.columns, c.rows, c.sums)
     return Convolution(c, c.left, c.right, c.batch, c.rows, c.columns, c.sums)
 
 
 def _grouped(c: Contraction) -> Convolution | None:
     """A convolution whose result has its channels last, of which so many in a row see one group of those of the image."""
-    weights, image = (c.left, c.right) if is_plain(c.left) else (c.right, c.left)
+    weights, image = (c.left, c.right) if at_axes(c.left) else (c.right, c.left)
     channel = next((it for it in c.batch if it.var.name == c.vector), None)
     pixels = (*c.rows, *c.columns)
-    if channel is None or not pixels or not is_plain(weights) or is_plain(image):
+    if channel is None or not pixels or not at_axes(weights) or at_axes(image):
         return None
     members = _members(image, channel.var)
     if members is None or extent(channel) % members or members == 1:
@@ -97,12 +107,12 @@ def suits(c: Convolution, processor: CPU) -> bool:
     return 2 * extent(c.channels[-1]) >= processor.lanes(c.contraction.bits)
 
 
-def tiles(c: Convolution, processor: CPU) -> Tiles:
+def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
     """A good register tile, computed from the extents and the processor."""
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
     dividing = members is not None and members % lanes == 0
-    return Tiles(*register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor, dividing))
+    return ConvolutionTile(*register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor, dividing))
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
@@ -111,7 +121,7 @@ def cycles(c: Convolution, processor: CPU) -> float:
     bits = c.contraction.bits
     lanes = processor.lanes(bits)
     filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
-    if not filled or (c.turned and size(c.sums) < DEEP):
+    if not filled or (c.turned and size(c.sums) < MIN_SUM_TO_TRANSPOSE):
         return inf
     t = tiles(c, processor)
     tile = processor.tile(t.pixels, ceil(t.channels / lanes), size(c.sums))
@@ -125,7 +135,7 @@ def cycles(c: Convolution, processor: CPU) -> float:
     return count * tile + copies + turned
 
 
-def parts(c: Convolution, t: Tiles, processor: CPU) -> list[int]:
+def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
     """Into how many parts each axis of the sum is cut, the outer ones first, so that a part of a panel of weights stays in half
     of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay there to be
     turned round.
@@ -159,13 +169,13 @@ def variants(c: Convolution, processor: CPU) -> list[Sum]:
     return sorted(found, key=lambda v: v != usual)
 
 
-def _seed(c: Convolution, processor: CPU) -> tuple[Tiles, Sum]:
+def _seed(c: Convolution, processor: CPU) -> tuple[ConvolutionTile, Sum]:
     t = tiles(c, processor)
     cut = _by_panels(c, t, processor) and max(parts(c, t, processor)) > 1
     return t, Sum.IN_PARTS if cut else Sum.WHOLE
 
 
-def _by_panels(c: Convolution, t: Tiles, processor: CPU) -> bool:
+def _by_panels(c: Convolution, t: ConvolutionTile, processor: CPU) -> bool:
     """Whether there are panels of weights enough for threads to share nothing else."""
     panels, threads = (
         size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels),
@@ -174,7 +184,7 @@ def _by_panels(c: Convolution, t: Tiles, processor: CPU) -> bool:
     return threads == 1 or panels % threads == 0 or panels >= 4 * threads
 
 
-def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Tiles | None = None) -> None:
+def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: ConvolutionTile | None = None) -> None:
     """Tile a convolution, whose loops are still as they were made, with its elementwise consumer, if it has one.
 
     Loops, outermost first: groups; panels of channels; parts of the sum; other pixels; tiles of rows and of a row of pixels; the
@@ -208,7 +218,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Ti
         s.reverse_compute_at(after, c0 if cut else p0, preserve_unit_loops=True)
         s.scheduled[after] = Stage.FUSED
         if c.turned:
-            _turn(s, c, after, whole=bool(cut))
+            _transpose_tile(s, c, after, whole=bool(cut))
     depth, by_panels = len(groups) + 1, _by_panels(c, t, machine)
     shared = 0 if c.contraction.threads(machine) == 1 else depth if by_panels else depth + len(rows)
     tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(rows)), panels=True)
@@ -236,7 +246,7 @@ def split_pixels(s: OpenSchedule, block: str, pixels: Sequence[tuple[Iter, str, 
     return outer, inner
 
 
-def _turn(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
+def _transpose_tile(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
     """Have the consumer of a convolution transpose what it reads of a tile, or with `whole` of a panel, in squares of as many
     channels and pixels as a vector has lanes, in registers; the channels become the last dimension of what is read."""
     block, indices, lanes = c.contraction.block, c.contraction.store.indices, s.target.lanes(c.contraction.bits)
@@ -244,4 +254,4 @@ def _turn(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
     nest, row = s.get_loops(after)[-len(indices) :], c.pixels[-1]
     (channels,) = s.lengths[block, c.channels[-1].var.name]
     (pixels,) = [extent(row)] if whole else s.lengths.get((block, row.var.name), [1])
-    squares(s, nest[place], nest[-1], symbolic_min(channels, lanes), symbolic_min(pixels, lanes))
+    transpose_in_squares(s, nest[place], nest[-1], symbolic_min(channels, lanes), symbolic_min(pixels, lanes))

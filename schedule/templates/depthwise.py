@@ -18,14 +18,14 @@ from tir.traverse import variables, walk
 
 from . import elementwise
 from .division import balanced
-from .marks import UNROLL, done, one_of, share_out
-from .structure import Contraction, contraction, epilogue, is_elementwise, is_plain, loop_of, size, stored
+from .marks import UNROLL_LIMITS, done, one_of, share_out
+from .structure import Contraction, at_axes, contraction, epilogue, is_elementwise, loop_of, size, stored
 
 NAME = "depthwise convolution"
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class DepthwiseTile:
     """A register tile: `rows` by `vectors` registers of the last axis; `strip` tiles of rows have their padding made together."""
 
     rows: int
@@ -36,7 +36,7 @@ class Tiles:
 def matches(block: Block) -> Contraction | None:
     """The block as a depthwise convolution, if it is one: `left` are the kernels, one for each channel of `right`."""
     c = contraction(block)
-    if c is None or c.rows or not c.batch or not c.columns or not is_plain(c.left) or is_plain(c.right):
+    if c is None or c.rows or not c.batch or not c.columns or not at_axes(c.left) or at_axes(c.right):
         return None
     return c if len(_pixels(c)) > 0 else None
 
@@ -46,7 +46,7 @@ def _pixels(c: Contraction) -> tuple[Iter, ...]:
     return tuple(it for it in c.columns if it.var.name != c.vector)
 
 
-def tiles(c: Contraction, processor: CPU) -> Tiles:
+def tiles(c: Contraction, processor: CPU) -> DepthwiseTile:
     """Good sizes, computed from the extents and the processor."""
     pixels = _pixels(c)
     count, width = extent(pixels[-1]), extent(next(it for it in (*c.batch, *c.columns) if it.var.name == c.vector))
@@ -54,7 +54,7 @@ def tiles(c: Contraction, processor: CPU) -> Tiles:
     rows = min(range(1, most + 1), key=lambda r: (ceil(count / r) * (r + 2), -r))
     line = width * _stride(c, c.vector) * c.bits // 8
     strip = balanced(ceil(count / rows), max(1, processor.strip // (line * rows * _stride(c, pixels[-1].var.name))), 1)
-    return Tiles(rows, 1, strip)
+    return DepthwiseTile(rows, 1, strip)
 
 
 def _stride(c: Contraction, axis: str) -> int:
@@ -76,7 +76,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
     return points * processor.tile(t.rows, t.vectors, size(c.sums), element=loads)
 
 
-def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
+def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -> None:
     """Schedule a depthwise convolution, its elementwise consumer, if it has one, and the block that pads its input.
 
     Loops, outermost first: all other axes and strips of rows (threads); tiles of rows; tiles of the last axis; the kernel; rows
@@ -105,7 +105,7 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
         _place(s, c.block, padding, h0, "inline" if decided else "for each strip")
     if len(kernel) > 1:
         s.unroll(kernel[-1])
-    most = s.choose(f"{c.block} unroll", UNROLL, seed=UNROLL[-1], block=c.block, role=Role.PRAGMA)
+    most = s.choose(f"{c.block} unroll", UNROLL_LIMITS, seed=UNROLL_LIMITS[-1], block=c.block, role=Role.PRAGMA)
     s.annotate(kernel[0], "pragma_auto_unroll_max_step", most)
     s.unroll(h2)
     s.vectorize(w1)

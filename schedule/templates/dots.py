@@ -17,15 +17,15 @@ from tir.ir import Block, Load
 from . import elementwise
 from .lanes import in_lanes
 from .marks import done, share_out
-from .structure import Contraction, divisible, is_plain, last_axis, loop_of, merged, pairing, store_last
+from .structure import Contraction, at_axes, divisible, last_axis, loop_of, merged, pairing, store_last
 
 NAME = "dot products"
-FEW = 24  # rows or columns up to which packing takes longer
-VECTORS = 8  # of a row from which on adding up the lanes takes little
+MAX_ROWS_FOR_DOTS = 24  # rows or columns up to which packing takes longer
+MIN_VECTORS_OF_SUM = 8  # of a row from which on adding up the lanes takes little
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class DotTile:
     """Rows and columns of the result in a tile of partial sums, each a vector."""
 
     rows: int
@@ -35,9 +35,9 @@ class Tiles:
 def matches(block: Block) -> Contraction | None:
     """The block as a product of two to some rows, or columns, if the sum walks the memory of the other operand."""
     c = pairing(block)
-    if c is None or not c.by_columns or not is_plain(c.left) or not is_plain(c.right) or len(c.sums) != 1 or not c.rows:
+    if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or len(c.sums) != 1 or not c.rows:
         return None
-    few = 1 < min(extent(c.rows[-1]), extent(c.columns[-1])) <= FEW
+    few = 1 < min(extent(c.rows[-1]), extent(c.columns[-1])) <= MAX_ROWS_FOR_DOTS
     return c if few and last_axis(_large(c)) == c.sums[0].var.name and divisible(block) else None
 
 
@@ -48,7 +48,7 @@ def _large(c: Contraction) -> Load:
 
 def suits(c: Contraction, processor: CPU) -> bool:
     """Whether the sum is long enough for vectors along it."""
-    return extent(c.sums[0]) >= VECTORS * processor.lanes(c.bits)
+    return extent(c.sums[0]) >= MIN_VECTORS_OF_SUM * processor.lanes(c.bits)
 
 
 def cycles(c: Contraction, processor: CPU) -> float:
@@ -56,16 +56,16 @@ def cycles(c: Contraction, processor: CPU) -> float:
     return 0.0 if suits(c, processor) else inf
 
 
-def tiles(c: Contraction, processor: CPU) -> Tiles:
+def tiles(c: Contraction, processor: CPU) -> DotTile:
     """The tile that fits the registers, with a vector of each of its columns and one of a row, and takes the fewest turns of
     two units: as many loads as multiply-adds begin in one, and those of a step wait for those of the step before."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
 
-    def turns(t: Tiles) -> float:
+    def turns(t: DotTile) -> float:
         step = max(t.rows * t.columns, t.rows + t.columns, 2 * processor.core.latency) / 2
         return ceil(rows / t.rows) * ceil(columns / t.columns) * step
 
-    fitting = (Tiles(m, n) for m in range(1, min(rows, 8) + 1) for n in range(1, min(columns, 8) + 1))
+    fitting = (DotTile(m, n) for m in range(1, min(rows, 8) + 1) for n in range(1, min(columns, 8) + 1))
     return min((t for t in fitting if t.rows * t.columns <= processor.accumulators(t.columns)), key=turns)
 
 
@@ -79,7 +79,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     t = tiles(c, machine)
     small = c.left if _large(c) is c.right else c.right
     if last_axis(small) != c.sums[0].var.name:
-        _turn(s, c, small)
+        _read_transposed_copy(s, c, small)
     outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
     c0, c1 = s.split(loop_of(c.columns[-1]), [None, *s.sizes(c.block, c.columns[-1].var.name, seed=(t.columns,))])
     r0, r1 = s.split(loop_of(c.rows[-1]), [None, *s.sizes(c.block, c.rows[-1].var.name, seed=(t.rows,))])
@@ -96,7 +96,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     done(s, c.block)
 
 
-def _turn(s: OpenSchedule, c: Contraction, small: Load) -> None:
+def _read_transposed_copy(s: OpenSchedule, c: Contraction, small: Load) -> None:
     """Let the product read an operand through a copy whose memory the sum walks."""
     copy = s.cache_read(c.block, small.buffer.name, "global", [c.block])
     store_last(s, copy, small.indices, c.sums[0].var.name)

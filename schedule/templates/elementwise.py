@@ -14,12 +14,12 @@ from tir.traverse import loads, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
 from .marks import done, share, stream, teams
-from .structure import epilogue, is_elementwise, loop_of, regular, squares, stored
+from .structure import epilogue, is_elementwise, loop_of, regular, stored, transpose_in_squares
 
-VECTORS = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
-PIECES = 5  # of a loop that is cut where conditions change
-CHUNKS = (1 << 14, 1 << 12, 1 << 16)  # numbers of elements of a one-dimensional loop that a thread takes at a time
-TALL, WIDE = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
+VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
+MAX_PIECES = 5  # of a loop that is cut where conditions change
+CHUNK_ELEMENTS = (1 << 14, 1 << 12, 1 << 16)  # numbers of elements of a one-dimensional loop that a thread takes at a time
+SQUARES_DOWN, SQUARES_ACROSS = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
 
 
 def matches(block: Block) -> bool:
@@ -50,8 +50,8 @@ def build(s: OpenSchedule, block: str) -> None:
         s.reorder(*loops)
     machine, bits, work = s.target.machine, max(32, element_bits(b)), prod(extent(it) for it in order)
     lanes = machine.lanes(bits)
-    if (column := _across(b, order, lanes)) is not None:
-        loops = _squares(s, block, loops, column, max(lanes, machine.lanes(32)))
+    if (column := _transposed_axis(b, order, lanes)) is not None:
+        loops = _transpose_operand(s, block, loops, column, max(lanes, machine.lanes(32)))
     elif len(loops) > 1:
         for piece in _pieces(s, b, order, loops):
             s.vectorize(piece)
@@ -63,7 +63,7 @@ def build(s: OpenSchedule, block: str) -> None:
     def threads(new: OpenSchedule, count: int) -> None:
         shared = loops
         if count > 1 and len(order) == 1 and loops:
-            steps = [max(1, n // (VECTORS[0] * lanes)) for n in CHUNKS]
+            steps = [max(1, n // (VECTORS_PER_STEP[0] * lanes)) for n in CHUNK_ELEMENTS]
             shared = new.split(loops[0], [None, new.choose(f"{block} chunk", steps, block=block, role=Role.PARALLEL)])[:1]
         if count > 1 and shared:
             share(new, block, shared)
@@ -75,8 +75,8 @@ def build(s: OpenSchedule, block: str) -> None:
 
 def _strips(s: OpenSchedule, block: str, loop: str, elements: int, lanes: int) -> list[str]:
     """Walk a single loop in strips of some vectors; returns the loop around them, if there are several."""
-    widths = [n * lanes for n in VECTORS if n * lanes < elements]
-    if elements <= VECTORS[0] * lanes:
+    widths = [n * lanes for n in VECTORS_PER_STEP if n * lanes < elements]
+    if elements <= VECTORS_PER_STEP[0] * lanes:
         s.vectorize(loop)
         return []
     outer, strip = s.split(loop, [None, s.choose(f"{block} vectors", widths, block=block)])
@@ -96,14 +96,14 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
                 case Bound(-1, Const(last)):
                     cuts.add(int(last) + 1)
     inside = [0, *sorted(c for c in cuts if 0 < c < extent(order[-1])), extent(order[-1])]
-    if len(order) == 1 or not 2 < len(inside) <= PIECES + 1:
+    if len(order) == 1 or not 2 < len(inside) <= MAX_PIECES + 1:
         return loops[-1:]
     lengths = [b - a for a, b in pairwise(inside)]
     longest = lengths.index(max(lengths))  # it grows with the axis; the others are what conditions cut off
     return s.loop_partition(loops[-1], [None if n == longest else length for n, length in enumerate(lengths)])
 
 
-def _across(block: Block, order: list[Iter], lanes: int) -> Iter | None:
+def _transposed_axis(block: Block, order: list[Iter], lanes: int) -> Iter | None:
     """The axis along the memory of an operand that lies across, so that the last axis of `order` walks rows of it that are far
     apart, if there is one and both have `lanes` elements or more."""
     axes = {it.var.name: it for it in order[:-1]}
@@ -114,14 +114,17 @@ def _across(block: Block, order: list[Iter], lanes: int) -> Iter | None:
     return None
 
 
-def _squares(s: OpenSchedule, block: str, loops: list[str], column: Iter, side: int) -> list[str]:
+def _transpose_operand(s: OpenSchedule, block: str, loops: list[str], column: Iter, side: int) -> list[str]:
     """Walk `column` and the last of some loops, a row, in squares of `side` elements a side, which are transposed in
     registers: those of a block, at the seed of 4 by 16, one after the other, so that they are on the same pages. Returns the
     loops around the blocks."""
-    tall, wide = (s.choose(f"{block} {name}", numbers, block=block) for name, numbers in (("columns", TALL), ("rows", WIDE)))
+    tall, wide = (
+        s.choose(f"{block} {name}", numbers, block=block)
+        for name, numbers in (("columns", SQUARES_DOWN), ("rows", SQUARES_ACROSS))
+    )
     c0, c1 = s.split(loop_of(column), [None, tall * side], preserve_unit_iters=False)
     r0, r1 = s.split(loops[-1], [None, wide * side], preserve_unit_iters=False)
     around = [*(loop for loop in loops[:-1] if loop != loop_of(column)), c0, r0]
     s.reorder(*around, c1, r1)
-    squares(s, c1, r1, side, side)
+    transpose_in_squares(s, c1, r1, side, side)
     return around

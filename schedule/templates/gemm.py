@@ -12,30 +12,32 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-from schedule.machine import CPU, PACKED_ELEMENT
+from schedule.machine import CPU, PACKED_ELEMENT_LOADS
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Block, Iter
 
 from .division import balanced
 from .packs import AS_IT_IS
-from .structure import Contraction, epilogue, is_plain, last_axis, loop_of, pairing, size
+from .structure import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size
 
 NAME = "packing"
-WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
-REUSED = 24  # tiles of rows for which packing the columns pays, if they don't fit into the second-level cache
-FEW = 4  # rows from which on turning round columns pays that lie across
+MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
+MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
+MIN_TILES_TO_PACK = 24  # tiles of rows for which packing columns pays that the second-level cache does not hold
+MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
-    """Sizes of a packed product: register tile `mr` rows by `nr` columns; `kc` steps of the sum, `mt` tiles of rows and `nt` of
-    columns in a block; whether `left` and `right` are packed, and whether threads share rows (or rows and columns)."""
+class GemmTile:
+    """Sizes of a packed product: a register tile of `mr` rows by `nr` columns; `kc` steps of the sum; `mc` register tiles of rows
+    and `nc` of columns in a block (MC and NC of GotoBLAS in units of MR and NR); whether `left` and `right` are packed, and
+    whether threads share rows (or rows and columns)."""
 
     mr: int
     nr: int
     kc: int
-    mt: int
-    nt: int
+    mc: int
+    nc: int
     left: bool
     right: bool
     by_rows: bool
@@ -45,14 +47,14 @@ def matches(block: Block) -> Contraction | None:
     """The block as a matrix product, if it is one: a reduction of pairs of elements whose indices are axes, with rows and
     columns. Products of converted factors, squared distances and shortest paths have the same form."""
     c = pairing(block)
-    if c is None or not c.by_columns or not is_plain(c.left) or not is_plain(c.right) or not c.rows:
+    if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or not c.rows:
         return None
     return c
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """Whether rows reuse columns, and pay for turning these round where they lie across."""
-    least = 2 if last_axis(c.right) == c.vector else FEW
+    """Whether rows reuse columns, and there are enough of them to transpose the columns where that is needed."""
+    least = 2 if last_axis(c.right) == c.vector else MIN_ROWS_TO_TRANSPOSE
     return extent(c.rows[-1]) >= least and extent(c.columns[-1]) > 1
 
 
@@ -64,13 +66,13 @@ def cycles(c: Contraction, processor: CPU) -> float:
     return count * processor.tile(mr, ceil(nr / lanes), size(c.sums))
 
 
-def tiles(c: Contraction, processor: CPU) -> Tiles:
+def tiles(c: Contraction, processor: CPU) -> GemmTile:
     """Good sizes for a product, computed from its extents and the processor."""
     lanes = processor.lanes(c.bits)
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.sums)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
     mr, nr = register_tile(M, N, K, lanes, processor)
-    chunks = ceil(K / PART) if len(c.sums) == 1 and K > WHOLE else 1
+    chunks = ceil(K / MAX_SUM_PART) if len(c.sums) == 1 and K > MAX_WHOLE_SUM else 1
     kc = ceil(extent(c.sums[-1]) / chunks) if len(c.sums) == 1 else extent(c.sums[-1])
 
     element = c.bits // 8
@@ -80,26 +82,26 @@ def tiles(c: Contraction, processor: CPU) -> Tiles:
     by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
     line = ceil(K / chunks) * element
     rows, columns = processor.product_blocks(by_rows, chunks > 1)
-    mt = balanced(row_tiles, max(1, rows // (mr * line)), 1 if alone or not by_rows else threads)
-    nt = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
+    mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if alone or not by_rows else threads)
+    nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
     left = last_axis(c.left) is None or last_axis(c.left) != c.sums[-1].var.name or tails or big
-    right = M >= REUSED * mr and N * K * element > processor.l2
-    return Tiles(
+    right = M >= MIN_TILES_TO_PACK * mr and N * K * element > processor.l2
+    return GemmTile(
         mr,
         nr,
         kc,
-        mt,
-        nt,
+        mc,
+        nc,
         left=left and N >= 2 * nr and M > 1,
-        right=right or (last_axis(c.right) != c.columns[-1].var.name and M >= FEW),
+        right=right or (last_axis(c.right) != c.columns[-1].var.name and M >= MIN_ROWS_TO_TRANSPOSE),
         by_rows=by_rows,
     )
 
 
 def register_tile(
-    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, element: float = PACKED_ELEMENT
+    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, element: float = PACKED_ELEMENT_LOADS
 ) -> tuple[int, int]:
     """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
     `dividing`, columns that divide N, a multiple of the lanes.
@@ -136,11 +138,11 @@ class Sum(StrEnum):
 
 def variants(c: Contraction, machine: CPU) -> list[Sum]:
     """The ways to run a sum that are worth a sketch, the one of the seed first: the whole at once, or in parts if it is long."""
-    found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.sums[-1]) >= PART else [])]
+    found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.sums[-1]) >= MAX_SUM_PART else [])]
     return sorted({*found, _seed(c, machine)[1]}, key=lambda v: (v != _seed(c, machine)[1], list(Sum).index(v)))
 
 
-def _seed(c: Contraction, machine: CPU) -> tuple[Tiles, Sum]:
+def _seed(c: Contraction, machine: CPU) -> tuple[GemmTile, Sum]:
     t = tiles(c, machine)
     if t.kc >= extent(c.sums[-1]):
         return t, Sum.WHOLE
@@ -148,7 +150,7 @@ def _seed(c: Contraction, machine: CPU) -> tuple[Tiles, Sum]:
 
 
 def build(
-    s: OpenSchedule, c: Contraction, variant: Sum | None = None, like: str | None = None, sizes: Tiles | None = None
+    s: OpenSchedule, c: Contraction, variant: Sum | None = None, like: str | None = None, sizes: GemmTile | None = None
 ) -> None:
     """Tile a matrix product, whose loops are still as they were made, with its elementwise consumer, if it has one.
 
@@ -164,8 +166,8 @@ def build(
     after = epilogue(s, c.block)
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
-    r0, r1, r2 = _split(s, c, c.rows[-1], (t.mt, t.mr), like)
-    c0, c1, c2 = _split(s, c, c.columns[-1], (t.nt, t.nr))
+    r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)
+    c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.sums[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.sums[-1]))
     sums = [*(loop_of(it) for it in c.sums[:-1]), k1]
     first = [[*outer, r0, c0], [k0], []] if variant is Sum.BY_COLUMNS else [[*outer, r0], [k0] if k0 else [], [c0]]

@@ -17,19 +17,19 @@ from tir.traverse import stores
 
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
-from .structure import Contraction, is_plain, last_axis, loop_of, merged, pairing, size
+from .structure import Contraction, at_axes, last_axis, loop_of, merged, pairing, size
 
 NAME = "matrix and vector"
-ROWS = 8  # that are added to the result at a time
-AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
-VECTORS = (8, 4, 2, 1, 16)  # numbers of vectors of each
-WIDTHS = (16, 1, 2, 4, 8, 32)  # numbers of vectors to which rows are added at a time
+ROWS_PER_PASS = 8  # that are added to the result at a time
+ROWS_AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
+VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors of each
+VECTORS_PER_TILE = (16, 1, 2, 4, 8, 32)  # numbers of vectors to which rows are added at a time
 
 
 def matches(block: Block) -> Contraction | None:
     """The block as the product of a matrix, its `right` factor, and a vector, if it is one."""
     c = pairing(block)
-    if c is None or not c.by_columns or not is_plain(c.right) or c.batch or c.rows or len(c.columns) != 1 or len(c.sums) != 1:
+    if c is None or not c.by_columns or not at_axes(c.right) or c.batch or c.rows or len(c.columns) != 1 or len(c.sums) != 1:
         return None
     return c
 
@@ -47,7 +47,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
 def without_units(s: Schedule, block: str) -> None:
     """Take axes of one iteration from a product of a matrix and a vector, as where the vector is a matrix of one column."""
     c = pairing(find_block(s.func, block))
-    if c is None or not is_plain(c.left) or not is_plain(c.right) or size(c.batch) > 1 or min(size(c.rows), size(c.columns)) > 1:
+    if c is None or not at_axes(c.left) or not at_axes(c.right) or size(c.batch) > 1 or min(size(c.rows), size(c.columns)) > 1:
         return
     axes = [it.var.name for it in find_block(s.func, block).iters]
     kept = [it.var.name for it in find_block(s.func, block).iters if extent(it) > 1]
@@ -81,10 +81,10 @@ def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
         if threads > 1:
             share(s, c.block, [loop_of(c.columns[0])])
         return
-    fitting = [n * lanes for n in VECTORS if 2 * n * lanes <= length]
-    seed = next((n * lanes for n in VECTORS[:3] if n * lanes in fitting and length % (n * lanes) == 0), lanes)
+    fitting = [n * lanes for n in VECTORS_PER_ROW if 2 * n * lanes <= length]
+    seed = next((n * lanes for n in VECTORS_PER_ROW[:3] if n * lanes in fitting and length % (n * lanes) == 0), lanes)
     width = s.choose(f"{c.block} lanes", fitting, seed=seed, block=c.block)
-    numbers = [n for n in AT_ONCE if n == 1 or (rows % (n * threads) == 0 and rows > n)]
+    numbers = [n for n in ROWS_AT_ONCE if n == 1 or (rows % (n * threads) == 0 and rows > n)]
     ways = {f"{n} at once": having(_rows, c=c, threads=threads, together=n, width=width) for n in numbers}
     one_of(s, f"rows of {c.block}", ways, block=c.block)
 
@@ -122,8 +122,8 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
 def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes."""
     rows, columns, lanes = extent(c.sums[0]), extent(c.columns[0]), s.target.machine.lanes(c.bits)
-    width = s.choose(f"{c.block} columns", list(dict.fromkeys(min(n * lanes, columns) for n in WIDTHS)), block=c.block)
-    count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in (ROWS, 2, 4, 16, 32))), block=c.block)
+    width = s.choose(f"{c.block} columns", list(dict.fromkeys(min(n * lanes, columns) for n in VECTORS_PER_TILE)), block=c.block)
+    count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in (ROWS_PER_PASS, 2, 4, 16, 32))), block=c.block)
     each = -(-columns // (width * threads))  # tiles of a thread
     j0, j1, j2 = s.split(loop_of(c.columns[0]), [None, each, width], preserve_unit_iters=False)
     k0, k1 = s.split(loop_of(c.sums[0]), [None, count], preserve_unit_iters=False)

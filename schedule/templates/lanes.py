@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schedule.open_schedule import OpenSchedule
 
-REGISTERS = 4  # of partial results: a sum has a latency of four cycles or less, two begin in one
-OTHERS = (1, 2, 3, 8)  # numbers of registers that are tried as well
+PARTIAL_REGISTERS = 4  # of partial results: a sum has a latency of four cycles or less, two begin in one
+OTHER_PARTIAL_REGISTERS = (1, 2, 3, 8)  # numbers of registers that are tried as well
 
 
 def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
@@ -20,11 +20,11 @@ def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
 
 def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int:
     """How many partial results a reduction of so many steps has, two rounds of vectors or more."""
-    options = [n * lanes for n in (REGISTERS, *OTHERS) if 2 * n * lanes <= length]
-    return s.choose(f"{block} lanes", options, seed=good_width(length, lanes), block=block)
+    options = [n * lanes for n in (PARTIAL_REGISTERS, *OTHER_PARTIAL_REGISTERS) if 2 * n * lanes <= length]
+    return s.choose(f"{block} lanes", options, seed=partial_width(length, lanes), block=block)
 
 
-def good_width(length: int, lanes: int, registers: int = REGISTERS) -> int:
+def partial_width(length: int, lanes: int, registers: int = PARTIAL_REGISTERS) -> int:
     """Partial results that suit a reduction of so many steps: up to `registers` vectors of them, such that they divide it into
     two rounds or more, or so many that the last, partial round does not count, or one vector."""
     for count in range(registers, 1, -1):

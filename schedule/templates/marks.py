@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
-from schedule.machine import WAKE_LATE
+from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from schedule.open_trace import About, Role
 from tir import dtypes
@@ -16,9 +16,9 @@ from tir.traverse import loads, loops_to, variables, walk_stmts
 
 from .structure import stored
 
-UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
-AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
-SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
+UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
+PREFETCH_DISTANCES = (4, 16)  # iterations by which what comes from memory is fetched ahead
+CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
 
 def done(s: OpenSchedule, *names: str) -> None:
@@ -40,7 +40,7 @@ def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[Op
     steps. One alone is tried where waking another may cost more than it saves."""
     machine = s.target.machine
     cores = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
-    tried = {seed, cores} | ({1} if work * machine.computing(32) < WAKE_LATE else set())
+    tried = {seed, cores} | ({1} if work * machine.computing(32) < SLEEPING_THREAD_CYCLES else set())
 
     def way(threads: int) -> Way:
         return lambda new: build(new, threads)
@@ -67,7 +67,7 @@ def share_out(s: OpenSchedule, block: str, loops: Sequence[str], work: int, each
 def share(s: OpenSchedule, block: str, loops: Sequence[str]) -> None:
     """Have threads share the outermost loops around a block."""
     parallel(s, loops)
-    note_shares(s, block, block)
+    annotate_shares(s, block, block)
 
 
 def parallel(s: OpenSchedule, loops: Sequence[str]) -> None:
@@ -75,17 +75,17 @@ def parallel(s: OpenSchedule, loops: Sequence[str]) -> None:
     s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
 
 
-def note_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False) -> None:
+def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False) -> None:
     """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
     at a time, unless tile sizes say that already, and all are `alike`."""
     loop = next(x for x in loops_to(s.func.body, block) if x.kind is Kind.PARALLEL).name
     about: About = {"block": owner, "role": Role.PARALLEL}
-    note(s, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
+    annotate_choice(s, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
     if not alike:
-        note(s, loop, "chunk", f"{block} share", SHARES, **about)
+        annotate_choice(s, loop, "chunk", f"{block} share", CHUNK_SIZES, **about)
 
 
-def note(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[About]) -> None:
+def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[About]) -> None:
     """Annotate a loop with one of a few values, of which the first, the seed, says no more than no annotation does."""
     if not s.at_seed:
         s.annotate(loop, key, s.choose(name, options, **about))
@@ -109,7 +109,7 @@ def stream(s: OpenSchedule, name: str) -> None:
         s.annotate(s.get_loops(name)[0], "non_temporal", past)
 
 
-def fetch(s: OpenSchedule, block: str) -> None:
+def prefetch(s: OpenSchedule, block: str) -> None:
     """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache."""
     b = s.block(block)
     if not b.is_reduction:
@@ -124,8 +124,8 @@ def fetch(s: OpenSchedule, block: str) -> None:
     sums = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
     inner = [x.name for x in loops_to(s.func.body, block) if x.name in sums and x.kind is Kind.SERIAL]
     if large and inner:
-        values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
-        note(s, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
+        values = ((), *(tuple((n, ahead) for n in large) for ahead in PREFETCH_DISTANCES))
+        annotate_choice(s, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
 
 
 def _nbytes(buffer: Buffer) -> int:

@@ -23,7 +23,7 @@ NAME = "narrow convolution"
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class NarrowTile:
     """Pixels of a register tile, which has all output channels of each."""
 
     pixels: int
@@ -58,18 +58,18 @@ def cycles(t: Transposed, processor: CPU) -> float:
     return size(c.rows) / pixels * processor.tile(pixels, channels, steps, element=1)
 
 
-def tiles(t: Transposed, processor: CPU) -> Tiles:
+def tiles(t: Transposed, processor: CPU) -> NarrowTile:
     """As many pixels as there are registers for, the tiles of a row as equal as can be."""
     count = transposed.pixels_of_class(t)
-    return Tiles(ceil(count / ceil(count / _most(t, processor))))
+    return NarrowTile(ceil(count / ceil(count / _max_pixels(t, processor))))
 
 
-def _most(t: Transposed, processor: CPU) -> int:
+def _max_pixels(t: Transposed, processor: CPU) -> int:
     """Pixels for which there are registers."""
     return max(1, processor.accumulators(extent(t.channels)) // extent(t.channels))
 
 
-def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
+def build(s: OpenSchedule, t: Transposed, sizes: NarrowTile | None = None) -> None:
     """Schedule a convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
 
     Loops, outermost first: other axes, rows and tiles of pixels (threads); classes of pixels and of the kernel; the sums; pixels,
@@ -80,7 +80,7 @@ def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
     axis, row = _lane_axis(t), c.rows[-1]
     assert axis is not None, "what suits has one"
     after, channel, stride = epilogue(s, c.block), loop_of(t.channels), transposed.strides(t).get(row.var.name, 1)
-    count, most = transposed.pixels_of_class(t), _most(t, machine)
+    count, most = transposed.pixels_of_class(t), _max_pixels(t, machine)
     missing = count * stride - extent(row)
     (pixels,) = s.sizes(c.block, row.var.name, seed=(wanted.pixels,), extent=count, limit=most, unit=stride, missing=missing)
     chunks, lane = s.split(loop_of(axis), [None, machine.lanes(c.bits)])

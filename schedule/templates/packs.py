@@ -11,10 +11,10 @@ from tir.ir import Const, Load, Var
 from tir.traverse import loads, loops_to, stores, variables
 
 from .marks import parallel
-from .structure import squares
+from .structure import transpose_in_squares
 
 AS_IT_IS = "as it is"  # an operand is not packed
-ALIGNED, SKEWED = 32, 16  # elements: rows of a copy start in different sets of the cache
+ROW_MULTIPLE, ROW_OFFSET = 32, 16  # elements: rows of a copy start in different sets of the cache
 
 
 def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, few: bool = False) -> None:
@@ -107,7 +107,7 @@ def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, turn
     copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
     _placed(state, copy, place, turned)
     if turned:
-        _turn(state, block, load, copy)
+        _transpose_copy(state, block, load, copy)
 
 
 def _placed(state: OpenSchedule, copy: str, place: str | None, turned: bool = False) -> None:
@@ -120,7 +120,7 @@ def _placed(state: OpenSchedule, copy: str, place: str | None, turned: bool = Fa
         parallel(state, loops[:-2])
 
 
-def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
+def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
     """Have a copy that is turned round go through squares of as many rows and columns as a vector has lanes: each of their rows
     is one load, and they are turned round in registers. Where an operand has no rows so long, elements are copied one by one."""
     lanes = state.target.lanes(element_bits(state.block(block)))
@@ -136,7 +136,7 @@ def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
         state.unroll(last)
         return
     columns = state.fuse(*others[-len(along) :]) if along[0] % lanes and along[1:] else others[-1]
-    squares(state, columns, last, lanes, lanes)
+    transpose_in_squares(state, columns, last, lanes, lanes)
 
 
 def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
@@ -147,4 +147,4 @@ def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) ->
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     state.reorder(sum_loop, row_loop)
     _placed(state, copy, place)
-    state.storage_align(copy, 0, -2, ALIGNED, SKEWED)
+    state.storage_align(copy, 0, -2, ROW_MULTIPLE, ROW_OFFSET)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
-from schedule.machine import APART_ELEMENT, CPU, PAGE
+from schedule.machine import CPU, PAGE_BYTES, STRIDED_ELEMENT_LOADS
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent
 from schedule.rewriting.index_map import IndexMap
 from tir.ir import Iter, Var, const_shape
@@ -29,7 +29,7 @@ NAME = "pixels in lanes"
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class PixelTile:
     """Sizes of a register tile: channels, and pixels."""
 
     channels: int
@@ -37,7 +37,7 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class FlatConvolution:
     """The loops of a convolution whose pixels are one axis, that of `pixels`, and the blocks that became part of others."""
 
     outer: list[str]
@@ -63,11 +63,11 @@ def suits(c: Convolution, processor: CPU) -> bool:
     return c.members is None and c.turned and size(row(c)) >= processor.lanes(c.contraction.bits)
 
 
-def tiles(c: Convolution, processor: CPU) -> Tiles:
+def tiles(c: Convolution, processor: CPU) -> PixelTile:
     """A good register tile, computed from the extents and the processor."""
     lanes = processor.lanes(c.contraction.bits)
     whole = ceil(size(row(c)) / lanes) * lanes
-    return Tiles(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor, element=APART_ELEMENT))
+    return PixelTile(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor, element=STRIDED_ELEMENT_LOADS))
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
@@ -77,7 +77,7 @@ def cycles(c: Convolution, processor: CPU) -> float:
     bits = c.contraction.bits
     t, lanes = tiles(c, processor), processor.lanes(bits)
     pixels, steps = size(row(c)), size(c.sums)
-    tile = processor.tile(t.channels, t.pixels // lanes, steps, APART_ELEMENT)
+    tile = processor.tile(t.channels, t.pixels // lanes, steps, STRIDED_ELEMENT_LOADS)
     outer = size((*c.groups, *c.channels, *c.pixels)) // (pixels * extent(c.channels[-1]))
     time = outer * ceil(extent(c.channels[-1]) / t.channels) * ceil(pixels / t.pixels) * tile
     if not in_place(c):
@@ -97,10 +97,10 @@ def in_place(c: Convolution) -> bool:
     last = list(zip(c.image.indices, shape, strict=True))[-len(pixels) :]
     if not all(variables(i) - units == {it.var.name} and n == extent(it) for (i, n), it in zip(last, pixels, strict=True)):
         return False
-    return size(pixels) * c.contraction.bits // 8 % PAGE != 0
+    return size(pixels) * c.contraction.bits // 8 % PAGE_BYTES != 0
 
 
-def build(s: OpenSchedule, c: Convolution, sizes: Tiles | None = None) -> None:
+def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> None:
     """Tile a convolution, whose loops are still as they were made, with its elementwise consumer, which is made if there is none,
     and unroll its image, with what pads it, where that is needed.
 
@@ -147,7 +147,7 @@ def _split(s: OpenSchedule, c: Convolution, loop: str, axes: Sequence[Iter], see
     return s.split(loop, [None, *s.sizes(block, axis, seed=(seed,), bits=c.contraction.bits, parts=parts, **described)])
 
 
-def as_rows(s: OpenSchedule, c: Convolution, after: str, threads: int) -> Nest:
+def as_rows(s: OpenSchedule, c: Convolution, after: str, threads: int) -> FlatConvolution:
     """Make the pixels of `row` one axis, the last, of a convolution, whose loops are still as they were made, and of its
     elementwise consumer `after`; the image is unrolled, by so many threads, where that is needed. ScheduleError where a step is
     refused."""
@@ -168,7 +168,9 @@ def as_rows(s: OpenSchedule, c: Convolution, after: str, threads: int) -> Nest:
     *made, last = s.get_loops(block)
     loops = dict(zip([*order, *steps], made, strict=True))
     channels = loops.pop(c.channels[-1].var.name)
-    return Nest([loops[name] for name in order if name in loops], channels, [loops[name] for name in steps], last, inlined)
+    return FlatConvolution(
+        [loops[name] for name in order if name in loops], channels, [loops[name] for name in steps], last, inlined
+    )
 
 
 def _unrolled(s: OpenSchedule, c: Convolution, sums: list[Iter], threads: int) -> list[str]:
@@ -181,7 +183,7 @@ def _unrolled(s: OpenSchedule, c: Convolution, sums: list[Iter], threads: int) -
     outer = [it.var.name for it in (*c.groups, *c.pixels[: -len(pixels)], *sums)]
     flat = [it.var.name for it in pixels]
     s.transform_layout(copy, ("write", 0), _map(axes, outer, flat, pixels))
-    if size(pixels) * c.contraction.bits // 8 % PAGE == 0:
+    if size(pixels) * c.contraction.bits // 8 % PAGE_BYTES == 0:
         s.storage_align(copy, 0, -2, 32, 16)
     made = _padding(s, copy)
     for name in made:
@@ -212,4 +214,4 @@ def _map(names: list[str], outer: list[str], flat: list[str], pixels: tuple[Iter
     return IndexMap.identity(names).permute(*order).fuse(len(outer), *map(extent, pixels[1:]))
 
 
-__all__ = ["Nest", "Tiles", "as_rows", "build", "cycles", "in_place", "matches", "row", "suits", "tiles"]
+__all__ = ["FlatConvolution", "PixelTile", "as_rows", "build", "cycles", "in_place", "matches", "row", "suits", "tiles"]

@@ -9,14 +9,14 @@ from schedule.open_trace import Role
 from tir.ir import Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
-from .lanes import REGISTERS, in_lanes, partial_results
+from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
 from .structure import loop_of, merged, regular, stored
 
-ROWS = 8  # that are added to many results before the next
-STREAMS = (2, 4)  # numbers of rows of memory that are reduced side by side
-PARTS = (1, 2, 4, 8)  # of a reduction with few results, for each thread
-STEPS = (1, 2, 4, 8, 16)  # numbers of vectors of results that are computed at a time
+ROWS_PER_PASS = 8  # that are added to many results before the next
+ROWS_SIDE_BY_SIDE = (2, 4)  # numbers of rows of memory that are reduced side by side
+PARTS_PER_THREAD = (1, 2, 4, 8)  # of a reduction with few results, for each thread
+VECTORS_OF_RESULTS = (1, 2, 4, 8, 16)  # numbers of vectors of results that are computed at a time
 
 
 def matches(block: Block) -> bool:
@@ -36,18 +36,18 @@ def build(s: OpenSchedule, block: str) -> None:
     work, bits = prod(extent(it) for it in b.iters), max(32, element_bits(b))
     machine = s.target.machine
     threads = machine.threads(work * machine.copying(bits))
-    along = _along(b)
+    along = _contiguous_axis(b)
     if along is None:
-        teams(s, block, threads, work, lambda new, team: _across(new, b, team, machine.lanes(bits)))
+        teams(s, block, threads, work, lambda new, team: _reduce_across(new, b, team, machine.lanes(bits)))
     else:
         kept = [loop_of(it) for it in b.iters if is_spatial(it)]
         others = [loop_of(it) for it in b.iters if not is_spatial(it) and it is not along]
         s.reorder(*kept, *others, loop_of(along))
-        teams(s, block, threads, work, lambda new, team: _shared(new, b, along, team, machine.lanes(bits)))
+        teams(s, block, threads, work, lambda new, team: _reduce_along(new, b, along, team, machine.lanes(bits)))
     done(s, block)
 
 
-def _along(block: Block) -> Iter | None:
+def _contiguous_axis(block: Block) -> Iter | None:
     """The axis of the reduction that walks the last dimension of what is read, if one does."""
     sums = [it for it in block.iters if not is_spatial(it)]
     for load in loads(block.body):
@@ -58,7 +58,7 @@ def _along(block: Block) -> Iter | None:
     return None
 
 
-def _shared(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
+def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
     """Reduce along memory: threads share the results, or parts of the longest axis of the reduction."""
     results = prod(extent(it) for it in b.iters if is_spatial(it))
     longest = max((it for it in b.iters if not is_spatial(it)), key=extent)
@@ -86,7 +86,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
         _share_merged(new, partial, b.name, len(kept), threads)
 
     def side_by_side(new: OpenSchedule) -> None:
-        _, row = new.split(kept[-1], [None, new.choose(f"{b.name} rows", STREAMS, block=b.name)])
+        _, row = new.split(kept[-1], [None, new.choose(f"{b.name} rows", ROWS_SIDE_BY_SIDE, block=b.name)])
         partial = in_lanes(new, b.name, width)
         _, lane = new.get_loops(partial)[-2:]
         new.reorder(*(x for x in new.get_loops(partial)[len(kept) :] if x not in (row, lane)), new.get_loops(partial)[len(kept)])
@@ -101,7 +101,11 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
 def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
     """A partial result of each part, by any thread."""
     kept = [loop_of(it) for it in b.iters if is_spatial(it)]
-    counts = [n for n in PARTS if n == 1 or (extent(longest) % (n * threads) == 0 and extent(longest) >= 4 * n * threads * lanes)]
+    counts = [
+        n
+        for n in PARTS_PER_THREAD
+        if n == 1 or (extent(longest) % (n * threads) == 0 and extent(longest) >= 4 * n * threads * lanes)
+    ]
     count = threads * s.choose(f"{b.name} parts", counts, block=b.name, role=Role.PARALLEL)
     part, _ = s.split(loop_of(longest), [count, None])
     partial = s.rfactor(part, 0)
@@ -124,7 +128,7 @@ def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads:
     done(s, first)
 
 
-def _across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
+def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     """Each lane has a result of its own: the last dimension that is stored in vectors, and all of the reduction for each. Where
     there are many results, some rows are added to all of them before the next, so that memory is read in its order."""
     vector = next((it for it in b.iters if is_spatial(it) and stored(b).indices and it.var == stored(b).indices[-1]), None)
@@ -136,20 +140,22 @@ def _across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     alone = prod(extent(it) for it in b.iters if is_spatial(it) and it is not vector) >= 4 * threads
 
     def step(new: OpenSchedule, vectors: int) -> int:
-        widths = sorted({min(n * lanes, columns) for n in STEPS}, reverse=True)
+        widths = sorted({min(n * lanes, columns) for n in VECTORS_OF_RESULTS}, reverse=True)
         return new.choose(f"{b.name} columns", widths, seed=min(vectors * lanes, columns), block=b.name)
 
     def by_rows(new: OpenSchedule) -> None:
-        width = step(new, 2 * REGISTERS)
+        width = step(new, 2 * PARTIAL_REGISTERS)
         share = -(-columns // (width * (1 if alone else threads)))
         j0, j1, j2 = new.split(loop_of(vector), [None, share, width], preserve_unit_iters=False)
-        counts = sorted({min(n, rows) for n in (ROWS // 2, ROWS, 2 * ROWS, 4 * ROWS)})
-        k0, k1 = new.split(loop_of(sums[-1]), [None, new.choose(f"{b.name} rows", counts, seed=min(ROWS, rows), block=b.name)])
+        counts = sorted({min(n, rows) for n in (ROWS_PER_PASS // 2, ROWS_PER_PASS, 2 * ROWS_PER_PASS, 4 * ROWS_PER_PASS)})
+        k0, k1 = new.split(
+            loop_of(sums[-1]), [None, new.choose(f"{b.name} rows", counts, seed=min(ROWS_PER_PASS, rows), block=b.name)]
+        )
         new.reorder(*outer, j0, *(loop_of(it) for it in sums[:-1]), k0, j1, k1, j2)
         finish(new, j0, j2)
 
     def at_once(new: OpenSchedule) -> None:
-        j0, j2 = new.split(loop_of(vector), [None, step(new, REGISTERS)], preserve_unit_iters=False)
+        j0, j2 = new.split(loop_of(vector), [None, step(new, PARTIAL_REGISTERS)], preserve_unit_iters=False)
         new.reorder(*outer, j0, *(loop_of(it) for it in sums), j2)
         finish(new, j0, j2)
 
@@ -158,6 +164,6 @@ def _across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
         if threads > 1:
             share(new, b.name, [*outer, j0])
 
-    many = columns >= 4 * REGISTERS * lanes and rows >= 4 * ROWS
+    many = columns >= 4 * PARTIAL_REGISTERS * lanes and rows >= 4 * ROWS_PER_PASS
     ways = {"some rows at a time": by_rows, "all rows": at_once}
     one_of(s, f"order of {b.name}", ways, seed="some rows at a time" if many else "all rows", block=b.name)

@@ -18,7 +18,7 @@ from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
 from tir.traverse import loads, walk
 
 from .lanes import in_lanes, partial_results
-from .marks import done, fetch, one_of, share_out, stream
+from .marks import done, one_of, prefetch, share_out, stream
 from .structure import contraction, is_elementwise, loop_of, regular, size, stored
 
 
@@ -115,7 +115,7 @@ def build(s: OpenSchedule, found: Rows) -> None:
         if length < 2 * machine.lanes(bits):
             s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
         else:
-            fetch(s, in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits))))
+            prefetch(s, in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits))))
     s.vectorize(s.get_loops(found.last)[-1])
     share_out(s, found.last, loops[:-1], size(tuple(order)), machine.transforming(bits))
     stream(s, found.last)

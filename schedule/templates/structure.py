@@ -17,7 +17,7 @@ from tir.traverse import loads, stores, variables
 
 from ..legality.reducer import reducer_of
 
-MANY = 8  # uses of an element from which on it is worth keeping near
+MIN_REUSES = 8  # uses of an element from which on it is worth keeping near
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def pairing(block: Block) -> Contraction | None:
     if not regular(block):
         return None
     factors = _factors(body)
-    outputs = _plain(body, block)
+    outputs = _stored_axes(body, block)
     if (
         factors is None
         or not outputs
@@ -93,7 +93,7 @@ def pairing(block: Block) -> Contraction | None:
         return None
     left, right = factors
     last = outputs[-1].var.name
-    if last not in _used(right) or (last in _used(left) and is_plain(right)):
+    if last not in _used(right) or (last in _used(left) and at_axes(right)):
         left, right = right, left
     in_left, in_right = _used(left), _used(right)
     if last not in in_right:
@@ -142,10 +142,10 @@ def reused(block: Block) -> bool:
     own = stored(block).buffer.name
     used = [_used(x) for x in loads(block.body) if x.buffer.name != own]
     least = min((size(tuple(it for it in block.iters if it.var.name not in names)) for names in used), default=1)
-    return least >= MANY
+    return least >= MIN_REUSES
 
 
-def _plain(store: Store, block: Block) -> list[Iter] | None:
+def _stored_axes(store: Store, block: Block) -> list[Iter] | None:
     """The axes that the indices of a store are, each another one, or 0 in a dimension of length 1; None if they are anything
     else."""
     iters = {it.var.name: it for it in block.iters}
@@ -161,7 +161,7 @@ def _used(load: Load) -> set[str]:
     return set().union(*(variables(i) for i in load.indices), set())
 
 
-def is_plain(load: Load) -> bool:
+def at_axes(load: Load) -> bool:
     """Whether each index of an element is an axis of its own, or the only one of its dimension."""
     axes = [i for i, n in zip(load.indices, load.buffer.shape, strict=True) if n != Const(1, n.dtype) or not isinstance(i, Const)]
     return all(isinstance(i, Var) for i in axes) and len(_used(load)) == len(axes)
@@ -204,7 +204,7 @@ def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> i
     return place
 
 
-def squares(s: Schedule, columns: str, rows: str, tall: int, wide: int) -> None:
+def transpose_in_squares(s: Schedule, columns: str, rows: str, tall: int, wide: int) -> None:
     """Have a nest walk two of its loops, of which `rows` will be vectorised but walks rows that lie far apart, in squares of so
     many elements, which are transposed in registers: each row of a square is one load along `columns`."""
     _, column = s.split(columns, [None, tall])
@@ -228,7 +228,7 @@ def iterations(s: Schedule, loop: str) -> int | None:
 def is_elementwise(block: Block) -> bool:
     """Whether a block computes each element of its output once, from anything, without a reduction."""
     body = block.body
-    return block.init is None and not block.is_reduction and isinstance(body, Store) and _plain(body, block) is not None
+    return block.init is None and not block.is_reduction and isinstance(body, Store) and _stored_axes(body, block) is not None
 
 
 def stored(block: Block) -> Store:

@@ -15,9 +15,9 @@ from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.arith.polynomial import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
 
-from .conv2d import Tiles, split_axis, split_pixels
+from .conv2d import ConvolutionTile, split_axis, split_pixels
 from .gemm import register_tile
-from .structure import Contraction, contraction, epilogue, is_plain, last_axis, loop_of, size
+from .structure import Contraction, at_axes, contraction, epilogue, last_axis, loop_of, size
 
 NAME = "transposed convolution"
 
@@ -49,7 +49,7 @@ def matches(block: Block) -> Transposed | None:
         condition = body.value.condition
         body = body.with_(value=body.value.true_value)
     c = contraction(block.with_(body=body))
-    if c is None or len(c.columns) != 1 or not c.rows or last_axis(c.right) != c.vector or c.batch or is_plain(c.left):
+    if c is None or len(c.columns) != 1 or not c.rows or last_axis(c.right) != c.vector or c.batch or at_axes(c.left):
         return None
     found = [_class(part, c) for part in conjuncts(condition)]
     classes = tuple(x for x in found if x is not None)
@@ -73,7 +73,7 @@ def _class(condition: Expr, c: Contraction) -> Class | None:
 
 def suits(t: Transposed, processor: CPU) -> bool:
     """Whether it is no plain convolution, and there are channels enough for half a vector."""
-    return 2 * extent(t.channels) >= processor.lanes(t.c.bits) and (bool(t.classes) or not is_plain(t.c.right))
+    return 2 * extent(t.channels) >= processor.lanes(t.c.bits) and (bool(t.classes) or not at_axes(t.c.right))
 
 
 def cycles(t: Transposed, processor: CPU) -> float:
@@ -87,10 +87,10 @@ def cycles(t: Transposed, processor: CPU) -> float:
     return rows * ceil(extent(t.channels) / wanted.channels) * tile + size((*c.columns, *c.sums)) * processor.packing(c.bits)
 
 
-def tiles(t: Transposed, processor: CPU) -> Tiles:
+def tiles(t: Transposed, processor: CPU) -> ConvolutionTile:
     """A good register tile: pixels of a class along the last axis, and channels."""
     lanes = processor.lanes(t.c.bits)
-    return Tiles(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.sums), lanes, processor))
+    return ConvolutionTile(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.sums), lanes, processor))
 
 
 def pixels_of_class(t: Transposed) -> int:
@@ -115,7 +115,7 @@ def by_class(s: OpenSchedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tup
     return found
 
 
-def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
+def build(s: OpenSchedule, t: Transposed, sizes: ConvolutionTile | None = None) -> None:
     """Tile a transposed convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
 
     Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of rows and of a row of pixels; classes

@@ -15,9 +15,9 @@ import numpy as np
 from codegen.target import Target
 from costmodel import TileAccess
 from costmodel.gpu_model import FRAGMENT_REGISTERS, reserved
-from schedule.machine import GPU, WARP_SCHEDULERS
+from schedule.machine import GPU, WARP_SCHEDULERS_PER_SM
 from schedule.open_trace import Role, Tile
-from schedule.templates.gpu.launch import WIDEST
+from schedule.templates.gpu.launch import MAX_ACCESS_BYTES
 from tir.memory import WARP
 
 from ..space.sketch import Sketch
@@ -180,7 +180,7 @@ class _Tiled:
                 if n == len(access.dims) - 1 and n:
                     span = self._row(span, access.nbytes)
                 elements = elements * span
-            total += -(-elements * access.nbytes // WIDEST) * WIDEST
+            total += -(-elements * access.nbytes // MAX_ACCESS_BYTES) * MAX_ACCESS_BYTES
         return total * (1 if self.stages is None else rows[:, self.stages])
 
     def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
@@ -234,7 +234,7 @@ def _fit_block(tiled: _Tiled, limits: GPU, rows: np.ndarray) -> None:
 
 def _allocated(threads: np.ndarray) -> np.ndarray:
     """The threads for which a block gets registers: each of the four schedulers of a multiprocessor has as many warps."""
-    return -(-threads // (WARP_SCHEDULERS * WARP)) * (WARP_SCHEDULERS * WARP)
+    return -(-threads // (WARP_SCHEDULERS_PER_SM * WARP)) * (WARP_SCHEDULERS_PER_SM * WARP)
 
 
 def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 import tir
-from schedule.machine import ARCHITECTURES, CPU, GPU, H100, STATIC_SHARED, WAKE, WAKE_LATE, Core
+from schedule.machine import (
+    ARCHITECTURES,
+    CPU,
+    GPU,
+    H100,
+    SLEEPING_THREAD_CYCLES,
+    STATIC_SHARED_BYTES,
+    WAITING_THREAD_CYCLES,
+    Core,
+)
 
 AVX512 = CPU(2, 512, 32, 32 << 10, 1 << 20, 32 << 20)  # with two multiply-add units of whole vectors
 
@@ -69,7 +78,7 @@ def test_one_core_has_one_thread():
 
 
 def test_four_million_fast_iterations_are_shared_for_sure():
-    assert (1 << 22) * AVX512.computing(32) == WAKE_LATE > WAKE
+    assert (1 << 22) * AVX512.computing(32) == SLEEPING_THREAD_CYCLES > WAITING_THREAD_CYCLES
 
 
 @pytest.mark.parametrize("registers", [16, 32])
@@ -103,14 +112,14 @@ def test_gpus(arch, sms, shared, modern):
 def test_limits_of_all_gpus():
     for number in ARCHITECTURES:
         machine = GPU.of(f"sm_{number}")
-        assert STATIC_SHARED <= machine.shared < 228 << 10
+        assert STATIC_SHARED_BYTES <= machine.shared < 228 << 10
         assert machine.cores == machine.sms * machine.lanes and machine.lanes in (64, 128)
         assert machine.warps * 32 >= machine.threads and machine.blocks <= machine.warps
         assert machine.memory <= machine.l2_bytes < 64 * machine.sms
 
 
 def test_an_unknown_gpu_has_the_shared_memory_that_all_have():
-    assert GPU.of("sm_88").shared == GPU.of("sm_60").shared == STATIC_SHARED
+    assert GPU.of("sm_88").shared == GPU.of("sm_60").shared == STATIC_SHARED_BYTES
     assert (GPU.of("sm_88").sms, GPU.of("sm_60").modern, GPU.of("sm_200").modern) == (GPU.of("sm_87").sms, False, True)
 
 

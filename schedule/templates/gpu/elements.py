@@ -13,11 +13,11 @@ from tir.traverse import blocks, loads, stores, variables, walk
 
 from ..structure import epilogue, iterations
 from ..template import Template, Verdict
-from .launch import WIDEST, bound, unroll_upto
+from .launch import MAX_ACCESS_BYTES, choose_unroll, has_threads
 
 THREADS = (128, 32, 64, 256, 512, 1024)
-SEED = 256  # threads of a block, at most
-UNROLL = (16, 0, 64)
+MAX_SEED_THREADS = 256  # threads of a block, at most
+UNROLL_LIMITS = (16, 0, 64)
 
 
 class InlineElements(Template):
@@ -47,7 +47,7 @@ def bind_rest(s: OpenSchedule) -> None:
     """Bind every nest that has no threads yet: its spatial loops, fused, to blocks of an open number of threads; what a thread
     sums up stays in a register, and its epilogue follows at once."""
     for name in [b.name for b in blocks(s.func)]:
-        if any(b.name == name for b in blocks(s.func)) and not bound(s, name):
+        if any(b.name == name for b in blocks(s.func)) and not has_threads(s, name):
             s.attempt(build, name)
 
 
@@ -57,7 +57,7 @@ def build(s: OpenSchedule, name: str) -> None:
     result = name
     if b.init is not None:
         after = epilogue(s, name, anywhere=True)
-        if after is not None and not bound(s, after):
+        if after is not None and not has_threads(s, after):
             s.set_scope(name, 0, "local")
             result = after
         elif len(stores(b.body)) == 1:
@@ -66,8 +66,8 @@ def build(s: OpenSchedule, name: str) -> None:
     placing = {v for it in s.block(result).iters if it.axis is Axis.SPATIAL for v in variables(it.binding)}
     spatial = [x for x in loops if x in placing] or [s.add_unit_loop(loops[0] if loops else result)]
     lanes = (1,) if b.is_reduction else _lanes(s, name)
-    count = prod(iterations(s, x) or SEED * WIDEST for x in spatial)
-    few = min(SEED, -(-count // lanes[-1]))
+    count = prod(iterations(s, x) or MAX_SEED_THREADS * MAX_ACCESS_BYTES for x in spatial)
+    few = min(MAX_SEED_THREADS, -(-count // lanes[-1]))
     vector: list[str] = []
     if len(lanes) > 1:
         width = s.choose(f"{name} vector", lanes, seed=lanes[-1], block=name)
@@ -83,7 +83,7 @@ def build(s: OpenSchedule, name: str) -> None:
     if result != name:
         s.compute_at(name, inner)
     if b.is_reduction:
-        unroll_upto(s, name, inner, UNROLL, 0)
+        choose_unroll(s, name, inner, UNROLL_LIMITS, 0)
 
 
 def _lanes(s: OpenSchedule, name: str) -> tuple[int, ...]:
@@ -95,4 +95,4 @@ def _lanes(s: OpenSchedule, name: str) -> tuple[int, ...]:
     if not isinstance(width, Const):
         return (1,)
     widest = max(dtypes.nbytes(x.dtype) for x in (b.body.buffer, *(x.buffer for x in loads(b.body.value))))
-    return tuple(n for n in (1, 2, 4, 8, 16) if n <= WIDEST // widest and int(width.value) % n == 0)
+    return tuple(n for n in (1, 2, 4, 8, 16) if n <= MAX_ACCESS_BYTES // widest and int(width.value) % n == 0)

@@ -15,18 +15,18 @@ from tir.traverse import loads, stores, variables, walk
 
 from ..structure import epilogue
 
-WIDEST = 16  # bytes that a thread moves at once
-GROUP = 8  # rows of blocks that run together
-LEAST = 32  # elements of a row that are worth a warp
-RESIDENT = (1, 2, 3)  # blocks for which a multiprocessor shall have registers
+MAX_ACCESS_BYTES = 16  # bytes that a thread moves at once
+MAX_GROUPED_ROWS = 8  # rows of blocks that run together
+MIN_ROW_FOR_WARP = 32  # elements of a row that are worth a warp
+RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which a multiprocessor shall have registers
 
 
-def bound(s: OpenSchedule, block: str) -> bool:
+def has_threads(s: OpenSchedule, block: str) -> bool:
     """Whether a loop around the block is bound to threads already."""
     return any(s.loop(x).thread for x in s.get_loops(block))
 
 
-def along(b: Block) -> bool:
+def reduces_along_memory(b: Block) -> bool:
     """Whether the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
     sums = [it for it in b.iters if it.axis is Axis.REDUCE]
     if not sums or not isinstance(b.body, Store):
@@ -35,7 +35,7 @@ def along(b: Block) -> bool:
     read = [x for x in loads(b.body.value) if x.buffer.name != b.body.buffer.name and x.indices]
     using = [x for x in read if any(inner.var.name in variables(i) for i in x.indices)]
     walks = all(inner.var.name in variables(x.indices[-1]) for x in using)
-    return bool(using) and walks and isinstance(inner.extent, Const) and int(inner.extent.value) >= LEAST
+    return bool(using) and walks and isinstance(inner.extent, Const) and int(inner.extent.value) >= MIN_ROW_FOR_WARP
 
 
 def accumulate(s: OpenSchedule, block: str, scope: str) -> str:
@@ -78,27 +78,27 @@ def pad(
 def grouped(blocks: int) -> int:
     """How many rows of blocks run together, so that a wave of blocks reads few tiles of rows and of columns, which the
     second-level cache then holds: as many as leave none over."""
-    return max(g for g in range(1, GROUP + 1) if blocks % g == 0)
+    return max(g for g in range(1, MAX_GROUPED_ROWS + 1) if blocks % g == 0)
 
 
-def run_ahead(
+def choose_pipeline(
     s: OpenSchedule, block: str, grid: str, step: str, stages: tuple[int, ...], seed: int | None = None, resident: int = 1
 ) -> None:
     """Leave open how many tiles of shared memory take turns (three at most where copies do not run on their own), and for how
     many blocks registers are kept; `seed` and `resident` are their seeds."""
     known = stages if s.target.machine.modern else tuple(n for n in stages if n <= 3)
     s.annotate(step, "pipeline_stages", s.choose(f"{block} stages", known, seed=seed, block=block, role=Role.STAGES))
-    resident = s.choose(f"{block} resident", RESIDENT, seed=resident, block=block, role=Role.RESIDENT)
+    resident = s.choose(f"{block} resident", RESIDENT_BLOCKS, seed=resident, block=block, role=Role.RESIDENT)
     s.annotate(grid, "resident_blocks", resident)
 
 
-def unroll_upto(s: OpenSchedule, block: str, loop: str, options: tuple[int, ...], seed: int | None = None) -> None:
+def choose_unroll(s: OpenSchedule, block: str, loop: str, options: tuple[int, ...], seed: int | None = None) -> None:
     """Leave open how many statements unrolling what is in a loop of a block may make."""
     most = s.choose(f"{block} unroll", options, seed=seed, block=block, role=Role.PRAGMA)
     s.annotate(loop, "pragma_auto_unroll_max_step", most)
 
 
-def fetch(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int], lanes: int = 1) -> None:
+def load_together(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int], lanes: int = 1) -> None:
     """All threads of a block load a tile of an operand `buffer` together, neighbours next to each other, an open number of
     elements at once, `lanes` at the seed.
 
@@ -106,7 +106,7 @@ def fetch(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence
     """
     own = s.get_loops(copy)[2:]
     nbytes = dtypes.nbytes(stores(s.block(copy).body)[0].buffer.dtype)
-    widths = tuple(w for w in (1, 2, 4, 8, 16) if w * nbytes <= WIDEST)
+    widths = tuple(w for w in (1, 2, 4, 8, 16) if w * nbytes <= MAX_ACCESS_BYTES)
     width = s.choose(f"{copy} vector", widths, seed=lanes, block=block, role=Role.COPY_WIDTH, buffer=buffer)
     *own, lane = [*own[:-1], *s.split(own[-1], [None, width])]
     fused = s.fuse(*own) if len(own) > 1 else own[0]
@@ -118,7 +118,7 @@ def fetch(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence
 
 def lanes_of(source: Load | None, shape: Sequence[int], threads: int) -> int:
     """How many elements a thread loads at once from `source` into a tile of some shape, for all threads to have as many."""
-    lanes = WIDEST // dtypes.nbytes(source.dtype) if source is not None else 1
+    lanes = MAX_ACCESS_BYTES // dtypes.nbytes(source.dtype) if source is not None else 1
     while lanes > 1 and (shape[-1] % lanes or prod(shape) % (lanes * threads) or not _aligned(source, lanes)):
         lanes //= 2
     return lanes
@@ -133,16 +133,16 @@ def _aligned(source: Load | None, lanes: int) -> bool:
     """Whether what is loaded lies in groups of `lanes` elements, which start where vectors may."""
     if source is None or not source.indices or not isinstance(source.buffer.shape[-1], Const):
         return False
-    return int(source.buffer.shape[-1].value) % lanes == 0 and _steady(source.indices[-1], lanes)
+    return int(source.buffer.shape[-1].value) % lanes == 0 and _moves_by_lanes(source.indices[-1], lanes)
 
 
-def _steady(index: Expr, lanes: int) -> bool:
+def _moves_by_lanes(index: Expr, lanes: int) -> bool:
     """Whether an index follows one axis through whole groups of `lanes`."""
     match index:
         case Var():
             return True
         case Binary("%", a, Const(c)) | Binary("+" | "-", a, Const(c)):
-            return c % lanes == 0 and _steady(a, lanes)
+            return c % lanes == 0 and _moves_by_lanes(a, lanes)
         case _:
             return False
 

@@ -22,24 +22,24 @@ from tir.ir import Block, Cast, Const, Load, Store, Var
 from tir.memory import WARP
 from tir.traverse import loads, rewrite, stores
 
-from ..structure import Contraction, contraction, is_plain, reuses_data, size, stored
+from ..structure import Contraction, at_axes, contraction, reuses_data, size, stored
 from ..template import Template, Verdict
 from .launch import (
     accumulate,
-    along,
     bind_blocks,
     bind_group,
-    fetch,
+    choose_pipeline,
+    choose_unroll,
     grouped,
     inline_producers,
     lanes_of,
+    load_together,
     pad,
-    run_ahead,
+    reduces_along_memory,
     source_of,
-    unroll_upto,
 )
 
-UNROLL = (16, 0, 64, 512, 1024)
+UNROLL_LIMITS = (16, 0, 64, 512, 1024)
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
 SKEWS = ((1, 0), (8, 4), (2, 1))  # rows of a tile are a multiple of the first and the second elements long
 
@@ -93,7 +93,7 @@ def matches(block: Block) -> Contraction | None:
 
 def is_matrices(c: Contraction) -> bool:
     """Whether a contraction is a product of matrices, or a batch of them."""
-    return is_plain(c.left) and is_plain(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1
+    return at_axes(c.left) and at_axes(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1
 
 
 def few_results(block: Block, gpu: GPU) -> bool:
@@ -117,7 +117,7 @@ def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:
     return min(tiles, key=lambda t: (padded(t), t.rows))
 
 
-def filled(n: int) -> int:
+def padded_length(n: int) -> int:
     """The longest tile that an axis of `n` iterations is padded to."""
     return 1 << (n - 1).bit_length()
 
@@ -125,7 +125,9 @@ def filled(n: int) -> int:
 def seed(c: Contraction, gpu: GPU) -> BlockTile:
     """The tile of a product of matrices, no larger than these; threads have fewer rows where they would be less than a warp."""
     tile = choose(TILES, c, gpu)
-    rows, columns, depth = (min(t, filled(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.sums), strict=True))
+    rows, columns, depth = (
+        min(t, padded_length(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.sums), strict=True)
+    )
     tile = replace(tile, rows=rows, columns=columns, depth=depth, thread_rows=min(tile.thread_rows, rows))
     tile = replace(tile, thread_columns=min(tile.thread_columns, columns))
     while tile.threads < WARP and tile.thread_rows > 1:
@@ -161,7 +163,7 @@ class TileThroughShared(Template):
             return Verdict.SKIP
         if not self.ours or block in s.partial:
             return Verdict.ONLY
-        shared = few_results(b, s.target.machine) and along(b)  # the threads of a result might reduce it together
+        shared = few_results(b, s.target.machine) and reduces_along_memory(b)  # the threads of a result might reduce it together
         return Verdict.APPLY if shared or matches(b) is None else Verdict.ONLY
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
@@ -171,7 +173,7 @@ class TileThroughShared(Template):
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _TiledAxis:
     """An axis of a tiled block: its loops, level by level, outermost first, and the lengths of the levels inside of a block; of
     one iteration, a single loop. `group` is the loop over blocks that run together, for the one axis that has such a level."""
 
@@ -219,15 +221,15 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
     for copy, buffer in copies.items():
         if ours:
             _skew(s, block, copy, buffer)
-        fetch(s, block, copy, buffer, threads, 1 if tile is None or c is None else _lanes(s, copy, buffer, c, tile))
+        load_together(s, block, copy, buffer, threads, 1 if tile is None or c is None else _lanes(s, copy, buffer, c, tile))
     if tile is None:
         if ours:
-            run_ahead(s, block, grid, step, STAGES)
-        unroll_upto(s, block, step, UNROLL)
+            choose_pipeline(s, block, grid, step, STAGES)
+        choose_unroll(s, block, step, UNROLL_LIMITS)
     else:  # where registers are few, what is loaded for the next tile takes them too
-        run_ahead(s, block, grid, step, STAGES, tile.stages, 2 if s.target.machine.modern else 1)
+        choose_pipeline(s, block, grid, step, STAGES, tile.stages, 2 if s.target.machine.modern else 1)
         made = tile.depth * tile.thread_rows * tile.thread_columns
-        unroll_upto(s, block, reduce[0].loops[1], UNROLL, min(n for n in UNROLL if n >= made))
+        choose_unroll(s, block, reduce[0].loops[1], UNROLL_LIMITS, min(n for n in UNROLL_LIMITS if n >= made))
     for name in (block, f"{block}_update", first, after, *copies):
         s.scheduled[name] = Stage.BOUND
 
@@ -273,7 +275,7 @@ def _paddable(s: OpenSchedule, block: str) -> bool:
     return True
 
 
-def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[int, ...]]) -> list[_Axis]:
+def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[int, ...]]) -> list[_TiledAxis]:
     """All axes in levels, those that walk the last dimension written last. Where it is `ours` and they can, they are padded to
     multiples of their tiles first, and the last axis but one has a level of blocks that run together."""
     b = s.block(block)
@@ -292,19 +294,19 @@ def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[in
     }
     if padded:
         pad(s, block, lengths)
-    found: dict[str, _Axis] = {}
+    found: dict[str, _TiledAxis] = {}
     for it, loop in s.axes(block):
         name = it.var.name
         if not roles[name]:
-            found[name] = _Axis(name, is_spatial(it), (loop,), ())
+            found[name] = _TiledAxis(name, is_spatial(it), (loop,), ())
             continue
         loops, group = s.split(loop, [None, *lengths[name]]), roles[name].count("g")
         inner = tuple(lengths[name][group:])
-        found[name] = _Axis(name, is_spatial(it), (loops[0], *loops[1 + group :]), inner, tuple(loops[1 : 1 + group]))
+        found[name] = _TiledAxis(name, is_spatial(it), (loops[0], *loops[1 + group :]), inner, tuple(loops[1 : 1 + group]))
     return [found[it.var.name] for it in order]
 
 
-def _bind_result(s: OpenSchedule, after: str, dims: list[str], spatial: list[_Axis]) -> None:
+def _bind_result(s: OpenSchedule, after: str, dims: list[str], spatial: list[_TiledAxis]) -> None:
     """The result, whose dimensions are the axes `dims`, goes from registers to its place, by the threads that have it."""
     own = s.get_loops(after)[1:]
     parts: dict[str, list[str]] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from schedule.error import ScheduleError
-from schedule.machine import GPU, STATIC_SHARED
+from schedule.machine import GPU, STATIC_SHARED_BYTES
 from schedule.open_schedule import OpenSchedule, Stage, Way
 from schedule.open_trace import Role
 from schedule.primitive import find_block
@@ -23,20 +23,20 @@ from tir.traverse import loads, walk
 from ..rowwise import Rows, by_rows, written_axes
 from ..structure import epilogue, is_elementwise, reuses_data, stored
 from ..template import Template, Verdict
-from .launch import WIDEST, along
+from .launch import MAX_ACCESS_BYTES, reduces_along_memory
 from .products import few_results
 from .products import matches as product
 
-STREAMING = 256  # threads of a row that is too long for registers, at the seed
-HELD = 64  # elements that a thread holds, of all rows together
-BLOCK = 128  # threads of a block: short rows share one
-KEPT = STATIC_SHARED - 4096  # bytes that rows kept by a block may take; some are left to the reductions across warps
+STREAMING_THREADS = 256  # threads of a row that is too long for registers, at the seed
+MAX_HELD_ELEMENTS = 64  # elements that a thread holds, of all rows together
+MIN_BLOCK_THREADS = 128  # threads of a block: short rows share one
+MAX_KEPT_BYTES = STATIC_SHARED_BYTES - 4096  # for the rows that a block keeps; the rest is for reductions across warps
 THREADS = (32, 64, 128, 256, 512, 1024)
-ROWS = (1, 2, 4, 8)  # that a block works on at a time
+ROWS_PER_BLOCK = (1, 2, 4, 8)  # that a block works on at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class RowLayout:
     """How a row lies in threads: `threads` of them have `width` neighbouring elements each, again and again; `rows` rows share a
     block. So few threads as `least` can hold a row in registers."""
 
@@ -111,7 +111,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
             continue
         found = by_rows(s, block, r, apart)
         reducing = [*map(s.block, found.reductions), *([last] if last.init is not None else [])]
-        if reducing and all(map(along, reducing)):
+        if reducing and all(map(reduces_along_memory, reducing)):
             return found
     return None
 
@@ -126,11 +126,11 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
     """Bind the rows to blocks, and the elements of a row to threads, with `vectors` several neighbours at once. Rows are `held`
     in registers, or else costly elementwise stages are kept in shared memory, with `keep`."""
     last, rank = group.last, group.rank
-    stages = _shortened(s, group, KEPT if held else KEPT // max(ROWS) if keep else 0)
+    stages = _shortened(s, group, MAX_KEPT_BYTES if held else MAX_KEPT_BYTES // max(ROWS_PER_BLOCK) if keep else 0)
     lanes = seed(s, (*stages, last), rank, held, s.target.machine)
     known = tuple(n for n in THREADS if n >= lanes.least)
     threads = s.choose(f"{last} threads", known, seed=lanes.threads, block=last, role=Role.PARALLEL)
-    several = dict.fromkeys((lanes.rows, *(n for n in ROWS if n <= _count(s.block(last), rank))))
+    several = dict.fromkeys((lanes.rows, *(n for n in ROWS_PER_BLOCK if n <= _count(s.block(last), rank))))
     rows = s.choose(f"{last} rows", tuple(several), block=last, role=Role.PARALLEL)
     s.at_most(s.target.machine.threads, rows, threads)
     widths = tuple(w for w in (1, 2, 4, 8, 16) if w <= lanes.width) if vectors else (1,)
@@ -152,28 +152,28 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
             s.pending.remove(name)
 
 
-def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) -> Lanes:
+def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) -> RowLayout:
     """The threads of a row: as few as can hold it in registers, but more while processors would idle. ScheduleError where rows
     cannot be `held`."""
     found = [find_block(s.func, name) for name in blocks]
     length = max(_length(b, rank) for b in found)
     rows = _count(found[-1], rank)
     buffers = {x.buffer.name: x.buffer for b in found for x in (b.body, *loads(b.body)) if isinstance(x, (Load, Store))}
-    width = max(1, WIDEST // max(dtypes.nbytes(b.dtype) for b in buffers.values()))
+    width = max(1, MAX_ACCESS_BYTES // max(dtypes.nbytes(b.dtype) for b in buffers.values()))
     while length % width:
         width //= 2
     regular = all(_length(b, rank) in (1, length) and len(_along_axes(b, rank)) <= 1 for b in found)
     arrays = max(1, len({n for n, b in buffers.items() if len(b.shape) > rank and n != stored(found[-1]).buffer.name}))
-    most = gpu.threads if held else STREAMING
+    most = gpu.threads if held else STREAMING_THREADS
     least = WARP
-    while held and least < most and -(-length // (least * width)) * width * arrays > HELD:
+    while held and least < most and -(-length // (least * width)) * width * arrays > MAX_HELD_ELEMENTS:
         least *= 2
-    if held and not (regular and -(-length // (least * width)) * width * arrays <= HELD):
+    if held and not (regular and -(-length // (least * width)) * width * arrays <= MAX_HELD_ELEMENTS):
         raise ScheduleError("the rows do not fit registers")
     threads = least
     while threads < most and threads * width < length and rows * threads < gpu.busy:
         threads *= 2
-    return Lanes(threads, width, max(1, min(rows, BLOCK // threads)), least)
+    return RowLayout(threads, width, max(1, min(rows, MIN_BLOCK_THREADS // threads)), least)
 
 
 def _count(b: Block, rank: int) -> int:

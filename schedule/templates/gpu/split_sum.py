@@ -15,15 +15,15 @@ from tir.traverse import blocks
 from ..structure import Contraction, loop_of, size
 from ..template import Template, Verdict
 from . import rows
-from .launch import along
+from .launch import reduces_along_memory
 from .products import matches
-from .windows import as_matrices, taken
+from .windows import as_matrices, unscheduled_epilogue
 
-EDGE = 64  # rows and columns of a tile that uses a processor well
-LEAST = 256  # steps of a part of a product, at the seed
-FEWEST = 64  # and in the others that are tried
-STEPS = 64  # steps of a part of any other reduction, for each thread
-STEP = 32  # parts are multiples of it, as tiles are
+GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses a processor well
+SEED_PART_STEPS = 256  # steps of a part of a product, at the seed
+MIN_PART_STEPS = 64  # and in the others that are tried
+STEPS_PER_THREAD = 64  # steps of a part of any other reduction, for each thread
+PART_MULTIPLE = 32  # parts are multiples of it, as tiles are
 
 
 class SplitSum(Template):
@@ -48,7 +48,9 @@ class SplitSum(Template):
         """Into how many parts a sum may be cut, the formula's number first; none if it is short, or there are results enough."""
         c = matches(s.block(block))
         n = 1 if c is None else seed(c, s.target.machine)
-        return [k for k in dict.fromkeys((n, n // 2, 2 * n)) if c is not None and n > 1 < k and size(c.sums) >= FEWEST * k]
+        return [
+            k for k in dict.fromkeys((n, n // 2, 2 * n)) if c is not None and n > 1 < k and size(c.sums) >= MIN_PART_STEPS * k
+        ]
 
 
 def build(s: OpenSchedule, block: str, n: int) -> None:
@@ -56,7 +58,7 @@ def build(s: OpenSchedule, block: str, n: int) -> None:
     c = matches(s.block(block))
     assert c is not None
     known = {b.name for b in blocks(s.func)}
-    product, result = as_matrices(s, c, taken(s, block))
+    product, result = as_matrices(s, c, unscheduled_epilogue(s, block))
     batch, partial = as_matrices(s, split(s, product, n), None)
     s.made |= {name: s.block(name) for name in (block, batch.block)}
     s.scheduled[block] = Stage.COMBINED
@@ -93,8 +95,10 @@ def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
         return 1
     results = size(tuple(it for it in b.iters if is_spatial(it)))
     sums = tuple(it for it in b.iters if not is_spatial(it))
-    together = rows.STREAMING if along(b) else 1  # threads that reduce one result
-    most = min(gpu.sms * rows.STREAMING // (results * together), size(sums) // (STEPS * together), extent(sums[0]))
+    together = rows.STREAMING_THREADS if reduces_along_memory(b) else 1  # threads that reduce one result
+    most = min(
+        gpu.sms * rows.STREAMING_THREADS // (results * together), size(sums) // (STEPS_PER_THREAD * together), extent(sums[0])
+    )
     return max((d for d in range(2, most + 1) if extent(sums[0]) % d == 0), default=1)
 
 
@@ -105,7 +109,7 @@ def in_stages(s: OpenSchedule, block: str, names: list[str]) -> None:
         n = stages(s, name, s.target.machine)
         sums = tuple(it for it in b.iters if not is_spatial(it))
         outer, _ = s.split(loop_of(sums[0]), [n, None])
-        partial = s.rfactor(outer, len(b.iters) - len(sums) if along(b) else 0)
+        partial = s.rfactor(outer, len(b.iters) - len(sums) if reduces_along_memory(b) else 0)
         order = {x.name: i for i, x in enumerate(loops_of(s.func, partial))}
         axes = s.block(partial).iters
         s.reorder_block_iter_var(partial, sorted(range(len(axes)), key=lambda i: order[loop_of(axes[i])]))
@@ -116,10 +120,10 @@ def in_stages(s: OpenSchedule, block: str, names: list[str]) -> None:
 
 def seed(c: Contraction, gpu: GPU) -> int:
     """Into how many parts to split the sum of a product, so that there is work for all processors."""
-    blocks = -(-size(c.rows) // EDGE) * -(-size(c.columns) // EDGE) * size(c.batch)
+    blocks = -(-size(c.rows) // GOOD_TILE_EDGE) * -(-size(c.columns) // GOOD_TILE_EDGE) * size(c.batch)
     if blocks >= gpu.sms // 2:
         return 1
-    return max(1, min(2 * gpu.sms // blocks, size(c.sums) // LEAST))
+    return max(1, min(2 * gpu.sms // blocks, size(c.sums) // SEED_PART_STEPS))
 
 
 def split(s: Schedule, c: Contraction, n: int) -> Contraction:
@@ -130,7 +134,7 @@ def split(s: Schedule, c: Contraction, n: int) -> Contraction:
            => C_rf[p, i, j] += A[i, p * m + k] * B[p * m + k, j];   C[i, j] += C_rf[p, i, j]   # the sum filled up to n * m steps
     """
     (step,) = c.sums
-    length = -(-extent(step) // (n * STEP)) * STEP
+    length = -(-extent(step) // (n * PART_MULTIPLE)) * PART_MULTIPLE
     n = -(-extent(step) // length)
     if extent(step) % length:
         s.pad_einsum(c.block, [length * n if it.var.name == step.var.name else 1 for it in find_block(s.func, c.block).iters])

@@ -20,12 +20,12 @@ from tir.memory import WARP
 
 from ..structure import Contraction, last_axis, loop_of, size, stored
 from ..template import Template, Verdict
-from .launch import accumulate, bind_blocks, fetch, grouped, inline_producers, lanes_of, pad, run_ahead, source_of
-from .products import choose, filled, is_matrices
+from .launch import accumulate, bind_blocks, choose_pipeline, grouped, inline_producers, lanes_of, load_together, pad, source_of
+from .products import choose, is_matrices, padded_length
 from .products import matches as product
 
 TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
-LEAST = 16  # rows, columns and steps of a product that are worth a tile
+MIN_EXTENT = 16  # rows, columns and steps of a product that are worth a tile
 FRAGMENT = 16  # rows and columns of what `ldmatrix` loads; an instruction makes half as many columns of the result
 STAGES = (3, 2, 4, 5, 1)  # tiles of shared memory that take turns
 APART = ((1, 1), (2, 4))  # of eight rows of a tile, which are copied one after another: all, or those that are four apart
@@ -56,7 +56,7 @@ TF32_TILES = (WarpTile(128, 128, 32, 64, 64, 3), WarpTile(64, 64, 32, 32, 32, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class TensorCoreInstruction:
     """The names that the intrinsics of a product have in common, and the steps that one instruction takes."""
 
     factors: str
@@ -65,19 +65,19 @@ class Instruction:
 
 
 _BY_DTYPE = {
-    ("float16", "float32"): Instruction("f16", "f32", 16),
-    ("bfloat16", "float32"): Instruction("bf16", "f32", 16),
-    ("float16", "float16"): Instruction("f16", "f16", 16),
+    ("float16", "float32"): TensorCoreInstruction("f16", "f32", 16),
+    ("bfloat16", "float32"): TensorCoreInstruction("bf16", "f32", 16),
+    ("float16", "float16"): TensorCoreInstruction("f16", "f16", 16),
 }
 
 
-def matches(block: Block) -> tuple[Contraction, Instruction] | None:
+def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
     """What a block multiplies, and the instruction that can do it: a product of matrices, whose last two dimensions are theirs.
 
     float32 has one only where the block is annotated `tf32`.
     """
     c = product(block)
-    if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.sums)) < LEAST:
+    if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.sums)) < MIN_EXTENT:
         return None
     factors, sums = {c.left.buffer.dtype, c.right.buffer.dtype}, c.store.buffer.dtype
     if len(factors) != 1:
@@ -88,16 +88,16 @@ def matches(block: Block) -> tuple[Contraction, Instruction] | None:
             return None
     (factor,) = factors
     if factor == sums == "float32":
-        return (c, Instruction("tf32", "f32", 8)) if annotation(block.annotations, TF32, False) else None
+        return (c, TensorCoreInstruction("tf32", "f32", 8)) if annotation(block.annotations, TF32, False) else None
     how = _BY_DTYPE.get((factor, sums))
     return None if how is None else (c, how)
 
 
-def seed(c: Contraction, how: Instruction, gpu: GPU) -> WarpTile:
+def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> WarpTile:
     """The tile of a product, no larger than that is, in units of an instruction."""
     tile = choose(TF32_TILES if how.factors == "tf32" else TILES, c, gpu)
-    rows, columns = (filled(-(-size(axes) // FRAGMENT)) * FRAGMENT for axes in (c.rows, c.columns))
-    depth = filled(-(-size(c.sums) // how.depth)) * how.depth
+    rows, columns = (padded_length(-(-size(axes) // FRAGMENT)) * FRAGMENT for axes in (c.rows, c.columns))
+    depth = padded_length(-(-size(c.sums) // how.depth)) * how.depth
     return replace(tile, rows=min(tile.rows, rows), columns=min(tile.columns, columns), depth=min(tile.depth, depth))
 
 
@@ -166,13 +166,13 @@ def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
         shape = [sizes[i.name] for i in factor.indices[-2:] if isinstance(i, Var)]
         lanes = lanes_of(source_of(s, copy), shape, prod(tile.warps) * WARP)
         _rows_apart(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
-        fetch(s, block, copy, factor.buffer.name, [warp_columns, warp_rows, WARP], lanes)
+        load_together(s, block, copy, factor.buffer.name, [warp_columns, warp_rows, WARP], lanes)
         align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
     order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")
     s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.sums}")
     s.unroll(kk)
-    run_ahead(s, block, blocks, ko, STAGES, tile.stages, 2 if tile.rows * tile.columns <= 128 * 128 else 1)
+    choose_pipeline(s, block, blocks, ko, STAGES, tile.stages, 2 if tile.rows * tile.columns <= 128 * 128 else 1)
     i, j = s.get_loops(after)[-2:]
     outer, rows = s.split(i, [warp_rows, down * FRAGMENT])
     across_warps, rest = s.split(j, [warp_columns, across * FRAGMENT])
@@ -205,7 +205,7 @@ def align(s: OpenSchedule, copy: str, factor: Load, step: str) -> None:
     s.storage_align(copy, 0, -2, multiple // nbytes, offset // nbytes)
 
 
-def load_fragments(s: OpenSchedule, held: list[str], factors: tuple[Load, Load], step: str, how: Instruction) -> None:
+def load_fragments(s: OpenSchedule, held: list[str], factors: tuple[Load, Load], step: str, how: TensorCoreInstruction) -> None:
     """Fragments come by `ldmatrix`, but for elements of 32 bits that would have to be transposed."""
     for copy, factor in zip(held, factors, strict=True):
         if how.depth == 8 and last_axis(factor) != step:

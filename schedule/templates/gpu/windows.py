@@ -40,13 +40,13 @@ def build(s: OpenSchedule, block: str) -> None:
     c = matches(s.block(block))
     assert c is not None
     known = {b.name for b in blocks(s.func)}
-    _, result = as_matrices(s, c, taken(s, block))
+    _, result = as_matrices(s, c, unscheduled_epilogue(s, block))
     s.made[block] = s.block(block)
     s.partial.add(block)  # so that its sum is not split: other ways are for that
     s.pending += [b.name for b in blocks(s.func) if b.name not in (*known, result)] + [block]
 
 
-def taken(s: OpenSchedule, block: str) -> str | None:
+def unscheduled_epilogue(s: OpenSchedule, block: str) -> str | None:
     """The epilogue of a block, where no other rule has scheduled it."""
     after = epilogue(s, block, anywhere=True)
     return None if after in s.scheduled else after

@@ -13,7 +13,7 @@ from schedule.machine import CPU as Processor
 from schedule.primitive import find_block
 from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
 from schedule.templates.division import balanced
-from schedule.templates.lanes import good_width
+from schedule.templates.lanes import partial_width
 from tir import te
 
 WIDE, NARROW = Processor(1, 512, 32, 48 << 10, 1 << 20, 32 << 20), Processor(2, 256, 16, 32 << 10, 1 << 18, 8 << 20)
@@ -53,11 +53,11 @@ def test_balanced_leaves_no_room_where_it_can():
 
 
 def test_good_width():
-    assert good_width(1024, 16, 4) == 64
-    assert good_width(96, 16, 4) == 48
-    assert good_width(1000, 16, 4) == 64  # the last round is partial, of sixteen
-    assert good_width(109, 16, 4) == 16
-    assert good_width(64, 16, 4) == 32  # two rounds
+    assert partial_width(1024, 16, 4) == 64
+    assert partial_width(96, 16, 4) == 48
+    assert partial_width(1000, 16, 4) == 64  # the last round is partial, of sixteen
+    assert partial_width(109, 16, 4) == 16
+    assert partial_width(64, 16, 4) == 32  # two rounds
 
 
 def test_processors():
@@ -188,7 +188,7 @@ def test_panels_that_fill_the_cache_are_cut_into_parts():
 
     def parts(shape, processor, program="conv2d_nhwc", name="Y"):
         found = conv2d.matches(find_block(tir.workloads.make(program, shape).func, name))
-        return conv2d.parts(found, conv2d.Tiles(7, 64), processor)
+        return conv2d.parts(found, conv2d.ConvolutionTile(7, 64), processor)
 
     small = Processor(1, 512, 32, 48 << 10, 64 << 10, 32 << 20)
     assert parts((1, 13, 7, 40, 97, 3, 1, 1), WIDE) == [1, 1, 1]
