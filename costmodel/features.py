@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 
@@ -143,8 +143,8 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
     number = recorder.number
     extents = [number(loop.extent) for loop in s.loops]
     depth = len(extents)
-    outer: list[Value] = list(accumulate(extents, mul, initial=1.0))  # iterations of the loops down to a depth
-    inner: list[Value] = list(accumulate(reversed(extents), mul, initial=1.0))[::-1]  # and from a depth on
+    outer: list[Value] = [1.0, *accumulate(extents, mul)]  # iterations of the loops down to a depth
+    inner: list[Value] = [1.0, *accumulate(reversed(extents), mul)][::-1]  # and from a depth on
     total = inner[0]
     nests = [_Nest(t, s, recorder, extents, inner) for t in s.touched]
     # Touched by the loops from a depth on.
@@ -338,7 +338,10 @@ class _Nest:
 
 def _most_of(values: Iterable[Value]) -> Value:
     """The largest of some numbers that are at least 0."""
-    return reduce(most, values, 0.0)
+    result: Value = 0.0
+    for value in values:
+        result = most(result, value)
+    return result
 
 
 def _steps(touched: Touched, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:

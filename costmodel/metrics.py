@@ -12,9 +12,9 @@ def count_pairs(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> 
     """Of the pairs whose times differ by more than the share `apart`: how many have scores in the right order, in the wrong one,
     and equal ones."""
     faster = (1 + apart) * seconds[:, None] < seconds[None, :]
-    right = np.count_nonzero(faster & (scores[:, None] > scores[None, :]))
-    wrong = np.count_nonzero(faster & (scores[:, None] < scores[None, :]))
-    return right, wrong, np.count_nonzero(faster) - right - wrong
+    right = int(np.count_nonzero(faster & (scores[:, None] > scores[None, :])))
+    wrong = int(np.count_nonzero(faster & (scores[:, None] < scores[None, :])))
+    return right, wrong, int(np.count_nonzero(faster)) - right - wrong
 
 
 def pair_accuracy(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> float:

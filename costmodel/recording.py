@@ -220,7 +220,7 @@ def kernel(signature: Any, function: Any) -> Any:
     """A function compiled for a signature, or several, with the object code kept on disk where there is a place for it."""
     import numba
 
-    options = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         return numba.njit(signature, cache=True, **options)(function)
     except RuntimeError:  # there is none
@@ -230,10 +230,9 @@ def kernel(signature: Any, function: Any) -> Any:
 @cache
 def allocator() -> Any:
     """The compiled `_allocated`."""
-    from numba import int32, int64
-    from numba.types import Tuple
+    from numba import int32, int64, types
 
-    return kernel(Tuple((int32[:, ::1], int32[::1], int64))(int32[:, ::1], int32[::1], int32[::1]), _allocated)
+    return kernel(types.Tuple((int32[:, ::1], int32[::1], int64))(int32[:, ::1], int32[::1], int32[::1]), _allocated)
 
 
 def _allocated(steps, places, rows):  # compiled

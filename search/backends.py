@@ -10,11 +10,13 @@ import numpy as np
 from codegen.target import Target
 from costmodel import CostModel, GPUModel, TileModel
 from schedule import Schedule, templates
+from schedule.machine import CPU, GPU
 from schedule.templates.gpu import schedule as gpu_schedule
 from tir.ir import PrimFunc
 
 from .population import cpu as cpu_population
 from .population import gpu as gpu_population
+from .population.machine import machine_of
 from .space.derivation import GPU_SPACES, SPACES, Space
 from .space.sketch import Sketch
 
@@ -52,7 +54,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             spaces=SPACES,
             sample_tiles=cpu_population.sample_tiles,
             legalize_tiles=cpu_population.legalize_tiles,
-            prior=lambda target: TileModel(target.machine),
+            prior=lambda target: TileModel(machine_of(target, CPU)),
             library=templates.schedule,
         ),
         SearchBackend(
@@ -60,7 +62,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             spaces=GPU_SPACES,
             sample_tiles=gpu_population.sample_tiles,
             legalize_tiles=gpu_population.legalize_tiles,
-            prior=lambda target: GPUModel(target.machine),
+            prior=lambda target: GPUModel(machine_of(target, GPU)),
             library=lambda func, target: gpu_schedule(func, target.arch),
         ),
     )

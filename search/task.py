@@ -56,7 +56,7 @@ class Task:
     def from_json(cls, data: dict[str, Any]) -> Task:
         """The task whose `as_json` these data are. ScriptError or ValueError where they are none."""
         workload = None if data["workload"] is None else NamedWorkload.from_json(data["workload"])
-        return cls.of(parse(data["script"]), data["target"], name=data["name"], workload=workload)
+        return cls.of(need_func(parse(data["script"]), "a task"), data["target"], name=data["name"], workload=workload)
 
     def default_trace(self, target: str | None = None) -> Any:
         """The trace, JSON data, of the schedule of the function that needs no measurement, for `target` (default: the task's)."""

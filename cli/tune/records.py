@@ -49,7 +49,7 @@ def run_command(args: argparse.Namespace) -> int:
 
 
 def _list(records: Records, as_json: bool) -> int:
-    found = records.list()
+    found = records.summaries()
     if as_json:
         described = [{name: getattr(s, name) for name in ("workload", "target", "records", "best")} for s in found]
         print(json.dumps(described, allow_nan=False))
@@ -76,7 +76,7 @@ def _list(records: Records, as_json: bool) -> int:
 
 
 def _best_of_all(records: Records, as_json: bool) -> int:
-    found = [(s, r) for s in records.list() if (r := records.best_of(s.workload, s.fingerprint)) is not None]
+    found = [(s, r) for s in records.summaries() if (r := records.best_of(s.workload, s.fingerprint)) is not None]
     if as_json:
         print(json.dumps([_described(r) for _, r in found], allow_nan=False))
     else:

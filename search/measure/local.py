@@ -208,7 +208,7 @@ class LocalMeasurer(Measurer):
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
         """Have the candidates measured. Each worker begins to build one; the others are built while `results` waits."""
-        jobs = [self._ahead.pop(id(c), None) or self._job(c) for c in candidates]
+        jobs = [self._ahead.pop(id(c)) if id(c) in self._ahead else self._job(c) for c in candidates]
         self._submitted.extend(jobs)
         self._builds.waiting.extend(job for job in jobs if not job.digest)
         self._start(self._builds, self._workers)
@@ -371,16 +371,17 @@ class LocalMeasurer(Measurer):
 
     def _run(self, job: _Job) -> Measurement:
         """Time a built candidate, and check it unless it is so slow that it was cut off; if it beats the best, time it again."""
-        limits = self.limits
+        limits, worker = self.limits, job.worker
+        assert worker is not None  # that built it
         limit = limits.run_limit(self.best)
         often = {name: getattr(limits, name) for name in ("cutoff", "min_seconds", "min_runs", "max_runs")}
         request = {"op": "run", "id": job.id, **often}
-        measurement = self._measurement(job, self._ask(job.worker, limit, best=self.best, check=True, **request))
+        measurement = self._measurement(job, self._ask(worker, limit, best=self.best, check=True, **request))
         if measurement.outcome != "ok" or measurement.cut or (self.best is not None and measurement.seconds >= self.best):
             return measurement
         timings = [measurement.samples]
         while len(timings) < 2 or (len(timings) < CONFIRMATIONS and _suspicious(timings)):
-            more = self._ask(job.worker, limit, best=None, check=False, **request)
+            more = self._ask(worker, limit, best=None, check=False, **request)
             if more["outcome"] != "ok":
                 return self._measurement(job, more)
             timings.append(tuple(more["samples"]))
@@ -408,7 +409,7 @@ class LocalMeasurer(Measurer):
     def _autopsy(self, worker: WorkerProcess, timeout: Outcome, limit: float) -> wire.Message:
         """The outcome of what a worker was doing when it died or ran out of time; it is started again."""
         if worker.excess is not None:
-            held, most = (f"{n / 2**30:.3g} GiB" for n in (worker.excess, self._resident))
+            held, most = (f"{n / 2**30:.3g} GiB" for n in (worker.excess, self._resident or 0))
             message = {"outcome": "memory", "message": f"killed: it came to hold {held} more than before, of {most} allowed"}
         elif not worker.ended:
             message = {"outcome": timeout, "message": f"killed after {limit:.3g} s"}

@@ -106,7 +106,7 @@ class Comparison:
 
 def count(measurements: Iterable[Measurement]) -> dict[str, int]:
     """How many measurements had each outcome, every outcome listed."""
-    counts = dict.fromkeys(OUTCOMES, 0)
+    counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
     for m in measurements:
         counts[m.outcome] += 1
     return counts

@@ -35,7 +35,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial, wraps
 from pathlib import Path
@@ -43,6 +43,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tir.ir import PrimFunc, need_func
 from tir.script import parse
 
 from . import builder, timing, wire
@@ -80,10 +81,13 @@ class Worker:
 
     def __init__(self, channel: BinaryIO):
         self._channel = channel
+        self._func: PrimFunc  # these four are set by the request `start`, the first one
+        self._workload: NamedWorkload | None
+        self._target: str
+        self.directory: Path
         self._kernels: dict[int, Any] = {}
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
-        self.directory: Path | None = None
         self._lost = False  # whether this process is to run nothing more
         self._descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
@@ -123,7 +127,7 @@ class Worker:
         memory: int | None,
     ) -> wire.Message:
         sys.path.extend(p for p in path if p not in sys.path)
-        self._func = parse(script)
+        self._func = need_func(parse(script), "a worker")
         self._workload = None if workload is None else NamedWorkload.from_json(workload)
         self._target = target
         self._builder = importlib.import_module(builder)
@@ -251,7 +255,11 @@ class Worker:
         return {"outcome": "ok", "samples": samples, "verdicts": verdicts}
 
     def _turns(
-        self, contenders: dict[str, Callable[[list[float]], float]], samples: dict[str, list[float]], rounds: int, seconds: float
+        self,
+        contenders: Mapping[str, Callable[[list[float]], float]],
+        samples: dict[str, list[float]],
+        rounds: int,
+        seconds: float,
     ) -> None:
         """Add a sample of each contender to its `samples` in each of so many rounds, or until `seconds` are over."""
         start = time.perf_counter()
@@ -266,6 +274,7 @@ class Worker:
 
     def _numpy_call(self, data: Arrays) -> Any:
         """The workload in numpy, on the same data, as a function without arguments that has been called once."""
+        assert self._workload is not None
         instance = self._workload.instance()
         count = len(instance.inputs(np.random.default_rng(0)))
         inputs, results = tuple(data.working[:count]), tuple(data.working[count:])

@@ -193,13 +193,13 @@ class Evolution:
                 if number not in pools:
                     settings = self.settings.scaled(max(1, int(planned[number])))
                     pools[number] = self._evolved(self._islands[number], settings, rng)
-                row = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
-                if row is not None:
+                found = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
+                if found is not None:
                     break
             else:
                 break
             picked[number] += 1
-            chosen.append(self._candidate(int(number), row))
+            chosen.append(self._candidate(int(number), found))
         return chosen
 
     def update(self, measurements: Sequence[Measurement]) -> None:
@@ -276,8 +276,9 @@ class Evolution:
     def _candidate(self, number: int, row: np.ndarray) -> Candidate:
         sketch, values = self.sketches[number], tuple(row.tolist())
         self._known.add((number, values))
-        scores = self._predicted.get((number, values), ())
-        return Candidate(sketch.name, values, sketch.trace(values).as_json(), float(scores[0]) if len(scores) else None)
+        scores = self._predicted.get((number, values))
+        score = float(scores[0]) if scores is not None and len(scores) else None
+        return Candidate(sketch.name, values, sketch.trace(values).as_json(), score)
 
     def _pick(self, number: int, pool: _Pool, blindly: bool, rng: np.random.Generator) -> np.ndarray | None:
         """A row of the pool: the best that is not close to one picked before; None if none is left."""

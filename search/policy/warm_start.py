@@ -32,7 +32,7 @@ def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray,
     from ..space.generation import generate
 
     own = fingerprint(task.target)
-    others = [s for s in records.list() if s.fingerprint == own and s.workload != task.key and s.valid]
+    others = [s for s in records.summaries() if s.fingerprint == own and s.workload != task.key and s.valid]
     like = {s.workload for s in records.near(task.func, task.key)}
     begin = time.monotonic()
     for summary in sorted(others, key=lambda s: (s.workload not in like, -s.last))[:TASKS]:

@@ -14,9 +14,11 @@ from functools import lru_cache
 import numpy as np
 
 from codegen.target import Target
+from schedule.machine import CPU
 from schedule.open_trace import Role, Tile
 
 from ..space.sketch import Sketch
+from .machine import machine_of
 
 COLUMNS = 2  # vectors of operands that registers are left for beside accumulators
 EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
@@ -84,7 +86,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
     """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
     if not widths:
         return
-    budget = max(1, BODIES if any(t.perfect for t in widths) else target.machine.accumulators(COLUMNS))
+    budget = max(1, BODIES if any(t.perfect for t in widths) else machine_of(target, CPU).accumulators(COLUMNS))
     columns = np.array([t.columns[-1] for t in widths])
     width = np.stack(list(widths.values()), axis=1)
     for _ in range(ROUNDS):
@@ -137,7 +139,7 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
-    budget = np.full(n, target.machine.accumulators(COLUMNS), dtype=np.int64)
+    budget = np.full(n, machine_of(target, CPU).accumulators(COLUMNS), dtype=np.int64)
     for t in tiles:
         if not t.vector:
             continue

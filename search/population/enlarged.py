@@ -7,7 +7,7 @@ long one holds for both, if every number remembers what it is in the function it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tir.arith.bounds import bounds
 from tir.arith.intervals import Interval
@@ -58,8 +58,9 @@ def stretched(func: PrimFunc, wanted: Mapping[tuple[str, str], Rounded]) -> Prim
         before = dict(new)
         starts: dict[tuple[str, Expr], int] = {}  # how much further up the index of a block starts
         for place, index, block in grow:
-            low, high = _ends(index, block, lambda n, b=block: lengths["axis", b.name, n])
-            least, most = _ends(index, block, lambda n, b=block: new[classes["axis", b.name, n]])
+            axes = [("axis", block.name, n) for n in range(len(block.iters))]
+            low, high = _ends(index, block, [lengths[axis] for axis in axes])
+            least, most = _ends(index, block, [new[classes[axis]] for axis in axes])
             if low is not None and high is not None and least is not None and most is not None:
                 c = classes[place]
                 new[c] = max(new[c], at_least(c, lengths[place] + most - least - (high - low)))
@@ -111,9 +112,9 @@ def _relations(func: PrimFunc, lengths: dict[Place, int]):
     return same, grow
 
 
-def _ends(index: Expr, block: Block, length: Callable[[int], int]) -> Interval:
+def _ends(index: Expr, block: Block, lengths: Sequence[int]) -> Interval:
     """The least and the largest value of an index for some lengths of the axes."""
-    ranges: dict[str, Interval] = {it.var.name: (0, length(n) - 1) for n, it in enumerate(block.iters)}
+    ranges: dict[str, Interval] = {it.var.name: (0, n - 1) for it, n in zip(block.iters, lengths, strict=True)}
     return bounds(index, ranges)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from tir.memory import WARP
 
 from ..space.sketch import Sketch
 from .geometry import by_block
+from .machine import machine_of
 
 Weights = tuple[tuple[int, float], ...]  # numbers, and how often each is drawn
 
@@ -80,7 +82,7 @@ def _grow(rows: np.ndarray, tiles: Sequence[Tile], role: str, budget: np.ndarray
             own = np.flatnonzero((axis == k) & (left > 1))
             if not len(own):
                 continue
-            used = np.prod(rows[np.ix_(own, t.columns)], axis=1)
+            used = np.prod(rows[own[:, None], t.columns], axis=1)
             factor = _factor(t, used, rng)
             fits = (factor <= left[own]) & (used * factor <= _most(t))
             column = np.array(mine)[rng.integers(len(mine), size=len(own))]
@@ -115,7 +117,7 @@ def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
         for column in reversed(t.columns):
             rows[:, column] = np.clip(rows[:, column], 1, left)
             left //= rows[:, column]
-    limits = target.machine
+    limits = machine_of(target, GPU)
     for tiled in _tiled(sketch):
         # Threads only grow to a warp, all else only shrinks; what shrinks may make room for threads.
         for _ in range(ROUNDS):
@@ -229,7 +231,7 @@ def _fit_block(tiled: _Tiled, limits: GPU, rows: np.ndarray) -> None:
         _give_way(tiled.sketch, rows, tiled.resident, blocks)
     for t in tiled.tiles:
         if "g" in t.roles:
-            _shrink(rows, _columns([t], "g"), lambda r, t=t: _idle(t, r))
+            _shrink(rows, _columns([t], "g"), partial(_idle, t))
 
 
 def _allocated(threads: np.ndarray) -> np.ndarray:
@@ -267,8 +269,8 @@ def _shrink(rows: np.ndarray, columns: list[int], too_much: Callable[[np.ndarray
         over = np.flatnonzero(too_much(rows))
         if not len(over) or not columns:
             return
-        part = rows[np.ix_(over, columns)]
+        part = rows[over[:, None], columns]
         largest = np.argmax(part, axis=1)
         some = np.arange(len(over))
         part[some, largest] = np.maximum(1, part[some, largest] // 2)
-        rows[np.ix_(over, columns)] = part
+        rows[over[:, None], columns] = part

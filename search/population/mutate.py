@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -41,7 +42,7 @@ def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
         factor = candidates[some, np.argmax(rng.random(fits.shape) * fits, axis=1)]
         levels[some, source] //= factor
         levels[some, drain] *= factor
-        result[np.ix_(own, t.columns)] = levels[:, 1:]
+        result[own[:, None], t.columns] = levels[:, 1:]
     return legalize(sketch, target, result)
 
 
@@ -87,7 +88,7 @@ def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gene
     result = rows.copy()
     drawn = sample(sketch, target, len(rows), rng)
     for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
-        result[np.ix_(own, t.columns)] = drawn[np.ix_(own, t.columns)]
+        result[own[:, None], t.columns] = drawn[own[:, None], t.columns]
     return legalize(sketch, target, result)
 
 
@@ -111,6 +112,10 @@ def _open_tiles(sketch: Sketch) -> list[Tile]:
 
 def _open_choices(sketch: Sketch, roles: Set[Role]) -> list[Choice]:
     return [c for c in sketch.choices if len(c.options) > 1 and c.role in roles]
+
+
+def _has_open_choices(roles: Set[Role], sketch: Sketch) -> bool:
+    return bool(_open_choices(sketch, roles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +142,7 @@ def mutations() -> dict[str, Mutation]:
     """
     roles = {"parallel": PARALLEL, "compute location": LOCATION, "pragma": PRAGMA, "choose": OTHERS}
     table = {name: Mutation(o, lambda sketch: bool(_open_tiles(sketch))) for name, o in TILE_OPERATORS.items()}
-    return table | {
-        name: Mutation(choose(own), lambda sketch, own=own: bool(_open_choices(sketch, own))) for name, own in roles.items()
-    }
+    return table | {name: Mutation(choose(own), partial(_has_open_choices, own)) for name, own in roles.items()}
 
 
 def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, need_func
 
 from ..keys import size_free_key
 from ..measure.outcome import OUTCOMES, Candidate, Measurement
@@ -215,13 +215,13 @@ class Records:
 
     def of(self, key: str, target: str | Target | None = None) -> list[Record]:
         """All candidates of the function with this key, of all targets unless one is given, in the order measured."""
-        where, values = ("workload = ?", (key,))
+        where, values = "workload = ?", [key]
         if target is not None:
-            where, values = f"{where} AND fingerprint = ?", (key, fingerprint(target))
+            where, values = f"{where} AND fingerprint = ?", [key, fingerprint(target)]
         with self._transaction("DEFERRED") as connection:
             return _records(connection, standings(connection, where, *values), where, *values)
 
-    def list(self) -> list[Summary]:
+    def summaries(self) -> list[Summary]:
         """What there is, a row a workload and target, by name."""
         with self._transaction("DEFERRED") as connection:
             found = _by_task(standings(connection))
@@ -241,7 +241,7 @@ class Records:
     def near(self, func: PrimFunc, key: str) -> list[Summary]:
         """What there is of the same computation for other shapes."""
         keys = {k for (k,) in self._rows("SELECT key FROM workloads WHERE structure = ? AND key != ?", size_free_key(func), key)}
-        return [s for s in self.list() if s.workload in keys]
+        return [s for s in self.summaries() if s.workload in keys]
 
     def func(self, key: str) -> PrimFunc:
         """The function with this key, made again from its script. KeyError if none is recorded."""
@@ -250,7 +250,7 @@ class Records:
         found = self._rows("SELECT script FROM workloads WHERE key = ?", key)
         if not found:
             raise KeyError(key)
-        return script.parse(found[0][0])
+        return need_func(script.parse(found[0][0]), "a record")
 
     def __len__(self) -> int:
         return self._rows("SELECT count(*) FROM candidates")[0][0]

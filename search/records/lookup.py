@@ -49,7 +49,7 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     record = records.best(own, target)
     if record is not None:
         return Lookup("hit", record, f"{records.path} has {asked}: {record.seconds:.3e} s")
-    summaries = records.list()
+    summaries = records.summaries()
     here = [s for s in summaries if s.workload == own]
     alike = [s for s in here if s.target.split()[:1] == [target.kind]]  # a target of another machine may not be one here
     near = [s for s in alike if s.best is not None]  # of this very target there is none

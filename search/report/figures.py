@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,7 +43,8 @@ def _drawn(width: float, height: float, label: str) -> Iterator[tuple[Axes, Call
     from matplotlib.figure import Figure
 
     # Names within an SVG are hashes: with another salt for each figure, several can stand in one page.
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
+    style: dict[Any, Any] = {**STYLE, "svg.hashsalt": label}
+    with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
         text = io.StringIO()
@@ -66,6 +67,8 @@ def _legend(axes: Axes) -> None:
 
 def tuning_curve(result: Result) -> str:
     """The speed of each candidate and of the best so far, by trial; what failed stands on the axis."""
+    from matplotlib.ticker import MaxNLocator
+
     with _drawn(7.2, 3.2, "speed of the candidates by trial") as (axes, svg):
         speeds = np.array([_speed(result, m.seconds) for m in result.measurements])
         trials = np.arange(1, len(speeds) + 1)
@@ -80,7 +83,7 @@ def tuning_curve(result: Result) -> str:
             if seconds is not None:
                 axes.axhline(_speed(result, seconds), color=colour, linestyle="--", linewidth=1, label=name)
         axes.set(xlabel="trial", ylabel=_unit(result), ylim=(0, None))
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _legend(axes)
     return svg()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def _programs(result: Result) -> str:
     return f'<div class="pair">{cells}</div>{folded}'
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]], text: int | None = None) -> str:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int | None = None) -> str:
     """A table; column number `text` is words."""
 
     def cell(n: int, value: str, tag: str = "td") -> str:

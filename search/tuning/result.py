@@ -13,6 +13,7 @@ from ..task import Task
 
 if TYPE_CHECKING:
     from codegen import Kernel
+    from codegen.cuda.kernel import CudaKernel
     from schedule import Schedule
 
 PHASES = ("prepare", "propose", "build", "run", "race")
@@ -80,7 +81,7 @@ class Result:
         return Schedule(self.task.func) if self.trace is None else replay(self.task.func, Trace.from_json(self.trace))
 
     @cached_property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> Kernel | CudaKernel:
         """The best kernel, built in this process when first asked for."""
         import codegen
 

@@ -96,10 +96,10 @@ class Session:
         """Measure at most `n` more candidates, next to the best if `polish`. The first step also prepares the data, and measures
         the first candidates, all of them."""
         try:
-            if self._search is None:
+            if self._measurer is None or self._search is None:
                 self._start(n)
             else:
-                self._continue(self._search, n, polish)
+                self._continue(self._measurer, self._search, n, polish)
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
 
@@ -137,9 +137,9 @@ class Session:
         with journal.phase("prepare"):
             self._search, self._first, proposed = self._prepare(self._measurer, n)
         if self._first:
-            self._round(self._first)
+            self._round(self._measurer, self._search, self._first)
         if proposed and not (self._first and budget.late):  # a budget that is used up is good for one candidate
-            self._round(proposed)
+            self._round(self._measurer, self._search, proposed)
 
     def _make_measurer(self) -> Measurer:
         o = self._options
@@ -213,7 +213,7 @@ class Session:
 
     # --- rounds --------------------------------------------------------------------------------------------------------
 
-    def _continue(self, search: Search, n: int, polish: bool) -> None:
+    def _continue(self, measurer: Measurer, search: Search, n: int, polish: bool) -> None:
         """One round of at most `n` candidates, next to the best if `polish` and the search can."""
         with self._journal.phase("propose"):
             proposed: Sequence[Candidate] = ()
@@ -222,13 +222,13 @@ class Session:
             proposed = proposed or _candidates(search.propose(n, self._rng))
         before = self.trials
         if proposed:
-            self._round(proposed)
+            self._round(measurer, search, proposed)
         self._idle = 0 if self.trials > before else self._idle + len(proposed)
         self._exhausted = not proposed or self._idle >= IDLE
 
-    def _round(self, proposed: Sequence[Candidate]) -> None:
+    def _round(self, measurer: Measurer, search: Search, proposed: Sequence[Candidate]) -> None:
         """Measure candidates, tell the search what became of them, and callbacks what the search says of itself."""
-        journal, measurer, search = self._journal, self._measurer, self._search
+        journal = self._journal
         told: list[Measurement] = []
         built, ran = measurer.build_seconds, measurer.run_seconds
         for measurement in measurer.measure(proposed):

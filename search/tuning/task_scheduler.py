@@ -201,8 +201,8 @@ class _Scheduler:
         if not self._budget.polishing or any(not h.rounds for h in self._histories):
             return None
         seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])
-        gains = [self._value(seconds) - self._value(np.where(np.arange(len(seconds)) == n, 0.9, 1.0) * seconds)
-                 for n in range(len(seconds))]  # fmt: skip
+        faster = seconds * np.where(np.eye(len(seconds), dtype=bool), 0.9, 1.0)  # row n: task n takes a tenth less
+        gains = [self._value(seconds.tolist()) - self._value(row) for row in faster.tolist()]
         left = [n for n in np.argsort(gains)[::-1].tolist() if n not in self._polished and not self._histories[n].dead]
         self._polished.update(left[:1])
         return left[0] if left else None

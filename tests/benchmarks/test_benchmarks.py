@@ -469,7 +469,7 @@ def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mon
         ]
         for name in kept:
             with tir.Records(tmp_path / "records" / f"gemm-61-1-{name.replace(' ', '-')}-0.db") as records:
-                (key,) = {s.workload for s in records.list()}
+                (key,) = {s.workload for s in records.summaries()}
                 found = [r.measurement.candidate.sketch for r in records.of(key)]
                 assert len([s for s in found if s != "unscheduled"]) == trials  # which is recorded where it is the fastest
     assert max(r["best"] for r in results) == 1.0

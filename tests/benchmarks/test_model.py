@@ -26,7 +26,7 @@ def test_what_was_measured_is_kept_and_judged(tmp_path: Path, monkeypatch: pytes
     for row in ("softmax", "softmax"):
         results = list(model.measure(row, options))
         with Records(tmp_path / f"{row}.db") as records:
-            (key,) = {s.workload for s in records.list()}
+            (key,) = {s.workload for s in records.summaries()}
             found = [r.measurement.candidate.sketch for r in records.of(key)]
             assert len([s for s in found if s != "unscheduled"]) == 8  # which is recorded where it is the fastest
     assert [r["taught"] for r in results] == ["a formula", "4", "4", "other rows", "other rows"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
+from typing import Any
 
 from schedule.open_schedule import OpenSchedule, Stage, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
@@ -55,7 +56,7 @@ class Rfactor(Template):
         b = new.block(block)
         loops = [loop for it, loop in new.axes(block) if not is_spatial(it)]
         fused = new.fuse(*loops) if len(loops) > 1 else loops[0]
-        described = {"extent": reduce_size(b), "reduce": True, "bits": element_bits(b)}
+        described: dict[str, Any] = {"extent": reduce_size(b), "reduce": True, "bits": element_bits(b)}
         pair = new.split(fused, [None, *new.sizes(block, fused, perfect=self.perfect, limit=self.limit, **described)])
         factored = new.rfactor(pair[which], -1)
         if which:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -19,7 +19,8 @@ class Rule(Protocol):
     """A way to develop a block. `apply` returns new states, made with `state.fired(self.name, block)` and then scheduled further;
     none where it turns out to be illegal. In each the block counts as done, unless the rule puts it back into `pending`."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict: ...
 
@@ -28,15 +29,18 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionRule(Template):
-    """A rule of two functions: `when(state, block)` says whether it applies, `change(state, block)` changes a state in place.
+    """A rule of two functions: `when(state, block)` says whether it applies, `function(state, block)` changes a state in place.
 
-    With `only`, no later rule is tried where it applies. Where `change` raises ScheduleError, the rule makes nothing.
+    With `only`, no later rule is tried where it applies. Where `function` raises ScheduleError, the rule makes nothing.
     """
 
     name: str
     when: Callable[[OpenSchedule, str], bool]
-    change: Callable[[OpenSchedule, str], object] = field()  # with no default, though `Template` has such a method
+    function: Callable[[OpenSchedule, str], object]
     only: bool = False
+
+    def change(self, new: OpenSchedule, block: str) -> object:
+        return self.function(new, block)
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if not self.when(state, block):
@@ -46,7 +50,7 @@ class FunctionRule(Template):
 
 def rule(name: str, when: Callable[[OpenSchedule, str], bool], only: bool = False) -> Callable[[Callable], FunctionRule]:
     """Decorator: make a rule of a function that changes a state in place, for blocks of which `when(state, block)` is true."""
-    return lambda change: FunctionRule(name, when, change, only)
+    return lambda function: FunctionRule(name, when, function, only)
 
 
 def load_rules(spec: str) -> tuple[Rule, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
@@ -66,7 +67,7 @@ class Tiling:
             names = [loop]
             if len(places) > 1:
                 axis = it.var.name
-                bounds = {"perfect": self.perfect, "limit": self.limit}
+                bounds: dict[str, Any] = {"perfect": self.perfect, "limit": self.limit}
                 names = state.split(loop, [None, *state.sizes(block, axis, len(places) - 1, vector=axis == vector, **bounds)])
             for place, name in zip(places, names, strict=True):
                 levels[place].append(name)

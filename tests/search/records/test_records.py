@@ -131,7 +131,7 @@ def test_a_race_that_nobody_won_says_nothing_of_times(path):
         one, two = records.add(run, ok(0.1)), records.add(run, ok(0.2, row=(5,)))
         records.race(run, {one: ok(0.9), two: WRONG}, None)
         assert rows(records) == {(3,): 0.1, (5,): math.inf}
-        assert records.list()[0].valid == 1 and records.prune(keep=5) == 1
+        assert records.summaries()[0].valid == 1 and records.prune(keep=5) == 1
         assert [json.loads(line)["candidate"] for line in records.export() if '"kind":"race"' in line] == [one]
 
 
@@ -146,7 +146,7 @@ def test_records_name_the_device_and_the_versions_that_measured(path):
         assert (second.fingerprint, second.cpu, second.versions) == ("f" * 20, "another processor", {"tir": "0.0"})
         assert second.measurement.provenance == there and second.seed == first.seed and second.target == first.target
         assert (first.seconds, second.seconds) == (0.1, 0.3)  # each is compared with those of its own device
-        assert [(s.cpu, s.records, s.best) for s in sorted(records.list(), key=lambda s: s.best)] == [
+        assert [(s.cpu, s.records, s.best) for s in sorted(records.summaries(), key=lambda s: s.best)] == [
             (here.device, 1, 0.1), ("another processor", 1, 0.3),
         ]  # fmt: skip
         with Records(path.with_name("other.db")) as copy:
@@ -159,17 +159,17 @@ def test_list_summarises_each_task(path):
         run = records.start(task("llvm -num-cores 2"))
         records.add(run, ok(0.4, error=None))
         records.start(task(shape=(1, 1, 1)))  # a run that recorded nothing
-        found = {(s.workload, s.threads): (s.records, s.valid, s.best, s.title) for s in records.list()}
+        found = {(s.workload, s.threads): (s.records, s.valid, s.best, s.title) for s in records.summaries()}
     assert found == {(task().key, 1): (3, 2, 0.2, "gmm 7,13,109"), (task().key, 2): (1, 1, None, "gmm 7,13,109")}
 
 
 def test_functions_that_are_no_workloads_are_known_by_their_arrays(path):
     own = Task.of(workloads.make("gmm", SHAPE, "float64").func, "llvm -num-cores 1")
     with filled(path, own) as records:
-        assert [s.title for s in records.list()] == ["gmm float64[7, 13] float64[13, 109] float64[7, 109]"]
+        assert [s.title for s in records.summaries()] == ["gmm float64[7, 13] float64[13, 109] float64[7, 109]"]
     sums = Task.of(workloads.make("norm", (1, 7, 13)).func, "llvm -num-cores 1")
     with filled(path, sums) as records:
-        assert records.list()[1].title == "norm float32[1, 7, 13] float32[1]"
+        assert records.summaries()[1].title == "norm float32[1, 7, 13] float32[1]"
 
 
 def test_prune_keeps_the_best_of_each_task(path):
@@ -413,7 +413,7 @@ with Records(sys.argv[1]) as records:
     run = records.start(task)
     for n in range(40):
         records.add(run, Measurement(Candidate(sys.argv[2], (n,), None), "ok", (0.1,), max_error=0.0))
-        records.list()
+        records.summaries()
 """
 
 
@@ -463,7 +463,7 @@ def test_a_target_of_another_machine_is_a_near_hit_too(path, tmp_path):
     filled(path).close()
     with Records(path) as records:
         lines = [line.replace(task().target, "llvm -mcpu of-another-machine") for line in records.export()]
-        print_ = records.list()[0].fingerprint
+        print_ = records.summaries()[0].fingerprint
     with Records(tmp_path / "merged.db") as merged:
         merged.import_([line.replace(print_, "0" * 20) for line in lines])
         with pytest.warns(NearHit, match="the nearest is for llvm -mcpu of-another-machine on "):

@@ -200,7 +200,7 @@ def test_callbacks_get_the_task():
 def test_what_is_recorded_is_gone_on_from(tmp_path):
     with Records(tmp_path / "tune.db") as records:
         tune([[2.0, 1.0], [3.0, 2.5]], 4, records=records)
-        assert sorted(s.best for s in records.list()) == [1.0, 2.5]
+        assert sorted(s.best for s in records.summaries()) == [1.0, 2.5]
         result, _ = tune([[5.0], [5.0]], 2, records=records)
     assert [r.seconds for r in result.results] == [1.0, 2.5]
 
