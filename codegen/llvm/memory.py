@@ -14,7 +14,7 @@ from tir.ir import Binary, Buffer, Expr, For, Load, Store, Var
 from tir.traverse import walk
 
 from ..passes.combine_lanes import updated
-from .turn import turned
+from .transpose import transposed
 from .values import ALIGNMENT, CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer
 
@@ -278,7 +278,7 @@ class Memory(Writer):
 
     def _column(self, place: Place, type: str, version: int) -> Value | None:
         """Elements in rows far apart, where copies of an unrolled loop take the columns next to each other: as many of these as
-        there are lanes are loaded row by row at the first copy, and turned round in registers. None where there is no such loop.
+        there are lanes are loaded row by row at the first copy, and transposed in registers. None where there is no such loop.
 
         All copies must want the same rows, so that the conditions are the same: what is not wanted is not there, maybe. And the
         rows must be where they were and hold what they held, so that nothing that says so is read or stored among the copies.
@@ -304,7 +304,7 @@ class Memory(Writer):
             key = ("square", pointer, start, place.stride, lanes, version, *conditions)
             if (key, 0) not in self.top.known:
                 rows = [self._whole_row(pointer, start + n * place.stride * size, n, type, size, version) for n in range(lanes)]
-                for n, value in enumerate(turned(self, rows, 8 * size)):
+                for n, value in enumerate(transposed(self, rows, 8 * size)):
                     self.top.known[key, n] = value
             return self.top.known[key, column]
         return None

@@ -3,7 +3,7 @@
 The channels are the lanes of vectors, whatever the layout, stride, padding or dilation: pixels are broadcast, and the weights of
 some channels lie together in a packed panel, in the order in which they are used (Georganas et al., Anatomy of High-Performance
 Deep Learning Convolutions on SIMD Architectures, SC 2018). Where the result has its channels elsewhere than innermost, a tile is
-turned round in a small buffer when it is stored, together with what comes after the convolution.
+transposed in a small buffer when it is stored, together with what comes after the convolution.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .structure import (
 )
 
 NAME = "direct convolution"
-MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum from which on turning tiles round costs little
+MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum for which it pays to transpose the tiles of the result
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Convolution:
     members: int | None = None
 
     @property
-    def turned(self) -> bool:
+    def transposed_result(self) -> bool:
         """Whether the channels are not the last dimension of the result."""
         return self.contraction.store.indices[-1] != self.channels[-1].var
 
@@ -116,12 +116,12 @@ def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
-    """About how many cycles it takes on one core, with the copies of the weights and the turning round of the result; infinite
-    where vectors are not filled, or the sum is too short to pay for turning tiles round."""
+    """About how many cycles it takes on one core, with the copies of the weights and the transposes of the result; infinite
+    where vectors are not filled, or the sum is too short to pay for transposing them."""
     bits = c.contraction.bits
     lanes = processor.lanes(bits)
     filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
-    if not filled or (c.turned and size(c.sums) < MIN_SUM_TO_TRANSPOSE):
+    if not filled or (c.transposed_result and size(c.sums) < MIN_SUM_TO_TRANSPOSE):
         return inf
     t = tiles(c, processor)
     tile = processor.tile(t.pixels, ceil(t.channels / lanes), size(c.sums))
@@ -131,18 +131,18 @@ def cycles(c: Convolution, processor: CPU) -> float:
     # Panels of weights that lie across are read from as many lines as they have channels, some of them twice.
     across = last_axis(c.weights) != c.channels[-1].var.name
     copies = weights * (2 * processor.packing(bits, weights * bits // 8) if across else processor.packing(bits))
-    turned = size((*c.groups, *c.channels, *c.pixels)) * processor.packing(bits) if c.turned else 0.0
-    return count * tile + copies + turned
+    transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.packing(bits) if c.transposed_result else 0.0
+    return count * tile + copies + transposes
 
 
 def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
     """Into how many parts each axis of the sum is cut, the outer ones first, so that a part of a panel of weights stays in half
     of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay there to be
-    turned round.
+    transposed.
     """
     nbytes, room = c.contraction.bits // 8, processor.reused
     left = ceil(size(c.sums) * t.channels * nbytes / room)
-    if c.turned and size(c.pixels) * t.channels * nbytes > room:
+    if c.transposed_result and size(c.pixels) * t.channels * nbytes > room:
         left = 1
     counts = []
     for it in c.sums:
@@ -189,7 +189,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
 
     Loops, outermost first: groups; panels of channels; parts of the sum; other pixels; tiles of rows and of a row of pixels; the
     sum; rows and pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile, or for each panel
-    where the sum runs in parts. Where the channels are not the last dimension of the result, it turns the tile round, and one
+    where the sum runs in parts. Where the channels are not the last dimension of the result, it transposes the tile, and one
     that only does so is made if there is none. How the weights are packed, and what threads share, is left to annotation.
     `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
@@ -198,7 +198,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
     t, variant = sizes or t, usual if variant is None else variant
     block, channel = c.contraction.block, c.channels[-1]
     after = epilogue(s, block)
-    if c.turned and after is None:
+    if c.transposed_result and after is None:
         after = s.cache_write(block, 0, "global")
     groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
     cut, sums = [], [loop_of(it) for it in c.sums]
@@ -217,7 +217,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
     if after is not None:
         s.reverse_compute_at(after, c0 if cut else p0, preserve_unit_loops=True)
         s.scheduled[after] = Stage.FUSED
-        if c.turned:
+        if c.transposed_result:
             _transpose_tile(s, c, after, whole=bool(cut))
     depth, by_panels = len(groups) + 1, _by_panels(c, t, machine)
     shared = 0 if c.contraction.threads(machine) == 1 else depth if by_panels else depth + len(rows)

@@ -1,8 +1,8 @@
 """A few rows or columns, and an operand of many whose memory the sum walks: a tile of dot products at a time.
 
-Packing for lanes of columns would turn round a large matrix, which takes longer than a few rows have use for. So the lanes are
+Packing for lanes of columns would transpose a large matrix, which does not pay for a few rows. So the lanes are
 steps of the sum: vectors of some rows of both operands make a tile of partial sums in registers, whose lanes are added up at the
-end. The small operand is turned round where it lies across.
+end. The small operand is transposed where the sum does not walk its memory.
 """
 
 from __future__ import annotations

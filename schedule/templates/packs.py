@@ -70,15 +70,15 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     axes = set().union(*(variables(i) for i in load.indices))
     vector = {t.axis for t in state.tiles if t.block == block and t.vector}
     along = load.indices[-1]
-    turned = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
+    transposed = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
     how = operands_of(state, block)
-    if not turned or how.gathered:  # else vectors would be gathered from as many lines as they have lanes
+    if not transposed or how.gathered:  # else vectors would be gathered from as many lines as they have lanes
         ways[AS_IT_IS] = way(lambda new: None)
     if axes & vector or not how.by_blocks:
-        ways["in front"] = way(lambda new: _packed(new, block, load, None, turned))
+        ways["in front"] = way(lambda new: _packed(new, block, load, None, transposed))
         panels = _panels(state, block, axes)
         if panels is not None:
-            ways["at its panels"] = way(lambda new: _packed(new, block, load, panels, turned))
+            ways["at its panels"] = way(lambda new: _packed(new, block, load, panels, transposed))
     else:
         sums = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
         if isinstance(along, Var) and along.name in sums:
@@ -102,18 +102,18 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     return own[-1] if own and all(loop in own or state.loop(loop).extent == Const(1) for loop in around) else None
 
 
-def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, turned: bool = False) -> None:
-    """Copy an operand at the loop `place`, or in front, by all threads: in vectors along the copy, or `turned` round."""
+def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, transposed: bool = False) -> None:
+    """Copy an operand at the loop `place`, or in front, by all threads: in vectors along the copy, or `transposed`."""
     copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
-    _placed(state, copy, place, turned)
-    if turned:
+    _placed(state, copy, place, transposed)
+    if transposed:
         _transpose_copy(state, block, load, copy)
 
 
-def _placed(state: OpenSchedule, copy: str, place: str | None, turned: bool = False) -> None:
+def _placed(state: OpenSchedule, copy: str, place: str | None, transposed: bool = False) -> None:
     if place is not None:
         state.compute_at(copy, place, preserve_unit_loops=True)
-    if not turned:
+    if not transposed:
         state.vectorize(state.get_loops(copy)[-1])
     loops = state.get_loops(copy)
     if place is None and state.target.num_cores > 1 and len(loops) > 2:
@@ -121,8 +121,8 @@ def _placed(state: OpenSchedule, copy: str, place: str | None, turned: bool = Fa
 
 
 def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
-    """Have a copy that is turned round go through squares of as many rows and columns as a vector has lanes: each of their rows
-    is one load, and they are turned round in registers. Where an operand has no rows so long, elements are copied one by one."""
+    """Have a copy that is transposed go through squares of as many rows and columns as a vector has lanes: each of their rows
+    is one load, and they are transposed in registers. Where an operand has no rows so long, elements are copied one by one."""
     lanes = state.target.lanes(element_bits(state.block(block)))
     *others, last = state.get_loops(copy)
     sums = {it.var.name: extent(it) for it in state.block(block).iters if not is_spatial(it)}

@@ -1,6 +1,6 @@
 """Direct convolutions with pixels as lanes: the weights are read where they are, an element broadcast to a row of pixels.
 
-What `conv2d` does with channels as lanes needs the weights in another order, and must turn its tiles round where the channels are
+What `conv2d` does with channels as lanes needs the weights in another order, and must transpose its tiles where the channels are
 not the last dimension of the result. Both are dear where there are few pixels, or few steps of the sum. Here all pixels of an
 image count as one row. Where they lie in memory like that, as in a convolution by 1 x 1, the image is read in place; else it is
 unrolled first, so that each step of the sum reads a row (im2col; Chellapilla et al., High Performance Convolutional Neural
@@ -60,7 +60,7 @@ def row(c: Convolution) -> tuple[Iter, ...]:
 
 def suits(c: Convolution, processor: CPU) -> bool:
     """Whether the last dimensions of the result are pixels, enough for a vector."""
-    return c.members is None and c.turned and size(row(c)) >= processor.lanes(c.contraction.bits)
+    return c.members is None and c.transposed_result and size(row(c)) >= processor.lanes(c.contraction.bits)
 
 
 def tiles(c: Convolution, processor: CPU) -> PixelTile:

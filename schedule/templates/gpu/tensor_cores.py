@@ -173,13 +173,18 @@ def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
     s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.sums}")
     s.unroll(kk)
     choose_pipeline(s, block, blocks, ko, STAGES, tile.stages, 2 if tile.rows * tile.columns <= 128 * 128 else 1)
-    i, j = s.get_loops(after)[-2:]
-    outer, rows = s.split(i, [warp_rows, down * FRAGMENT])
-    across_warps, rest = s.split(j, [warp_columns, across * FRAGMENT])
-    s.reorder(outer, across_warps, rows, rest)
-    _bind_warps(s, [outer, across_warps])
+    _bind_result(s, after, (warp_rows, warp_columns), (down * FRAGMENT, across * FRAGMENT))
     for name in (block, f"{block}_update", first, after, *shared, *held):
         s.scheduled[name] = Stage.BOUND
+
+
+def _bind_result(s: OpenSchedule, after: str, warps: tuple[int, int], tile: tuple[int, int]) -> None:
+    """Have each warp write the rows and columns of its tile; there are so many warps along rows and columns."""
+    (row, column), (rows, columns) = s.get_loops(after)[-2:], tile
+    row_warp, row = s.split(row, [warps[0], rows])
+    column_warp, column = s.split(column, [warps[1], columns])
+    s.reorder(row_warp, column_warp, row, column)
+    _bind_warps(s, [row_warp, column_warp])
 
 
 def _bind_warps(s: OpenSchedule, loops: list[str]) -> None:

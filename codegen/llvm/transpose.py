@@ -1,4 +1,4 @@
-"""Squares of vectors turned round in registers."""
+"""Transposes of square tiles in vector registers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from .values import Value
 from .writer import Writer
 
-BLOCK = 128  # bits within which shuffles are cheapest
+SHUFFLE_BITS = 128  # of a block within which a shuffle takes one cycle on x86; across blocks it takes three
 
 
-def turned(writer: Writer, rows: Sequence[Value], bits: int) -> list[Value]:
+def transposed(writer: Writer, rows: Sequence[Value], bits: int) -> list[Value]:
     """The columns of a square, given its rows: n vectors of n elements of `bits` bits, n a power of two.
 
     In each of log2(n) rounds neighbours are shuffled in pairs, one result having what is at even places of both, the other what
@@ -19,7 +19,7 @@ def turned(writer: Writer, rows: Sequence[Value], bits: int) -> list[Value]:
     instruction an element, where a gather takes one or more.
     """
     n = len(rows)
-    block = min(n, max(1, BLOCK // bits))
+    block = min(n, max(1, SHUFFLE_BITS // bits))
 
     def columns(vectors: Sequence[Value], place: int) -> list[Value]:
         if len(vectors) == 1:
