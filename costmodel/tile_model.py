@@ -51,7 +51,9 @@ def _cycles(nest: TiledNest, sizes: Sequence[Sequence[Value]], machine: CPU) -> 
     """Estimated cycles of a nest whose axes have inner tiles of these sizes, outermost first."""
     levels = _levels(nest, sizes)
     counts = _counts(levels)
-    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * machine.entry(2.0 * _vectors(nest, levels[-1], machine))
+    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * machine.entry_cycles(
+        2.0 * _vectors(nest, levels[-1], machine)
+    )
     moved = _traffic(nest, levels, counts, machine)
     tasks = product(levels[0])
     rounds = ceil(tasks / machine.cores) * machine.cores / tasks
@@ -85,7 +87,7 @@ def _body(nest: TiledNest, inner: Tile, machine: CPU) -> Value:
             crossing = crossing + (0 if _aligned(access) else number)
         else:
             elements = elements + number
-    issue, loading, waiting = machine.step(vectors, panel + crossing, elements)
+    issue, loading, waiting = machine.step_cycles(vectors, panel + crossing, elements)
     # More values than registers: each spilled one is stored and loaded again.
     spilled = most(0.0, vectors + panel + 1 - machine.registers)
     return most(most(issue, loading) + spilled, waiting if any(nest.reduce) else 0.0)

@@ -1,6 +1,6 @@
 """What the machine is: facts about processors and GPUs, each with its source, and small formulas over them.
 
-Templates, cost models and limits read these records, and have no numbers of their own. Only ratios of cycles matter.
+Templates, cost models and limits read these records and have no constants of their own. Only ratios of cycles matter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Core:
 # From the vendors' optimisation guides and Agner Fog's instruction tables; by LLVM's name of the processor.
 CORES: tuple[tuple[str, Core], ...] = (
     (r"znver[5-9]", Core(1024, 2048, 1024, 512, 8, 4)),
-    (r"znver4", Core(512, 1024, 512, 256, 6, 4)),  # its units have 256 bits: longer vectors take two turns
+    (r"znver4", Core(512, 1024, 512, 256, 6, 4)),  # its units have 256 bits: longer vectors take two micro-operations
     (r"znver[23]", Core(512, 1024, 512, 256, 6, 4)),
     (r"skylake-avx512|cascadelake|cooperlake", Core(1024, 1024, 1024, 512, 4, 4)),
     (r"icelake|sapphirerapids|emeraldrapids|graniterapids", Core(1024, 1024, 1024, 512, 5, 4)),
@@ -58,7 +58,8 @@ def core_of(mcpu: str, vector_bits: int) -> Core:
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """Threads to use, bits of a vector register, vector registers, and the data caches in bytes: of a core, of a core, shared."""
+    """Threads to use, bits of a vector register, number of vector registers, and bytes of the data caches: L1 and L2 of a core,
+    and the shared L3."""
 
     cores: int
     vector_bits: int
@@ -93,88 +94,88 @@ class CPU:
         return min(self.core.reads, self.core.load_bits / self.vector_bits)
 
     @property
-    def turns(self) -> float:
-        """In how many turns the units of a core take a whole vector: two where they are half as wide."""
+    def uops_per_vector(self) -> float:
+        """Micro-operations of a whole vector: two where the units of the core are half as wide."""
         return 2 / self.fmas
 
     # --- registers ---------------------------------------------------------------------------------------------------------
 
     def accumulators(self, vectors: int) -> int:
-        """How many accumulators fit the registers beside `vectors` vectors of columns: one register is for an element of the
-        rows, and one stays free for addresses' constants and what the compiler moves."""
+        """Accumulators that fit in registers beside `vectors` vectors of columns. One register holds the broadcast element of the
+        rows, one is left to the compiler."""
         return self.registers - vectors - 2
 
-    def step(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
-        """Cycles that limit a step of a sum in a register tile of so many accumulators, for which so many vectors are loaded and
-        so many elements broadcast: to begin the multiply-adds, to load, and to wait for those of the step before. The largest
-        counts (Low et al., Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
+    def step_cycles(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
+        """Lower bounds, in cycles, of a reduction step of a register tile: to issue the multiply-adds of all accumulators, to
+        load `panel` vectors and broadcast `elements`, and the latency of the step before. The largest one counts (Low et al.,
+        Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
         return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, float(self.core.latency)
 
-    def entry(self, moved: Amount) -> Amount:
-        """Cycles to enter the loop of a register tile, and to move so many vectors of accumulators in and out."""
-        return (TILE_ENTRY_CYCLES + moved) * self.turns
+    def entry_cycles(self, moved: Amount) -> Amount:
+        """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""
+        return (TILE_ENTRY_CYCLES + moved) * self.uops_per_vector
 
-    def tile(self, rows: int, vectors: int, steps: int, element: float = PACKED_ELEMENT_LOADS) -> float:
-        """Cycles of a register tile of so many rows by vectors of columns, for a sum of so many steps: each begins its
-        multiply-adds and waits for those of the step before, and does not hide all that is loaded: a part of each vector of
-        columns, which come from the second-level cache, and of each `element` of the rows. Then the tile is stored."""
-        issue, _, waiting = self.step(rows * vectors, vectors, rows)
+    def tile_cycles(self, rows: int, vectors: int, steps: int, element: float = PACKED_ELEMENT_LOADS) -> float:
+        """Cycles of a register tile of `rows` rows by `vectors` vectors of columns over `steps` steps of the reduction, its entry
+        and its stores included. A step issues its multiply-adds, waits for those of the step before, and exposes a part of its
+        loads: of each vector of columns, and `element` of each element of the rows."""
+        issue, _, waiting = self.step_cycles(rows * vectors, vectors, rows)
         loading = (PANEL_VECTOR_LOADS * vectors + element * rows) / self.loads
-        return (max(issue, waiting) + loading) * steps + self.entry(rows * vectors)
+        return (max(issue, waiting) + loading) * steps + self.entry_cycles(rows * vectors)
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 
     def threads(self, cycles: float) -> int:
-        """Threads for work of so many cycles of one core: one where that is less than waking another one costs."""
+        """Threads for work of `cycles` cycles of one core: one where the work is less than what waking another thread costs."""
         return self.cores if cycles >= WAITING_THREAD_CYCLES else 1
 
-    def computing(self, bits: int) -> float:
-        """Cycles a multiply-add takes whose factors are in registers."""
+    def fma_cycles(self, bits: int) -> float:
+        """Cycles of a multiply-add, an element, whose factors are in registers."""
         return 1 / (self.fmas * self.lanes(bits))
 
-    def loading(self, bits: int) -> float:
-        """Cycles a multiply-add takes both of whose factors are loaded for it, from the first-level cache."""
-        return max(self.computing(bits), 2 / (self.loads * self.lanes(bits)))
+    def loaded_fma_cycles(self, bits: int) -> float:
+        """Cycles of a multiply-add, an element, whose two factors are loaded from the first-level cache."""
+        return max(self.fma_cycles(bits), 2 / (self.loads * self.lanes(bits)))
 
-    def reading(self, bits: int, nbytes: int = 0) -> float:
-        """Cycles an element takes to come from the second-level cache, or the third where that does not hold all of so many
-        bytes; elements follow each other."""
+    def read_cycles(self, bits: int, nbytes: int = 0) -> float:
+        """Cycles to read an element of contiguous data of `nbytes` bytes: from the second-level cache, or from the third where
+        the second cannot hold them."""
         return CYCLES_PER_LINE[nbytes > self.l2] * bits / (8 * CACHE_LINE_BYTES)
 
-    def copying(self, bits: int) -> float:
-        """Cycles an element takes to come from the second-level cache, and a result to go there."""
-        return 2 * self.reading(bits)
+    def copy_cycles(self, bits: int) -> float:
+        """Cycles to copy an element within the second-level cache."""
+        return 2 * self.read_cycles(bits)
 
-    def packing(self, bits: int, nbytes: int = 0) -> float:
-        """Cycles an element takes to be copied, of so many bytes in all, where other work is in vectors."""
-        return 2 * self.reading(bits, nbytes) * self.turns
+    def pack_cycles(self, bits: int, nbytes: int = 0) -> float:
+        """Cycles to pack an element of an operand of `nbytes` bytes, in vectors."""
+        return 2 * self.read_cycles(bits, nbytes) * self.uops_per_vector
 
-    def transforming(self, bits: int) -> float:
-        """Cycles an element takes in a softmax or a norm."""
+    def softmax_cycles(self, bits: int) -> float:
+        """Cycles of an element in a softmax or a norm."""
         return ROW_VECTOR_CYCLES / self.lanes(bits)
 
     # --- shares of a cache -------------------------------------------------------------------------------------------------
 
     @property
-    def reused(self) -> int:
-        """Bytes of the second-level cache for what is used again and again while other data goes through it: half of it, since
-        a cache that replaces what is least recently used keeps as much of what comes by once."""
+    def l2_reuse_bytes(self) -> int:
+        """Bytes of the second-level cache for data that is reused while other data streams through it: half, since least recently
+        used replacement keeps as much of the stream."""
         return max(1, self.l2 // 2)
 
     @property
-    def strip(self) -> int:
-        """Bytes of the first-level cache for a strip of input that is made where it is used: a third, since the rows that it is
-        made from and those of the result go through the cache too."""
+    def l1_strip_bytes(self) -> int:
+        """Bytes of the first-level cache for a strip of input that is computed where it is used: a third, since the rows that it
+        is computed from and the rows of the result stream through the cache too."""
         return self.l1 // 3
 
-    def product_blocks(self, by_rows: bool, cut: bool) -> tuple[int, int]:
-        """Bytes of the second-level cache for a block of rows and one of columns of a matrix product, so large that both stay
-        there beside what else comes through it.
+    def product_block_bytes(self, by_rows: bool, cut: bool) -> tuple[int, int]:
+        """Bytes of the second-level cache for a block of rows and for one of columns of a matrix product; both stay there beside
+        what streams through it.
 
-        All columns come by once for each block of rows: where threads share the columns, a larger block of rows is better. Where
-        the sum is `cut` into parts, results come by again, so that a larger one saves more.
+        All columns are read once for each block of rows, so where threads share the columns a larger block of rows is better.
+        Where the reduction is `cut` into parts, results are read again, and a larger one saves more.
         """
-        rows, columns = (15, 6) if cut else (8 if by_rows else 12, 9)  # in 24ths: the rest is for results, and for lines ahead
+        rows, columns = (15, 6) if cut else (8 if by_rows else 12, 9)  # in 24ths: the rest is for results and prefetched lines
         return self.l2 * rows // 24, self.l2 * columns // 24
 
 
@@ -197,8 +198,8 @@ SLEEPING_THREAD_CYCLES = 4 * WAITING_THREAD_CYCLES
 @dataclass(frozen=True, slots=True)
 class GPU:
     """Streaming multiprocessors, and of each its float32 lanes, resident warps and blocks; bytes of shared memory that a block
-    may have; bytes of the second-level cache; and bytes that memory moves a clock of the multiprocessors. `modern` tells whether
-    copies to shared memory run on their own, and tensor cores can be used."""
+    may have; bytes of the second-level cache; and bytes that memory moves a clock of the multiprocessors. `modern`: copies to
+    shared memory are asynchronous, and tensor cores can be used."""
 
     sms: int
     lanes: int
@@ -215,8 +216,8 @@ class GPU:
 
     @classmethod
     def of(cls, arch: str) -> GPU:
-        """The GPU of an architecture's name, such as sm_90a; one that is not known is like the one before it, but that its blocks
-        have as much shared memory as any gives."""
+        """The GPU of an architecture's name, such as sm_90a. An unknown one is taken as the one before it, with the shared memory
+        that every architecture gives to a block."""
         number = int("".join(c for c in arch if c.isdigit()))
         near = max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))
         sms, lanes, warps, blocks, shared, l2, memory = ARCHITECTURES[near]
@@ -230,9 +231,9 @@ class GPU:
         return max(3200 / 132 * self.sms, self.memory)
 
     @property
-    def busy(self) -> int:
-        """Threads that keep all multiprocessors busy with work that waits for memory: four warps for each of their schedulers,
-        with some loads under way in each."""
+    def saturating_threads(self) -> int:
+        """Threads that saturate all multiprocessors with memory-bound work: four warps for each warp scheduler, each with some
+        loads in flight."""
         return self.sms * WARP_SCHEDULERS_PER_SM * 4 * WARP
 
     @property

@@ -124,14 +124,14 @@ def cycles(c: Convolution, processor: CPU) -> float:
     if not filled or (c.transposed_result and size(c.sums) < MIN_SUM_TO_TRANSPOSE):
         return inf
     t = tiles(c, processor)
-    tile = processor.tile(t.pixels, ceil(t.channels / lanes), size(c.sums))
+    tile = processor.tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.sums))
     outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
     count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
     weights = size((*c.groups, *c.channels, *c.sums))
     # Panels of weights that lie across are read from as many lines as they have channels, some of them twice.
     across = last_axis(c.weights) != c.channels[-1].var.name
-    copies = weights * (2 * processor.packing(bits, weights * bits // 8) if across else processor.packing(bits))
-    transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.packing(bits) if c.transposed_result else 0.0
+    copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
+    transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.pack_cycles(bits) if c.transposed_result else 0.0
     return count * tile + copies + transposes
 
 
@@ -140,7 +140,7 @@ def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
     of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay there to be
     transposed.
     """
-    nbytes, room = c.contraction.bits // 8, processor.reused
+    nbytes, room = c.contraction.bits // 8, processor.l2_reuse_bytes
     left = ceil(size(c.sums) * t.channels * nbytes / room)
     if c.transposed_result and size(c.pixels) * t.channels * nbytes > room:
         left = 1
@@ -165,7 +165,7 @@ def variants(c: Convolution, processor: CPU) -> list[Sum]:
     weights does not stay in half of the second-level cache."""
     t, usual = _seed(c, processor)
     panel = size(c.sums) * t.channels * c.contraction.bits // 8
-    found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.reused else [])]
+    found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.l2_reuse_bytes else [])]
     return sorted(found, key=lambda v: v != usual)
 
 

@@ -53,7 +53,7 @@ def tiles(c: Contraction, processor: CPU) -> DepthwiseTile:
     most = min(count, processor.registers // 2 - 2)  # accumulators; the others are for the kernel and what is loaded
     rows = min(range(1, most + 1), key=lambda r: (ceil(count / r) * (r + 2), -r))
     line = width * _stride(c, c.vector) * c.bits // 8
-    strip = balanced(ceil(count / rows), max(1, processor.strip // (line * rows * _stride(c, pixels[-1].var.name))), 1)
+    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (line * rows * _stride(c, pixels[-1].var.name))), 1)
     return DepthwiseTile(rows, 1, strip)
 
 
@@ -73,7 +73,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
     points = size((*c.batch, *c.columns)) / (t.rows * lanes)
     loads = 1 if suits(c, processor) else lanes
-    return points * processor.tile(t.rows, t.vectors, size(c.sums), element=loads)
+    return points * processor.tile_cycles(t.rows, t.vectors, size(c.sums), element=loads)
 
 
 def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -> None:
@@ -109,7 +109,7 @@ def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -
     s.annotate(kernel[0], "pragma_auto_unroll_max_step", most)
     s.unroll(h2)
     s.vectorize(w1)
-    share_out(s, c.block, [*outer, h0], c.work, machine.loading(c.bits))
+    share_out(s, c.block, [*outer, h0], c.work, machine.loaded_fma_cycles(c.bits))
     done(s, c.block)
     s.pending = [b for b in s.pending if b != padding]
 

@@ -92,7 +92,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     for loop in (r1, c1, *s.get_loops(c.block)[around:-1]):
         s.unroll(loop)
     shared = merged(s, partial, c.block, around)[:-1]
-    share_out(s, c.block, shared, c.work, machine.reading(c.bits), partial)
+    share_out(s, c.block, shared, c.work, machine.read_cycles(c.bits), partial)
     done(s, c.block)
 
 

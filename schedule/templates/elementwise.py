@@ -68,7 +68,7 @@ def build(s: OpenSchedule, block: str) -> None:
         if count > 1 and shared:
             share(new, block, shared)
 
-    teams(s, block, machine.threads(work * machine.copying(bits)), work, threads)
+    teams(s, block, machine.threads(work * machine.copy_cycles(bits)), work, threads)
     stream(s, block)
     done(s, block)
 

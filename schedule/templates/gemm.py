@@ -63,7 +63,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
     lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
     mr, nr = register_tile(rows, columns, size(c.sums), lanes, processor)
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)
-    return count * processor.tile(mr, ceil(nr / lanes), size(c.sums))
+    return count * processor.tile_cycles(mr, ceil(nr / lanes), size(c.sums))
 
 
 def tiles(c: Contraction, processor: CPU) -> GemmTile:
@@ -81,7 +81,7 @@ def tiles(c: Contraction, processor: CPU) -> GemmTile:
     alone = outer >= 2 * threads or threads == 1
     by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
     line = ceil(K / chunks) * element
-    rows, columns = processor.product_blocks(by_rows, chunks > 1)
+    rows, columns = processor.product_block_bytes(by_rows, chunks > 1)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if alone or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
@@ -115,7 +115,7 @@ def register_tile(
                 continue
             if dividing and N % (v * lanes):
                 continue
-            cost = ceil(M / m) * ceil(N / (v * lanes)) * processor.tile(m, v, K, element)
+            cost = ceil(M / m) * ceil(N / (v * lanes)) * processor.tile_cycles(m, v, K, element)
             if best is None or cost < best[0] * 0.995:
                 best = (cost, m, v)
     assert best is not None

@@ -65,7 +65,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     refused."""
     machine, work = s.target.machine, extent(c.columns[0]) * extent(c.sums[0])
     way = _dot if along_rows(c) else _add_rows
-    teams(s, c.block, machine.threads(work * machine.reading(c.bits)), work, lambda new, threads: way(new, c, threads))
+    teams(s, c.block, machine.threads(work * machine.read_cycles(c.bits)), work, lambda new, threads: way(new, c, threads))
     done(s, c.block)
 
 

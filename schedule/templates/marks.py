@@ -40,7 +40,7 @@ def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[Op
     steps. One alone is tried where waking another may cost more than it saves."""
     machine = s.target.machine
     cores = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
-    tried = {seed, cores} | ({1} if work * machine.computing(32) < SLEEPING_THREAD_CYCLES else set())
+    tried = {seed, cores} | ({1} if work * machine.fma_cycles(32) < SLEEPING_THREAD_CYCLES else set())
 
     def way(threads: int) -> Way:
         return lambda new: build(new, threads)

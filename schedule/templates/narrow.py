@@ -55,7 +55,7 @@ def cycles(t: Transposed, processor: CPU) -> float:
         return inf
     pixels, channels = tiles(t, processor).pixels, extent(t.channels)
     steps = ceil(size(c.sums) / (lanes * prod(x.stride for x in t.classes)))
-    return size(c.rows) / pixels * processor.tile(pixels, channels, steps, element=1)
+    return size(c.rows) / pixels * processor.tile_cycles(pixels, channels, steps, element=1)
 
 
 def tiles(t: Transposed, processor: CPU) -> NarrowTile:
@@ -103,5 +103,5 @@ def build(s: OpenSchedule, t: Transposed, sizes: NarrowTile | None = None) -> No
     s.unroll(p1)
     s.unroll(channel)
     s.vectorize(lane)
-    share_out(s, c.block, [*outer, p0], c.work, machine.computing(c.bits))
+    share_out(s, c.block, [*outer, p0], c.work, machine.fma_cycles(c.bits))
     done(s, copy, c.block)

@@ -77,13 +77,13 @@ def cycles(c: Convolution, processor: CPU) -> float:
     bits = c.contraction.bits
     t, lanes = tiles(c, processor), processor.lanes(bits)
     pixels, steps = size(row(c)), size(c.sums)
-    tile = processor.tile(t.channels, t.pixels // lanes, steps, STRIDED_ELEMENT_LOADS)
+    tile = processor.tile_cycles(t.channels, t.pixels // lanes, steps, STRIDED_ELEMENT_LOADS)
     outer = size((*c.groups, *c.channels, *c.pixels)) // (pixels * extent(c.channels[-1]))
     time = outer * ceil(extent(c.channels[-1]) / t.channels) * ceil(pixels / t.pixels) * tile
     if not in_place(c):
         unrolled = steps * size((*c.groups, *c.pixels))
         rows = unrolled // extent(c.pixels[-1]) * ceil(extent(c.pixels[-1]) / lanes)
-        time += rows * lanes * processor.packing(bits, unrolled * bits // 8)
+        time += rows * lanes * processor.pack_cycles(bits, unrolled * bits // 8)
     return time
 
 
@@ -128,7 +128,7 @@ def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> No
     s.branch(
         f"{block} order",
         {label: ordered(*first) for label, first in orders.items()},
-        seed="channels inside" if weights < machine.reused else "pixels inside",
+        seed="channels inside" if weights < machine.l2_reuse_bytes else "pixels inside",
         block=block,
     )
     first = s.get_loops(block)[: len(nest.outer) + 2]

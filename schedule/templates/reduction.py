@@ -35,7 +35,7 @@ def build(s: OpenSchedule, block: str) -> None:
     b = s.block(block)
     work, bits = prod(extent(it) for it in b.iters), max(32, element_bits(b))
     machine = s.target.machine
-    threads = machine.threads(work * machine.copying(bits))
+    threads = machine.threads(work * machine.copy_cycles(bits))
     along = _contiguous_axis(b)
     if along is None:
         teams(s, block, threads, work, lambda new, team: _reduce_across(new, b, team, machine.lanes(bits)))

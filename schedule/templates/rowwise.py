@@ -117,7 +117,7 @@ def build(s: OpenSchedule, found: Rows) -> None:
         else:
             prefetch(s, in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits))))
     s.vectorize(s.get_loops(found.last)[-1])
-    share_out(s, found.last, loops[:-1], size(tuple(order)), machine.transforming(bits))
+    share_out(s, found.last, loops[:-1], size(tuple(order)), machine.softmax_cycles(bits))
     stream(s, found.last)
     done(s, found.last)
 

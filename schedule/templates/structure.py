@@ -61,7 +61,7 @@ class Contraction:
 
     def threads(self, processor: CPU) -> int:
         """How many threads are worth waking for it: one where it is small."""
-        return processor.threads(self.work * processor.computing(self.bits))
+        return processor.threads(self.work * processor.fma_cycles(self.bits))
 
 
 def contraction(block: Block) -> Contraction | None:

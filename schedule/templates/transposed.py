@@ -83,8 +83,8 @@ def cycles(t: Transposed, processor: CPU) -> float:
         return inf
     classes = prod(x.stride for x in t.classes)
     rows = size(c.rows[:-1]) * ceil(pixels_of_class(t) / wanted.pixels) * strides(t).get(c.rows[-1].var.name, 1)
-    tile = processor.tile(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.sums) / classes))
-    return rows * ceil(extent(t.channels) / wanted.channels) * tile + size((*c.columns, *c.sums)) * processor.packing(c.bits)
+    tile = processor.tile_cycles(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.sums) / classes))
+    return rows * ceil(extent(t.channels) / wanted.channels) * tile + size((*c.columns, *c.sums)) * processor.pack_cycles(c.bits)
 
 
 def tiles(t: Transposed, processor: CPU) -> ConvolutionTile:

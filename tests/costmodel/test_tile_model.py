@@ -11,7 +11,7 @@ import pytest
 from codegen.target import Target
 from costmodel import RandomModel, SketchPrograms, TileAccess, TiledNest, TileModel
 from costmodel.recording import product
-from costmodel.tile_model import LINE, _body, _counts, _cycles, _innermost, _levels, _lines, _rivals, _tile
+from costmodel.tile_model import CACHE_LINE_BYTES, _body, _counts, _cycles, _innermost, _levels, _lines, _rivals, _tile
 from schedule.machine import CPU
 from search.population.geometry import nests
 from search.population.programs import sketch_programs
@@ -102,7 +102,7 @@ def test_footprints_are_those_of_the_first_tile(nest):
             for position, dim in enumerate(access.dims):
                 touched = [sum(c * point[a] for a, c in dim) for point in itertools.product(*axes)]
                 span = min(max(touched) - min(touched) + 1, access.shape[position])
-                lines *= math.ceil(span * access.nbytes / LINE) if position == len(access.dims) - 1 else span
+                lines *= math.ceil(span * access.nbytes / CACHE_LINE_BYTES) if position == len(access.dims) - 1 else span
             assert _lines(access, _tile(nest, levels, depth)) == lines
 
 

@@ -56,15 +56,15 @@ def test_machines_are_values():
 @pytest.mark.parametrize(
     ("cycles", "count"),
     [
-        (AVX512.computing(32), 1 << 20),  # multiply-adds of matrix products and convolutions
-        (AVX512.reading(32), 1 << 18),  # elements of a matrix that is multiplied by a vector
-        (AVX512.copying(32), 1 << 17),  # elements of elementwise blocks and reductions
-        (AVX512.transforming(32), 1 << 15),  # elements of softmax and layer norm
+        (AVX512.fma_cycles(32), 1 << 20),  # multiply-adds of matrix products and convolutions
+        (AVX512.read_cycles(32), 1 << 18),  # elements of a matrix that is multiplied by a vector
+        (AVX512.copy_cycles(32), 1 << 17),  # elements of elementwise blocks and reductions
+        (AVX512.softmax_cycles(32), 1 << 15),  # elements of softmax and layer norm
         (AVX512.core.latency, 1 << 13),  # iterations that wait for each other
-        (described("-mcpu znver4").computing(32), 1 << 19),  # at half the rate, half as many are worth it
-        (described("-mcpu x86-64-v3").computing(32), 1 << 19),
-        (AVX512.computing(64), 1 << 19),
-        (AVX512.copying(64), 1 << 16),
+        (described("-mcpu znver4").fma_cycles(32), 1 << 19),  # at half the rate, half as many are worth it
+        (described("-mcpu x86-64-v3").fma_cycles(32), 1 << 19),
+        (AVX512.fma_cycles(64), 1 << 19),
+        (AVX512.copy_cycles(64), 1 << 16),
     ],
 )
 def test_least_work_for_threads(cycles, count):
@@ -78,7 +78,7 @@ def test_one_core_has_one_thread():
 
 
 def test_four_million_fast_iterations_are_shared_for_sure():
-    assert (1 << 22) * AVX512.computing(32) == SLEEPING_THREAD_CYCLES > WAITING_THREAD_CYCLES
+    assert (1 << 22) * AVX512.fma_cycles(32) == SLEEPING_THREAD_CYCLES > WAITING_THREAD_CYCLES
 
 
 @pytest.mark.parametrize("registers", [16, 32])
@@ -90,11 +90,11 @@ def test_accumulators(registers):
 
 
 def test_shares_of_caches():
-    assert (AVX512.reused, AVX512.strip) == (512 << 10, 32768 // 3)
+    assert (AVX512.l2_reuse_bytes, AVX512.l1_strip_bytes) == (512 << 10, 32768 // 3)
     for by_rows in (False, True):
         for cut in (False, True):
-            rows, columns = AVX512.product_blocks(by_rows, cut)
-            assert AVX512.reused < rows + columns < AVX512.l2  # the rest is for what comes through
+            rows, columns = AVX512.product_block_bytes(by_rows, cut)
+            assert AVX512.l2_reuse_bytes < rows + columns < AVX512.l2  # the rest is for what comes through
 
 
 @pytest.mark.parametrize(
@@ -124,28 +124,28 @@ def test_an_unknown_gpu_has_the_shared_memory_that_all_have():
 
 
 def test_an_h100():
-    assert (H100.cores, H100.vector_bits, H100.busy) == (16896, 128, 132 * 512)
+    assert (H100.cores, H100.vector_bits, H100.saturating_threads) == (16896, 128, 132 * 512)
     assert (round(H100.l2_bytes), H100.memory, H100.warps, H100.blocks) == (3200, 1900, 64, 32)
 
 
 def test_a_step_of_a_register_tile():
     """Of 14 rows by two vectors: multiply-adds, loads and latency."""
-    assert AVX512.step(28, 2, 14) == (14, 8, 4)
-    assert described("-mcpu znver4").step(28, 2, 14) == (28, 9, 4)
+    assert AVX512.step_cycles(28, 2, 14) == (14, 8, 4)
+    assert described("-mcpu znver4").step_cycles(28, 2, 14) == (28, 9, 4)
 
 
 @pytest.mark.parametrize(("options", "turns"), [("-mcpu znver5", 1), ("-mcpu znver4", 2), ("-mcpu znver4 -vector-bits 256", 1)])
 def test_a_register_tile(options, turns):
     """Units that take a vector in two turns take twice as long, where a step does not wait for the latency."""
     machine = described(options)
-    assert machine.turns == turns and machine.entry(28) == turns * 48
-    assert machine.tile(14, 2, 1000) == pytest.approx(turns * ((14 + 0.8 + 0.84) * 1000 + 48))
-    assert machine.tile(14, 2, 1000, element=1) == pytest.approx(turns * ((14 + 0.8 + 7) * 1000 + 48))
-    assert machine.tile(1, 1, 1000) == pytest.approx(4000 + turns * ((0.4 + 0.06) * 1000 + 21))
+    assert machine.uops_per_vector == turns and machine.entry_cycles(28) == turns * 48
+    assert machine.tile_cycles(14, 2, 1000) == pytest.approx(turns * ((14 + 0.8 + 0.84) * 1000 + 48))
+    assert machine.tile_cycles(14, 2, 1000, element=1) == pytest.approx(turns * ((14 + 0.8 + 7) * 1000 + 48))
+    assert machine.tile_cycles(1, 1, 1000) == pytest.approx(4000 + turns * ((0.4 + 0.06) * 1000 + 21))
 
 
 def test_packing_comes_from_the_cache_that_holds_all():
     """A line takes two cycles from the second-level cache and six from the third, and so does the copy on its way back."""
-    assert (AVX512.packing(32), AVX512.packing(64, AVX512.l2)) == (0.25, 0.5)
-    assert AVX512.packing(32, AVX512.l2 + 1) == 0.75
-    assert described("-mcpu znver4").packing(32) == 0.5
+    assert (AVX512.pack_cycles(32), AVX512.pack_cycles(64, AVX512.l2)) == (0.25, 0.5)
+    assert AVX512.pack_cycles(32, AVX512.l2 + 1) == 0.75
+    assert described("-mcpu znver4").pack_cycles(32) == 0.5

@@ -171,7 +171,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
     if held and not (regular and -(-length // (least * width)) * width * arrays <= MAX_HELD_ELEMENTS):
         raise ScheduleError("the rows do not fit registers")
     threads = least
-    while threads < most and threads * width < length and rows * threads < gpu.busy:
+    while threads < most and threads * width < length and rows * threads < gpu.saturating_threads:
         threads *= 2
     return RowLayout(threads, width, max(1, min(rows, MIN_BLOCK_THREADS // threads)), least)
 

@@ -92,7 +92,7 @@ class ReduceInThreads(Template):
         threads = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
         if spatial_size(b) >= 16 * threads or threads == 1 or not self._parts(state, block):
             return Verdict.SKIP
-        surely = machine.threads(work * machine.reading(32)) > 1  # even if it is as fast as memory is read
+        surely = machine.threads(work * machine.read_cycles(32)) > 1  # even if it is as fast as memory is read
         return Verdict.ONLY if spatial_size(b) < threads and surely else Verdict.APPLY
 
     def change(self, new: OpenSchedule, block: str) -> None:
