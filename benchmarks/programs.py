@@ -15,7 +15,7 @@ import numpy as np
 from tir import te, workloads
 from tir.dtypes import nbytes
 from tir.ir import PrimFunc, const_shape
-from tir.workloads import BLOCK, INTRINSIC, Arrays, Bounded, Instance, Parameter, Workload
+from tir.workloads import CACHE_ELEMENTS, INTRINSIC_ROUNDINGS, Arrays, Bounded, Instance, Parameter, Workload
 
 # --- gemv: y = A·x -----------------------------------------------------------------------------------------------------
 
@@ -65,9 +65,9 @@ def _add_relu_numpy(dtype: str, n: int) -> Callable[[Arrays, Arrays], None]:
 
     def run(inputs: Arrays, outputs: Arrays) -> None:
         A, B = inputs
-        for start in range(0, n, BLOCK):
-            y = outputs[0][start : start + BLOCK]
-            np.add(A[start : start + BLOCK], B[start : start + BLOCK], out=y)
+        for start in range(0, n, CACHE_ELEMENTS):
+            y = outputs[0][start : start + CACHE_ELEMENTS]
+            np.add(A[start : start + CACHE_ELEMENTS], B[start : start + CACHE_ELEMENTS], out=y)
             np.maximum(y, 0, out=y)
 
     return run
@@ -129,7 +129,7 @@ def _attention_reference(inputs: Arrays, heads: int, S: int, D: int) -> tuple[Bo
     magnitude = float(np.max(np.abs(Q) @ np.abs(K).transpose(0, 2, 1))) / sqrt(D)
     power = np.exp(scores - np.max(scores, axis=2, keepdims=True))
     share = power / np.sum(power, axis=2, keepdims=True)
-    return (Bounded(share @ V, share @ np.abs(V), 2 * ((D + 4) * magnitude + INTRINSIC) + 2 * S + 1),)
+    return (Bounded(share @ V, share @ np.abs(V), 2 * ((D + 4) * magnitude + INTRINSIC_ROUNDINGS) + 2 * S + 1),)
 
 
 # --- the registry ------------------------------------------------------------------------------------------------------

@@ -23,11 +23,24 @@ from collections.abc import Sequence
 from tir.nearest import no_such
 
 from . import attention, convolutions, products, rows, transposed
-from .workload import BLOCK, DTYPES, EPSILON, INTRINSIC, Arrays, Bounded, Check, Instance, Parameter, Shape, Workload, gamma
+from .workload import (
+    CACHE_ELEMENTS,
+    DTYPES,
+    EPSILON,
+    INTRINSIC_ROUNDINGS,
+    Arrays,
+    Bounded,
+    Check,
+    Instance,
+    Parameter,
+    Shape,
+    Workload,
+    gamma,
+)
 
 __all__ = [
-    "BLOCK", "EPSILON", "INTRINSIC", "Arrays", "Bounded", "Check", "Instance", "Parameter", "Shape", "Workload", "gamma", "get",
-    "make", "names",
+    "CACHE_ELEMENTS", "EPSILON", "INTRINSIC_ROUNDINGS", "Arrays", "Bounded", "Check", "Instance", "Parameter", "Shape",
+    "Workload", "gamma", "get", "make", "names",
 ]  # fmt: skip
 
 _WORKLOADS = {

@@ -10,7 +10,7 @@ from tir import te
 from tir.ir import PrimFunc
 
 from .rows import exact_softmax, softmax
-from .workload import INTRINSIC, Arrays, Bounded, Parameter, Workload
+from .workload import INTRINSIC_ROUNDINGS, Arrays, Bounded, Parameter, Workload
 
 
 def _build(dtype: str, N: int, S: int, heads: int, D: int) -> PrimFunc:
@@ -28,7 +28,7 @@ def _build(dtype: str, N: int, S: int, heads: int, D: int) -> PrimFunc:
 
 
 def _draw(rng: np.random.Generator, N: int, S: int, heads: int, D: int) -> Arrays:
-    """Such that scores are some units, whatever D is, and the weights differ."""
+    """Values for which scores are of the order of 1 to 10 for every D, so that the weights differ."""
     Q, K = (rng.uniform(-1, 1, (N, S, heads, D)) for _ in range(2))
     return 6 / np.sqrt(D) * Q, K
 
@@ -50,7 +50,7 @@ def _reference(inputs: Arrays, N: int, S: int, heads: int, D: int) -> tuple[Boun
     Q, K = (a.transpose(0, 2, 1, 3) for a in inputs)
     magnitude = float(np.max(np.abs(Q) @ np.abs(K).swapaxes(2, 3)))
     value = exact_softmax(Q @ K.swapaxes(2, 3))
-    return (Bounded(value, value, 2 * ((D + 2) * magnitude + INTRINSIC) + S + 1),)
+    return (Bounded(value, value, 2 * ((D + 2) * magnitude + INTRINSIC_ROUNDINGS) + S + 1),)
 
 
 WORKLOADS = (

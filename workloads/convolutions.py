@@ -1,7 +1,7 @@
 """Convolutions: of images with their channels first or last, of one to three dimensions, dilated or in groups; of each channel by
 itself; of capsules; and with batch normalisation (Ansor, OSDI 2020, appendix C).
 
-A convolution is said by the names of the axes of its arrays: see `Layout`.
+The names of the axes of its arrays define a convolution: see `Layout`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tir.ir import Expr, PrimFunc
 
 from .workload import Arrays, Bounded, Parameter, Shape, Workload, rows_of, sums_of_products
 
-COLUMNS = 1 << 20  # elements of windows that numpy lays out at a time for a matrix product
+MAX_COLUMN_ELEMENTS = 1 << 20  # in the im2col matrix that numpy multiplies at a time: 4 MiB of float32
 
-SIDE = 4  # rows and columns of a capsule, an element that is a small matrix
+CAPSULE_SIDE = 4  # rows and columns of a capsule: each element is a small matrix
 
 IMAGE_AXES = ("l", "d", "h", "w")  # the axes of an image, along which a kernel moves
 
 
 class Layout:
     """The axes of images, kernels and outputs, in order, each by its name: `n` counts images, `c` and `co` are the channels that
-    go in and come out, IMAGE_AXES those of an image or a kernel; any other is SIDE long.
+    go in and come out, IMAGE_AXES those of an image or a kernel; any other is CAPSULE_SIDE long.
 
-    An output is summed over the axes of IMAGE_AXES and over those of the kernel that are not the output's. `padded` and `named`
-    are what the program calls the axes of the stage that pads and of the output, where that is something else.
+    An output is a sum over the axes of IMAGE_AXES and over those axes of the kernel that the output does not have. `padded` and
+    `named` are the names of the axes of the padding stage and of the output in the program, where they differ.
     """
 
     def __init__(self, image: str, kernel: str, output: str, padded: str = "", named: str = ""):
@@ -51,7 +51,7 @@ CAPSULES = Layout("n h w ci k c", "h w k cj c co", "n h w ci cj co", padded="n h
 
 @dataclass(frozen=True)
 class Convolution:
-    """The sizes of a convolution; `dilation` is None where it cannot be chosen, `relu` says whether that follows."""
+    """The sizes of a convolution; `dilation` is None where the workload has no such parameter; `relu`: whether relu follows."""
 
     layout: Layout
     N: int
@@ -67,11 +67,11 @@ class Convolution:
 
     def _shape(self, axes: Sequence[str], extents: Shape, channels: int) -> Shape:
         sizes = {"n": self.N, "c": channels, "co": self.CO} | dict(zip(self.layout.moving, extents, strict=True))
-        return tuple(sizes.get(axis, SIDE) for axis in axes)
+        return tuple(sizes.get(axis, CAPSULE_SIDE) for axis in axes)
 
     @property
     def reach(self) -> Shape:
-        """How many elements lie between the first and the last that a kernel looks at, both included."""
+        """The extent of a dilated kernel along each axis, in elements of an image."""
         return tuple((self.dilation or 1) * (k - 1) + 1 for k in self.kernel)
 
     @property
@@ -80,12 +80,12 @@ class Convolution:
 
     @property
     def outputs(self) -> Shape:
-        """How many positions a kernel takes along each axis of an image."""
+        """The number of positions of a kernel along each axis of an image."""
         return tuple((p - r) // self.stride + 1 for p, r in zip(self.padded, self.reach, strict=True))
 
     @property
     def shapes(self) -> tuple[Shape, Shape, Shape]:
-        """Of the images, the kernels and the outputs."""
+        """The shapes of the images, the kernels and the outputs."""
         return (
             self._shape(self.layout.image, self.image, self.CI),
             self._shape(self.layout.kernel, self.kernel, self.CI // self.groups),
@@ -94,7 +94,7 @@ class Convolution:
 
     @property
     def terms(self) -> int:
-        """How many products make an element of the result."""
+        """The number of products in an element of the result."""
         kernel = self.shapes[1]
         return prod(n for axis, n in zip(self.layout.kernel, kernel, strict=True) if axis in self.layout.summed)
 
@@ -104,12 +104,12 @@ class Convolution:
 
     @property
     def border(self) -> tuple[int, int]:
-        """How many zeros are put before and after an image, along each of its axes."""
+        """The number of zeros before and after an image, along each of its axes."""
         return self.padding, self.padding
 
     def meeting(self, place: Expr, step: Expr) -> tuple[Expr, Expr, Expr | None]:
-        """Which element of an image meets which of a kernel along one axis, at a step of the sum for an output; and where, if not
-        always."""
+        """The indices of the image element and of the kernel element along one axis that are multiplied at a step of the sum for
+        an output; and the condition under which they are, or None."""
         return place * self.stride + (step if self.dilation is None else step * self.dilation), step, None
 
     @property
@@ -126,7 +126,7 @@ class Convolution:
         return te.create_prim_func([X, K, _relu(Y, self.layout.named) if self.relu else Y], name=name)
 
     def multiply(self, dtype: str) -> Callable[..., None]:
-        """What fills the outputs from the images and the kernels, as fast as numpy can."""
+        """A function of (images, kernels, outputs) that fills the outputs, as fast as numpy can."""
         return (by_columns if "co" in self.layout.output else by_elements)(self, dtype)
 
 
@@ -145,7 +145,7 @@ def named(names: Sequence[str], formula: Callable[..., Any]) -> Callable[..., An
 
 
 def padded(X: te.Tensor, names: Sequence[str], before: int, after: int) -> te.Tensor:
-    """A stage that puts zeros before and after the axes of images; X itself if there are none to put. `names` are its axes."""
+    """A stage that pads the axes of images with zeros, with axes called `names`; X itself if there is no padding."""
     if before == after == 0:
         return X
     images = [n for n, name in enumerate(names) if name in IMAGE_AXES]
@@ -192,7 +192,7 @@ def _relu(x: te.Tensor, names: Sequence[str]) -> te.Tensor:
 
 
 def windows(c: Convolution, dtype: str) -> Callable[[np.ndarray], np.ndarray]:
-    """What gives what each output sees of an image: a view whose axes are those of the image, then those of the kernel."""
+    """A function from an image to the window of each output: a view whose axes are those of the image, then of the kernel."""
     axes, moving = c.layout.image[1:], c.layout.moving
 
     def along(part: slice) -> tuple[slice, ...]:
@@ -214,9 +214,9 @@ def windows(c: Convolution, dtype: str) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def by_columns(c: Convolution, dtype: str) -> Callable[..., None]:
-    """Convolves image by image: windows to columns, some rows of the result at a time, and a matrix product for each group.
+    """Convolution by im2col, image by image: some rows of the result at a time, with one matrix product for each group.
 
-    Where channels come first, the kernel is the left factor, and the windows are laid out at once.
+    Where channels come first, the kernel is the left factor, and the columns of an image are made at once.
     """
     layout, seen_by = c.layout, windows(c, dtype)
     kernel_first = layout.output[1] == "co"
@@ -228,13 +228,13 @@ def by_columns(c: Convolution, dtype: str) -> Callable[..., None]:
     kernel_order = [layout.kernel.index(axis) for axis in (outer + layout.summed if kernel_first else layout.summed + outer)]
     extents = dict(zip(layout.output, c.shapes[2], strict=True))
     count, line = extents[places[0]], prod(extents[axis] for axis in places[1:]) * c.terms
-    rows = count if kernel_first else min(max(1, COLUMNS // line), count)
+    rows = count if kernel_first else min(max(1, MAX_COLUMN_ELEMENTS // line), count)
     columns = np.empty(rows * line, dtype)
     width = prod(extents[axis] for axis in outer)
     groups = [tuple(slice(g * n // c.groups, (g + 1) * n // c.groups) for n in (c.CI, width)) for g in range(c.groups)]
 
-    def laid_out(seen: np.ndarray) -> np.ndarray:
-        """The windows one after the other; a view where they lie like that."""
+    def as_columns(seen: np.ndarray) -> np.ndarray:
+        """The windows as contiguous columns; a view where they are contiguous already."""
         if seen.flags.c_contiguous:
             return seen
         copy = columns[: seen.size].reshape(seen.shape)
@@ -246,12 +246,12 @@ def by_columns(c: Convolution, dtype: str) -> Callable[..., None]:
         for image, result in zip(X, out, strict=True):
             seen = seen_by(image).transpose(order)
             if kernel_first:
-                np.matmul(kernel, laid_out(seen).reshape(c.terms, -1), out=result.reshape(width, -1))
+                np.matmul(kernel, as_columns(seen).reshape(c.terms, -1), out=result.reshape(width, -1))
             else:
                 for start in range(0, count, rows):
                     part, target = seen[start : start + rows], result[start : start + rows].reshape(-1, width)
                     for inputs, outputs in groups:
-                        matrix = laid_out(part[..., inputs]).reshape(-1, c.terms)
+                        matrix = as_columns(part[..., inputs]).reshape(-1, c.terms)
                         np.matmul(matrix, kernel[:, outputs], out=target[:, outputs])
             if c.relu:
                 np.maximum(result, 0, out=result)
@@ -260,7 +260,7 @@ def by_columns(c: Convolution, dtype: str) -> Callable[..., None]:
 
 
 def by_elements(c: Convolution, dtype: str) -> Callable[..., None]:
-    """Convolves each channel by itself: for each kernel element a multiplication and an addition, part by part of the result."""
+    """Depthwise convolution: a multiplication and an addition for each kernel element, on one part of the result at a time."""
     seen_by, output = windows(c, dtype), c.shapes[2][1:]
     groups = list(rows_of(output[0], prod(output[1:])))
     product = np.empty((groups[0].stop, *output[1:]), dtype)
@@ -306,7 +306,7 @@ MEANINGS = {
 def parameters(**defaults: int) -> tuple[Parameter, ...]:
     """The parameters of a convolution of one image, in order, with their defaults; the number of images comes first."""
     sizes = {"N": 1, **defaults}
-    return tuple(Parameter(name, size, MEANINGS[name], least=0 if name == "padding" else 1) for name, size in sizes.items())
+    return tuple(Parameter(name, size, MEANINGS[name], minimum=0 if name == "padding" else 1) for name, size in sizes.items())
 
 
 def workload(name: str, summary: str, of: Callable[..., Convolution], sizes: tuple[Parameter, ...]) -> Workload:
@@ -337,7 +337,7 @@ def _last(dims: int) -> Callable[..., Convolution]:
 
 _CONV2D_NHWC = workload(
     "conv2d_nhwc",
-    "a convolution of images (N, H, W, CI) with zero padding, dilated or in groups if asked to",
+    "a convolution of images (N, H, W, CI) with zero padding, optionally dilated or in groups",
     _last(2),
     (
         *parameters(H=14, W=14, CI=256, CO=256, K=3, stride=1, padding=1),

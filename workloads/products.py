@@ -10,7 +10,7 @@ import numpy as np
 from tir import te
 from tir.ir import PrimFunc
 
-from .workload import INTRINSIC, Arrays, Bounded, Parameter, Shape, Workload, sums_of_products
+from .workload import INTRINSIC_ROUNDINGS, Arrays, Bounded, Parameter, Shape, Workload, sums_of_products
 
 # --- mlp: F = exp(A·B)·E -----------------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ def _mlp_build(dtype: str, M: int, K: int, L: int, N: int) -> PrimFunc:
 
 
 def _mlp_draw(rng: np.random.Generator, M: int, K: int, L: int, N: int) -> Arrays:
-    """Nonnegative, so that errors do not cancel out of sight; each row of A and column of B has its own magnitude, such that the
+    """Nonnegative values, so that errors do not cancel; each row of A and column of B has its own magnitude, such that the
     elements of A·B lie around 0.25 to 2.25 at any K."""
     top = 2 / sqrt(K)
     A = rng.uniform(0, top, (M, K)) * rng.uniform(0.5, 1.5, (M, 1))
@@ -53,7 +53,7 @@ def _mlp_reference(inputs: Arrays, M: int, K: int, L: int, N: int) -> tuple[Boun
     A, B, E = inputs
     D = np.exp(A @ B)
     magnitude = float(np.max(np.abs(A) @ np.abs(B)))
-    return (Bounded(D @ E, D @ np.abs(E), K * magnitude + INTRINSIC + L),)
+    return (Bounded(D @ E, D @ np.abs(E), K * magnitude + INTRINSIC_ROUNDINGS + L),)
 
 
 # --- gmm: C = A·B ------------------------------------------------------------------------------------------------------

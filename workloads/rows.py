@@ -1,4 +1,4 @@
-"""Row by row: softmax, layer normalisation; and the norm of a matrix."""
+"""Computations on the rows of a matrix: softmax, layer normalisation; and the norm of a matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tir import te
 from tir.ir import PrimFunc
 
-from .workload import EPSILON, INTRINSIC, Arrays, Bounded, Parameter, Workload, rows_of
+from .workload import EPSILON, INTRINSIC_ROUNDINGS, Arrays, Bounded, Parameter, Workload, rows_of
 
 # --- softmax -----------------------------------------------------------------------------------------------------------
 
@@ -26,12 +26,12 @@ def _softmax_build(dtype: str, rows: int, columns: int) -> PrimFunc:
 
 
 def _softmax_draw(rng: np.random.Generator, rows: int, columns: int) -> Arrays:
-    """Rows with magnitudes of their own, up to where exp would overflow in float32 if the largest element were not subtracted."""
+    """Rows of different magnitudes, some so large that exp overflows in float32 unless the largest element is subtracted."""
     return (rng.uniform(-4, 4, (rows, columns)) + rng.uniform(-200, 200, (rows, 1)),)
 
 
 def softmax(X: np.ndarray, out: np.ndarray) -> None:
-    """softmax of each row of a matrix into `out`, which may be the same."""
+    """softmax of each row of `X`, written to `out`, which may be `X`."""
     for group in rows_of(*X.shape):
         x, y = X[group], out[group]
         np.subtract(x, np.max(x, axis=1, keepdims=True), out=y)
@@ -48,7 +48,7 @@ def _softmax_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bounded
     """The difference is rounded once, which exp makes a relative error of up to its magnitude, and exp adds its own; both occur
     in the numerator and in the sum of positive terms, which adds gamma(columns); the division is one rounding."""
     value, largest = exact_softmax(inputs[0]), float(np.max(np.ptp(inputs[0], axis=1)))
-    return (Bounded(value, value, 2 * (largest + INTRINSIC) + columns + 1),)
+    return (Bounded(value, value, 2 * (largest + INTRINSIC_ROUNDINGS) + columns + 1),)
 
 
 # --- layernorm ---------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _layernorm_build(dtype: str, rows: int, columns: int) -> PrimFunc:
 
 
 def _layernorm_draw(rng: np.random.Generator, rows: int, columns: int) -> Arrays:
-    """Of both signs, with a mean that is not zero."""
+    """Values of both signs, with a nonzero mean."""
     return rng.uniform(-1, 2, (rows, columns)), rng.uniform(0.5, 1.5, columns), rng.uniform(-1, 1, columns)
 
 
@@ -94,7 +94,7 @@ def _layernorm_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bound
     mean       off by (c + 1) a u, so d by (c + 1) a u + |d| u;
     variance   off, relative to variance + epsilon, by (c + 6) u of its own roundings and by 2 (c + 1) a f u from the mean;
     f          relatively off by half of that and an intrinsic's error;
-    t + bias   |weight| f (c + 1) a u + |t| (1 + (c + 6)/2 + (c + 1) a f + INTRINSIC + 2) u + |t + bias| u.
+    t + bias   |weight| f (c + 1) a u + |t| (1 + (c + 6)/2 + (c + 1) a f + INTRINSIC_ROUNDINGS + 2) u + |t + bias| u.
 
     The coefficients of |t|, |bias| and |weight| f a are each at most the n returned.
     """
@@ -104,13 +104,13 @@ def _layernorm_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bound
     spread = factor * np.mean(np.abs(X), axis=1, keepdims=True)
     term = centred * factor * weight
     scale = np.abs(term) + np.abs(bias) + np.abs(weight) * spread
-    roundings = (columns + 6) * (0.5 + float(np.max(spread))) + columns / 2 + INTRINSIC + 4
+    roundings = (columns + 6) * (0.5 + float(np.max(spread))) + columns / 2 + INTRINSIC_ROUNDINGS + 4
     return (Bounded(term + bias, scale, roundings),)
 
 
 # --- norm --------------------------------------------------------------------------------------------------------------
 
-EXACT = 1 << 24  # up to which float32 holds every integer
+MAX_EXACT_INTEGER = 1 << 24  # float32 represents every integer up to here
 
 
 def _norm_build(dtype: str, batch: int, M: int, N: int) -> PrimFunc:
@@ -122,9 +122,9 @@ def _norm_build(dtype: str, batch: int, M: int, N: int) -> PrimFunc:
 
 
 def _norm_draw(rng: np.random.Generator, batch: int, M: int, N: int) -> Arrays:
-    """Of both signs, none small; integers, where float32 can add up their squares without an error, so that an element that is
-    left out shows in a sum of any length."""
-    largest = min(16, math.isqrt(EXACT // (M * N)))
+    """Values of both signs, none small. They are integers where float32 can sum their squares exactly: then a missing element
+    shows in a sum of any length."""
+    largest = min(16, math.isqrt(MAX_EXACT_INTEGER // (M * N)))
     sizes = rng.integers(1, largest, (batch, M, N), endpoint=True) if largest else rng.uniform(0.5, 1, (batch, M, N))
     return (sizes * rng.choice((-1.0, 1.0), (batch, M, N)),)
 
@@ -141,9 +141,9 @@ def _norm_reference(inputs: Arrays, batch: int, M: int, N: int) -> tuple[Bounded
     """A sum of M·N positive terms is relatively off by gamma(M·N), and not at all where it is one of integers that is exact; the
     root halves that and adds an intrinsic's error."""
     squares = np.einsum("bij,bij->b", inputs[0], inputs[0])
-    exact = squares.max() <= EXACT and bool((inputs[0] == np.rint(inputs[0])).all())
+    exact = squares.max() <= MAX_EXACT_INTEGER and bool((inputs[0] == np.rint(inputs[0])).all())
     value = np.sqrt(squares)
-    return (Bounded(value, value, (0 if exact else M * N / 2) + INTRINSIC),)
+    return (Bounded(value, value, (0 if exact else M * N / 2) + INTRINSIC_ROUNDINGS),)
 
 
 _MATRIX = (Parameter("rows", 1024, "number of rows"), Parameter("columns", 1024, "number of columns"))

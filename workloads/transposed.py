@@ -1,4 +1,4 @@
-"""Transposed convolutions, as in generators of images (Ansor, OSDI 2020, appendix C)."""
+"""Transposed convolutions, as in image generators (Ansor, OSDI 2020, appendix C)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .workload import Parameter, Shape
 
 
 class Transposed(Convolution):
-    """The gradient of a convolution, of which `padding` is the one that is taken off on each side of the result."""
+    """The gradient of a convolution, where `padding` is cropped from each side of the result."""
 
     @property
     def outputs(self) -> Shape:
@@ -27,7 +27,7 @@ class Transposed(Convolution):
 
     @property
     def flop(self) -> int:
-        """Those on the zeros between the elements included, as in the literature."""
+        """The count includes the operations on the zeros between the elements, as in the literature."""
         return 2 * prod(self.shapes[2]) * prod(self.kernel) * self.CI
 
     @property
@@ -44,8 +44,8 @@ class Transposed(Convolution):
         return ceil(skipped / self.stride), skipped // self.stride
 
     def meeting(self, place: Expr, step: Expr) -> tuple[Expr, Expr, Expr | None]:
-        """Between the elements of an image lie `stride - 1` zeros, which the sum leaves out: where an index is no multiple of the
-        stride, there is no term."""
+        """There are `stride - 1` zeros between neighbouring elements of an image. The sum skips them: it has no term where an
+        index is not a multiple of the stride."""
         last = self.kernel[0] - 1
         at = place + step + (self.border[0] * self.stride - (last - self.padding))
         return at // self.stride, last - step, None if self.stride == 1 else te.equal(at % self.stride, 0)
@@ -77,7 +77,7 @@ WORKLOADS = (
         lambda N, H, W, CI, CO, K, *more: Transposed(LAST[2], N, (H, W), CI, CO, (K, K), *more),
         (
             *parameters(H=8, W=8, CI=256, CO=128, K=4, stride=2),
-            Parameter("padding", 1, "padding that is taken off on each side of the result", least=0),
+            Parameter("padding", 1, "padding that is taken off on each side of the result", minimum=0),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""What a workload is, an instance of it at a shape, and the bound that its errors are held against."""
+"""Workloads, their instances at a shape, and the bound on the error of their results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Shape = tuple[int, ...]
 
 DTYPES = ("float32", "float64")
 
-INTRINSIC = 8  # roundings allowed to an intrinsic: 4 ulp are 8 unit roundoffs
+INTRINSIC_ROUNDINGS = 8  # roundings allowed to an intrinsic: 4 ulp are 8 unit roundoffs
 
 EPSILON = 1e-5  # added to the variance by layernorm
 
-BLOCK = 2**16  # elements that numpy works on at a time where it makes several passes, so that they stay in the cache
+CACHE_ELEMENTS = 2**16  # processed by numpy at a time where it makes several passes over them, so that they stay in the cache
 
 
 class Check(NamedTuple):
@@ -44,18 +44,18 @@ class Parameter(NamedTuple):
     name: str
     default: int
     meaning: str
-    least: int = 1
+    minimum: int = 1
     optional: bool = False
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A family of computations, one a shape. The functions take the sizes in the order of `parameters`.
+    """A computation for every shape. The functions take the sizes in the order of `parameters`.
 
     `build(dtype, *sizes)` is the function in the IR, its inputs before its output; `draw(rng, *sizes)` gives float64 inputs;
     `numpy(dtype, *sizes)` a function of (inputs, outputs) that fills the outputs as fast as numpy can, its workspace allocated
     beforehand; `reference(inputs, *sizes)` the outputs in float64 with their scales, from float64 inputs; `flop(*sizes)` the
-    number of floating-point operations; `conflict(*sizes)` why sizes that are each in range do not go together, or nothing.
+    number of floating-point operations; `conflict(*sizes)` the reason why sizes, each in range, exclude each other, or "".
     """
 
     name: str
@@ -88,13 +88,13 @@ class Workload:
             raise ValueError(f"{self.name}: a shape is a tuple of sizes {self.usage}, got {shape!r}")
         given = tuple(shape)
         text = ",".join(map(str, given)) or "none"
-        least, most = len(self.default), len(self.parameters)
-        if not least <= len(given) <= most:
-            count = f"{least}" if least == most else f"{least} {'or' if most == least + 1 else 'to'} {most}"
+        low, high = len(self.default), len(self.parameters)
+        if not low <= len(given) <= high:
+            count = f"{low}" if low == high else f"{low} {'or' if high == low + 1 else 'to'} {high}"
             raise ValueError(f"{self.name} takes {count} sizes {self.usage} (got {len(given)}: {text})")
         for p, size in zip(self.parameters, given, strict=False):
-            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < p.least:
-                kind = "a positive integer" if p.least == 1 else f"an integer of at least {p.least}"
+            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < p.minimum:
+                kind = "a positive integer" if p.minimum == 1 else f"an integer of at least {p.minimum}"
                 got = f"got {size!r} in {self.usage} = {text}"
                 raise ValueError(f"{self.name}: {p.name}, the {p.meaning}, must be {kind} ({got})")
         sizes = tuple(int(s) for s in given)
@@ -113,8 +113,8 @@ def sums_of_products(
     """A workload of two inputs, of which each output is a sum of products of their elements, and perhaps relu of it.
 
     `shapes(*sizes)` are those of the inputs and of the output; `multiply(dtype, *sizes)` is a function of (input, input, output)
-    that fills the output as fast as numpy can, and serves as the reference in float64; `terms(*sizes)` is how many products make
-    an output, by at most gamma of which it is off: relu enlarges no error. `fields` are the other ones of the workload.
+    that fills the output as fast as numpy can, and serves as the reference in float64; `terms(*sizes)` is the number of products
+    in an output, which bounds its error: gamma of it. relu enlarges no error. `fields` are the other ones of the workload.
     """
 
     def numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
@@ -203,6 +203,6 @@ def _compare(output: np.ndarray, expected: Bounded, dtype: str) -> Check:
 
 
 def rows_of(rows: int, columns: int) -> Iterator[slice]:
-    """The rows in groups of about BLOCK elements."""
-    step = max(1, BLOCK // columns)
+    """The rows in groups of about CACHE_ELEMENTS elements."""
+    step = max(1, CACHE_ELEMENTS // columns)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
 
 
 def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Do what is asked for; the exit status."""
+    """Run the selected mode; the exit status."""
     mode = check(args)
     if mode == "--list":
         from .show import list_workloads
@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """What is written to a standard stream that was closed before this process began goes nowhere."""
+    """Discard output to a standard stream that was closed before this process began."""
     with ExitStack() as stack:
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:
@@ -92,8 +92,8 @@ def _streams() -> Iterator[None]:
 
 @contextmanager
 def _termination() -> Iterator[list[int]]:
-    """A request to end, as of `kill` or `timeout`, ends a run as Ctrl-C does, with the best so far; gives a list that then is not
-    empty."""
+    """Make SIGTERM, as of `kill` or `timeout`, end a run as Ctrl-C does, with the best so far. Yields a list that is not empty
+    after the signal."""
     asked: list[int] = []
 
     def end(number: int, _: Any) -> None:
@@ -111,5 +111,5 @@ def _termination() -> Iterator[list[int]]:
 
 
 def _discard_output() -> None:
-    """Let nothing that standard output still holds be written: there is no place for it."""
+    """Discard what standard output still buffers: it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,5 +1,4 @@
-"""What can be asked of the command line, and whether it can be done: every bad value or combination is a `Usage`, that says what
-was expected."""
+"""The options of the command line, and their checks: a bad value or combination raises `Usage`, which says what was expected."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
     from codegen import Target
     from search.space.rules import Rule
 
-COMMANDS = ("list", "best", "export", "import", "prune")  # what can be done with a records file
-THREADS_A_PROCESSOR = 16  # more is a slip of the pen
+COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
+MAX_THREADS_PER_PROCESSOR = 16  # a larger number is a typing error
 
 T = TypeVar("T")
 
-# Which options go with what; --json and --quiet go with everything.
+# The options of each mode; --json and --quiet go with everything.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "search", "model",
@@ -42,7 +41,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 class Usage(Exception):
-    """What was asked for cannot be done; the message says what was expected."""
+    """The command line is not valid; the message says what was expected. Exit status 2."""
 
 
 @contextmanager
@@ -61,7 +60,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _value(kind: Callable[[str], T], good: Callable[[T], bool], expected: str) -> Callable[[str], T]:
-    """What reads the value of an option, and refuses one that is not `good`, as another was `expected`."""
+    """A parser for the value of an option, which accepts `good` values; the error for others says what was `expected`."""
 
     def read(text: str) -> T:
         with suppress(ValueError):
@@ -85,10 +84,10 @@ _positive_float = _value(float, lambda s: 0 < s < math.inf, "a positive number o
 
 
 def _threads(text: str) -> int:
-    most = THREADS_A_PROCESSOR * (os.cpu_count() or 1)
-    if (threads := _positive_int(text)) > most:
+    maximum = MAX_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
+    if (threads := _positive_int(text)) > maximum:
         raise argparse.ArgumentTypeError(
-            f"at most {most} threads, {THREADS_A_PROCESSOR} a processor, were expected, got {text!r}"
+            f"at most {maximum} threads, {MAX_THREADS_PER_PROCESSOR} a processor, were expected, got {text!r}"
         )
     return threads
 
@@ -146,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def check(args: argparse.Namespace) -> str:
-    """What is asked for: one of OPTIONS. Usage if the words and options don't go together."""
+    """The mode, a key of OPTIONS, that the arguments select; Usage if they exclude each other."""
     command = args.words[0] if args.words and args.words[0] in COMMANDS else None
     asked = [mode for mode in ("--apply", "--sketches", "--list") if getattr(args, mode[2:])]
     asked += [command] if command else []

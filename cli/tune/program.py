@@ -1,4 +1,4 @@
-"""What is to be tuned: one of the workloads, or a function from a file of the user's own."""
+"""The program to tune: one of the workloads, or a function from a file of the user."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A function, under the `name` that it has on the command line. `workload` says which one it is, and is None for a function
-    from a file, which has no `shape` but its own; `dtype` are the types of its elements."""
+    """A function, with its `name` on the command line. For a function from a file, `workload` is None and `shape` is empty;
+    `dtype` lists the dtypes of its buffers."""
 
     name: str
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ def is_file(word: str) -> bool:
 
 
 def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "float32") -> Program:
-    """The workload of that name and shape, or the function in that file; Usage, with what was expected, if there is none such."""
+    """The workload of a name and a shape, or the function in a file; Usage if there is no such one."""
     if not is_file(word):
         return _workload(word, shape, dtype)
     if shape:
@@ -74,7 +74,7 @@ def _shape(text: str, usage: str) -> tuple[int, ...]:
 
 
 def _fits(func: PrimFunc) -> bool:
-    """Whether the arrays of a function, with their reference in float64, fit into the memory of this machine."""
+    """Whether the arrays of a function and their float64 reference fit into the memory of this machine."""
     from search.measure.memory import memory
     from tir import dtypes
 
@@ -83,7 +83,7 @@ def _fits(func: PrimFunc) -> bool:
 
 
 def _from_file(word: str) -> PrimFunc:
-    """The function that `FILE.py:NAME` stands for; `FILE.py` will do where the file has only one. The file is run."""
+    """The function called `FILE.py:NAME`, or the only one in `FILE.py`. The file is executed."""
     from tir.script.module import Module
 
     path, _, name = word.partition(":")

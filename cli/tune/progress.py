@@ -1,4 +1,4 @@
-"""What is shown while it runs: a line a round for logs and pipes, a live table in a terminal."""
+"""Progress of a run: one line for each round in logs and pipes, a live table in a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LineProgress:
-    """A callback that prints one line a round: for logs and pipes."""
+    """A callback that prints one line for each round: for logs and pipes."""
 
     def __init__(self, stream: IO[str]):
         self._stream = stream
@@ -66,7 +66,7 @@ class LineProgress:
             self.line(f"warning: the program as written is not valid: {baseline.outcome}: {baseline.message}")
 
     def new_best(self, sketch: str) -> None:
-        """A candidate of this sketch is the best so far; the line of its round will say so."""
+        """A candidate of this sketch is the best so far; the line of its round shows it."""
 
     def round_ended(self) -> None:
         self.line(self.status())
@@ -78,7 +78,7 @@ class LineProgress:
         print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Nothing more will be shown."""
+        """End the display."""
 
     def status(self) -> str:
         """Candidates measured, failures by kind, the best and its share of peak, time left."""
@@ -93,8 +93,8 @@ class LineProgress:
         return "  ".join(parts)
 
     def speed(self) -> str:
-        """The speed of the best, and its share of the machine's peak, unless that was measured while the machine did something
-        else: a kernel cannot be faster."""
+        """The speed of the best, and its share of the machine's peak. Without the share where it exceeds 1: then the machine was
+        busy when the peak was measured."""
         assert self.best is not None
         speed = self.flop / self.best
         share = f" ({speed / self.peak:.0%} of peak)" if self.peak and speed <= self.peak else ""
@@ -106,13 +106,13 @@ class LineProgress:
         return parts if self.scored is None else [*parts, f"{self.scored:,.0f} scored/s"]
 
     def used(self) -> float:
-        """The share of the budget that is used up, 0 to 1."""
+        """The share of the budget that has been spent, from 0 to 1."""
         shares = [] if not self.total else [self.trials / self.total]
         shares += [] if self.seconds is None else [(time.monotonic() - self.started) / self.seconds]
         return min(1.0, max(shares, default=0.0))
 
     def time_left(self) -> float | None:
-        """Seconds until the budget is used up, as far as can be told."""
+        """An estimate of the seconds until the budget is spent; None without one."""
         now = time.monotonic()
         estimates = []
         if self.seconds is not None:
@@ -123,7 +123,7 @@ class LineProgress:
 
 
 class LiveProgress(LineProgress):
-    """A callback that keeps a small table up to date in a terminal."""
+    """A callback that updates a small table in a terminal."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         from rich.console import Console

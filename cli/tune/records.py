@@ -1,4 +1,4 @@
-"""`--records FILE`: listing, looking up, exchanging and thinning out what was measured."""
+"""`--records FILE`: list, look up, exchange and prune recorded measurements."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .table import describe
 if TYPE_CHECKING:
     from search.records import Record, Records
 
-KEEP = 10  # of each task, where prune is not told how many
+DEFAULT_KEEP = 10  # records of each task that prune keeps without --keep
 
 
 def run_command(args: argparse.Namespace) -> int:
-    """Do what the first word says; the exit status, 1 where nothing was found."""
+    """Run the command that the first word names; the exit status, 1 where nothing was found."""
     from search.records import Records, RecordsError
 
     command, *words = args.words
@@ -99,7 +99,7 @@ def _described(r: Record) -> dict[str, Any]:
 
 
 def _best(records: Records, name: str, args: argparse.Namespace) -> int:
-    """The best record of a workload, its schedule, and out loud if it is of another target."""
+    """Print the best record of a workload and its schedule; with a warning if it is of another target."""
     from search.records import NearHit, NoRecord, best_schedule, look_up
 
     program = parse_program(name, args.shape)
@@ -189,7 +189,7 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _prune(records: Records, args: argparse.Namespace) -> int:
-    removed = records.prune(KEEP if args.keep is None else args.keep)
+    removed = records.prune(DEFAULT_KEEP if args.keep is None else args.keep)
     _say({"removed": removed, "records": len(records)}, f"removed {removed} records; {len(records)} are left", args)
     return 0
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Search, show how it goes, and print what was found; the exit status."""
+    """Search, show the progress, and print the result; the exit status."""
     program = parse_program(args.words[0], args.shape)
     target = parse_target(args.target or "llvm", args.threads)
     if "builder" not in options and "measurer" not in options:
@@ -70,7 +70,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
 
 
 def _search(args: argparse.Namespace, options: dict[str, Any], program: Program, target: Target, saver: Saver | None) -> Result:
-    """The run itself, with its progress on standard error."""
+    """The search, with its progress on standard error."""
     from schedule import ScheduleError
     from search.measure import Limits
     from search.records import Records, RecordsError
@@ -101,7 +101,7 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
 def _print(
     result: Result, args: argparse.Namespace, options: dict[str, Any], header: dict[str, Any], saver: Saver | None
 ) -> None:
-    """What was found: the table, the program, and the files that were asked for."""
+    """Print the table and the program, and write the requested files."""
     report = sys.stderr if args.json else sys.stdout
     print(table(header, result), file=report)
     for problem in (result.problem, "" if saver is None else saver.problem):
@@ -119,13 +119,13 @@ def _print(
 
 
 def show(func: PrimFunc, trace: Any, args: argparse.Namespace, options: dict[str, Any]) -> None:
-    """Print the program that a trace makes, as the builder in use makes it."""
+    """Print the program of a trace, as the builder in use makes it."""
     made = import_module(options.get("builder", "search.measure.builder")).schedule(func, trace)
     print(f"\n{made.script() if args.show else made.outline()}", file=sys.stderr if args.json else sys.stdout)
 
 
 def _check_report() -> None:
-    """Usage if what draws the report is missing: better before the search than after it."""
+    """Usage if the library that draws the report is missing, checked before the search begins."""
     from search.report import available
 
     if not available():

@@ -1,4 +1,4 @@
-"""What can be looked at without measuring: the workloads, and the sketches of one."""
+"""`--list` and `--sketches`: the workloads, and the sketches of one, shown without measuring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed at the end: the table of timings, and the JSON object."""
+"""The output at the end of a run: the table of timings, and the JSON object."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def heading(header: dict[str, Any]) -> str:
 
 
 def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | None, *, stopped: float | None = None) -> str:
-    """The table: one row a program, compared with the unscheduled one and with numpy. The rows are so named; `stopped` says that
-    the unscheduled one was, after so many seconds."""
+    """The table: one row for each program, compared with the rows called unscheduled and numpy. `stopped`: the seconds after
+    which the unscheduled one was stopped, if it was."""
     times = dict(rows)
     unscheduled, numpy = times.get("unscheduled"), times.get("numpy")
     lines = [f"{'':<12} {'time':>12} {'GFLOP/s':>10} {'of peak':>8} {'speed-up':>9} {'x numpy':>8}"]
@@ -122,5 +122,5 @@ def sketches(result: Result) -> list[str]:
 
 
 def tally(outcomes: dict[str, int]) -> str:
-    """Counts by outcome, those that occurred: `61 ok, 2 run_timeout`."""
+    """The counts of the outcomes that occurred: `61 ok, 2 run_timeout`."""
     return ", ".join(f"{n} {kind}" for kind, n in outcomes.items() if n) or "none"

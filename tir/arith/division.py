@@ -10,8 +10,8 @@ from .polynomial import Polynomial, add, constant, polynomial, scale, to_expr
 
 
 def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """p // c for c > 0: multiples of c are taken out; what is left vanishes if its bounds lie within one multiple; and so does a
-    part of it that lies within one multiple of a divisor of c and of all other factors."""
+    """p // c for c > 0. Terms that are multiples of c are divided. The quotient of the other terms is a constant if their bounds
+    lie within one multiple of c; some of them drop out if they lie within one multiple of a divisor of c and of the others."""
     if c == 1:
         return p
     quotient: Polynomial = {}
@@ -46,7 +46,7 @@ def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Pol
 
 
 def remainder(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """p % c for c > 0: multiples of c vanish, and so does the operation where the bounds allow it."""
+    """p % c for c > 0. Terms that are multiples of c are dropped; the operation is, too, where the bounds allow it."""
     if c == 1:
         return {}
     rest: Polynomial = {}
@@ -71,7 +71,7 @@ def remainder(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Po
 
 
 def recombine(p: Polynomial, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """Undo a split that lies within one sum: k c (x // c) + k (x % c) = k x."""
+    """Undo a split within a sum: k c (x // c) + k (x % c) = k x."""
     for m, k in p.items():
         if len(m) == 1 and type(m[0]) is Binary and m[0].op == "%":
             whole = _recombined(p, m[0], k, ranges, dtype)

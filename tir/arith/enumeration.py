@@ -1,4 +1,4 @@
-"""Points: integer expressions over arrays of values, for proofs by enumeration."""
+"""Enumeration: integer expressions evaluated over arrays of the values of their variables, for proofs by trying all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .. import dtypes
 from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
 from ..traverse import variables
 
-# What each operation on integers makes of two of Python's numbers.
+# The operators of integer expressions, on Python's numbers.
 PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
     "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "==": operator.eq, "!=": operator.ne, "<": operator.lt,
@@ -24,7 +24,7 @@ _ON_ARRAYS = PYTHON_OPERATORS | {"min": np.minimum, "max": np.maximum, "and": np
 
 
 def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """All combinations of values of variables, of which each has `counts` from 0 up: an array a variable, in step."""
+    """All combinations of the values 0 .. count - 1 of each variable: one array for each, of equal lengths."""
     axes = np.meshgrid(*(np.arange(n) for n in counts.values()), indexing="ij")
     return {name: a.reshape(-1) for name, a in zip(counts, axes, strict=True)} if counts else {}
 
@@ -61,7 +61,7 @@ def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
 
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different rows of an integer matrix, and for each row which of these it is; much faster than `np.unique(axis=0)`."""
+    """The distinct rows of an integer matrix, and the index of each row among them; much faster than `np.unique(axis=0)`."""
     if not len(rows) or not rows.shape[1]:
         return rows[:1], np.zeros(len(rows), np.int64)
     low = rows.min(axis=0)
@@ -82,8 +82,8 @@ def size(counts: Mapping[str, int]) -> int:
 
 
 def injective_on_grid(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, int], limit: int = 100_000) -> bool:
-    """Whether points of a grid that differ in one of these variables differ in the value of some expression, too, as trying all
-    points shows; False where there are more than `limit`, or a value is not known before the program runs."""
+    """Whether points of a grid that differ in one of the variables `names` also differ in the value of an expression in `by`, by
+    trying all points; False where there are more than `limit`, or a value is not known before the program runs."""
     total = size(counts)
     if total > limit:
         return False
@@ -100,14 +100,14 @@ def injective_on_grid(names: Iterable[str], by: Sequence[Expr], counts: Mapping[
     return bool(np.all(some[group] == own))
 
 
-# --- iterations tried one by one, all at once as arrays -----------------------------------------------------------------
+# --- iterations --------------------------------------------------------------------------------------------------------
 
-MAX_POINTS = 100_000  # iterations that are tried where no proof is found
+MAX_POINTS = 100_000  # iterations to try where no proof is found
 
 
 @dataclass(frozen=True)
 class Points:
-    """Iterations: each variable's value in each of them. `whole` if these are all there are, `certain` if all really happen."""
+    """Iterations: the value of each variable in each of them. `whole`: these are all there are; `certain`: all of them happen."""
 
     values: dict[str, np.ndarray]
     whole: bool
@@ -132,8 +132,8 @@ class Points:
 def enumerate_points(
     extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = MAX_POINTS
 ) -> Points | None:
-    """The iterations of the loops that `needed` and the conditions depend on, where the conditions hold; the first and the last
-    of them if there are too many. None if a loop has no constant extent."""
+    """The iterations in which the conditions hold, of the loops on which `needed` and the conditions depend; only the first and
+    the last ones if there are more than `limit`. None if a loop has no constant extent."""
     used = set(needed)
     for c in conditions:
         used |= variables(c)

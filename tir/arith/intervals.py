@@ -14,14 +14,14 @@ UNBOUNDED: Interval = (None, None)
 
 
 def polynomial_bounds(p: Polynomial, ranges: Ranges) -> Interval:
-    """The smallest interval that contains `p`, each monomial taken by itself."""
+    """An interval that contains all values of `p`: the sum of the intervals of its monomials."""
     low: int | None = 0
     high: int | None = 0
     for m, c in p.items():
         a: int | None = 1
         b: int | None = 1
         for atom in m:
-            a, b = _interval_product((a, b), atom_bounds(atom, ranges))
+            a, b = _interval_product((a, b), _atom_bounds(atom, ranges))
         if c < 0:
             a, b = b, a
         low = None if low is None or a is None else low + c * a
@@ -40,22 +40,22 @@ def _interval_product(x: Interval, y: Interval) -> Interval:
     return UNBOUNDED
 
 
-def atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
+def _atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
     match atom:
         case Var(name):
             return ranges.get(name, UNBOUNDED)
         case Const(value):
             return value, value
         case Binary("//", x, Const(c)) if c > 0:
-            low, high = expr_bounds(x, ranges)
+            low, high = _expr_bounds(x, ranges)
             return None if low is None else low // c, None if high is None else high // c
         case Binary("%", x, Const(c)) if c > 0:
-            low, high = expr_bounds(x, ranges)
+            low, high = _expr_bounds(x, ranges)
             if low is not None and high is not None and low // c == high // c:
                 return low % c, high % c
             return 0, c - 1
         case Binary("min" | "max", a, b) | Select(_, a, b):
-            (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
+            (la, ha), (lb, hb) = _expr_bounds(a, ranges), _expr_bounds(b, ranges)
             low = None if la is None or lb is None else min(la, lb)
             high = None if ha is None or hb is None else max(ha, hb)
             if isinstance(atom, Binary) and atom.op == "min":
@@ -64,15 +64,21 @@ def atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
                 low = max((x for x in (la, lb) if x is not None), default=None)
             return low, high
         case Cast(dtype, value) if dtypes.is_int(value.dtype) and dtypes.is_int(dtype):
-            low, high = expr_bounds(value, ranges)
-            least, most = dtypes.limits(dtype)
-            inside = low is not None and high is not None and least <= low and high <= most
-            return (low, high) if inside else (None, None) if dtypes.bits(dtype) > 16 else (int(least), int(most))
+            low, high = _expr_bounds(value, ranges)
+            minimum, maximum = _int_limits(dtype)
+            if low is not None and high is not None and minimum <= low and high <= maximum:
+                return low, high
+            return UNBOUNDED if dtypes.bits(dtype) > 16 else (minimum, maximum)
         case _ if dtypes.is_int(atom.dtype) and dtypes.bits(atom.dtype) <= 16:
-            return dtypes.limits(atom.dtype)  # type: ignore[return-value]
+            return _int_limits(atom.dtype)
         case _:
             return UNBOUNDED
 
 
-def expr_bounds(expr: Expr, ranges: Ranges) -> Interval:
+def _int_limits(dtype: str) -> tuple[int, int]:
+    low, high = dtypes.limits(dtype)
+    return int(low), int(high)
+
+
+def _expr_bounds(expr: Expr, ranges: Ranges) -> Interval:
     return polynomial_bounds(polynomial(expr), ranges)

@@ -1,4 +1,4 @@
-"""Numbers in mixed radix: variables cut into digits, and what the values of expressions tell about the variables in them."""
+"""Iter maps: variables split by constants, and whether the values of expressions determine the variables in them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .simplify import simplify
 
 
 def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
-    """For each variable that is divided by constants, ascending the weights of the digits into which that cuts it, but for 1:
-    4 and 12 for x // 4 % 3."""
+    """For each variable under // or % by constants, the lower factors of the parts that these split it into, ascending, without
+    1: 4 and 12 for x // 4 % 3."""
     found: dict[str, set[int]] = {}
     for e in exprs:
         for n in walk(e) if type(e) is not Var else ():
@@ -27,7 +27,7 @@ def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
 
 
 def _divided(e: Expr) -> tuple[str, int] | None:
-    """The variable that an expression is made of by // and %, and by what it has been divided; None for anything else."""
+    """The variable of a chain of // and % by constants, and the product of the divisors; None for any other expression."""
     match e:
         case Var(name):
             return name, 1
@@ -37,7 +37,7 @@ def _divided(e: Expr) -> tuple[str, int] | None:
 
 
 def split_variable(var: Var, weights: Sequence[int]) -> tuple[list[Var], Expr]:
-    """A variable as the sum of digits of some weights, ascending from 1: the digits, and the sum."""
+    """A variable as a sum of parts, each times its lower factor; the factors ascend from 1. Returns the parts and the sum."""
     digits = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(weights))]
     total: Expr = digits[0]
     for digit, weight in zip(digits[1:], weights[1:], strict=True):
@@ -85,8 +85,8 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
 
 
 def counts_once(block: Block, loops: Sequence[For]) -> bool:
-    """Whether the loops among `loops` that drive the reduction of a block provably count each step at most once, the others
-    standing still."""
+    """Whether each step of the reduction of a block provably runs at most once while those of the `loops` that it depends on run
+    and all other variables are fixed."""
     bindings = [it.binding for it in block.iters if it.axis is Axis.REDUCE]
     if all(isinstance(e, Var) for e in bindings):
         return True

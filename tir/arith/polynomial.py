@@ -58,16 +58,16 @@ def multiply(p: Polynomial, q: Polynomial) -> Polynomial:
 
 
 def as_constant(p: Polynomial) -> int | None:
-    """The value of a polynomial without variables, else None."""
+    """The value of a constant polynomial; None for any other."""
     if not p:
         return 0
     return p[()] if len(p) == 1 and () in p else None
 
 
 def polynomial(expr: Expr) -> Polynomial:
-    """The polynomial of an integer expression as it stands; divisions, remainders and the like are taken as atoms.
+    """The polynomial of an integer expression, without simplification: divisions, remainders and the like are atoms.
 
-    So is arithmetic on narrow and unsigned integers, which wraps around.
+    Arithmetic on narrow or unsigned integers, which wraps around, is an atom, too.
     """
     if type(expr) is not Const and expr.dtype not in ("int32", "int64"):
         return {(expr,): 1}
@@ -112,7 +112,7 @@ def to_expr(p: Polynomial, dtype: str = "int32") -> Expr:
 
 
 def split_terms(p: Polynomial, inner: Collection[str]) -> tuple[Polynomial, Polynomial]:
-    """The terms that mention a variable of `inner`, and the rest."""
+    """The terms in which a variable of `inner` occurs, and the other terms."""
     with_inner: Polynomial = {}
     rest: Polynomial = {}
     for m, c in p.items():
@@ -122,7 +122,7 @@ def split_terms(p: Polynomial, inner: Collection[str]) -> tuple[Polynomial, Poly
 
 
 def names_in(p: Polynomial) -> set[str]:
-    """The names of the variables that a polynomial mentions."""
+    """The names of the variables in a polynomial."""
     return {name for m in p for a in m for name in variables(a)}
 
 
@@ -142,7 +142,7 @@ def linear(p: Polynomial) -> tuple[str, int, int] | None:
 
 
 def excess(condition: Expr) -> Polynomial | None:
-    """An order of integers as a polynomial that is at most 0 exactly where it holds; None for anything else."""
+    """For a condition `a < b`, `<=`, `>` or `>=` on integers, a polynomial that is <= 0 exactly where it holds; else None."""
     match condition:
         case Binary("<" | "<=" as op, less, more) | Binary(">" | ">=" as op, more, less) if dtypes.is_int(less.dtype):
             difference = add(polynomial(less), polynomial(more), -1)

@@ -41,7 +41,7 @@ def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: i
 
 
 def equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
-    """Whether two integer expressions are provably the same."""
+    """Whether two integer expressions are provably equal."""
     return not add(normal_form(a, ranges or {}), normal_form(b, ranges or {}), -1)
 
 
@@ -51,7 +51,7 @@ def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
 
 
 def nonnegative(condition: Expr) -> list[Polynomial]:
-    """Polynomials that are all >= 0 exactly where the integer comparison holds; [] for any other condition."""
+    """Polynomials that are all >= 0 exactly where a comparison of integers holds; [] for any other condition."""
     match condition:
         case Binary("==", a, b) if dtypes.is_int(a.dtype):
             d = add(polynomial(b), polynomial(a), -1)

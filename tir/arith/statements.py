@@ -1,4 +1,4 @@
-"""Statements simplified: every expression in them, and the conditions that the loops around them decide."""
+"""Simplification of statements: of their expressions, and of the conditions that are decided by the loops around them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from .simplify import simplify
 
 
 def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:
-    """Simplify every expression of a statement or function with the ranges of the loops around it; conditions that are
-    decided disappear, and with them the statements they exclude."""
+    """Simplify every expression of a statement or function, given the ranges of the loops around it; conditions that are always
+    true are removed, and statements whose condition is always false."""
     return _or_nothing(_tree(node, dict(ranges or {})))
 
 
 def _tree(n: Node, env: dict[str, Interval]) -> Any:
-    """The node simplified; None where nothing of it is left."""
+    """The simplified node; None for a statement that does nothing."""
     match n:
         case Expr():
             return simplify(n, env)
@@ -104,8 +104,8 @@ def _block(n: Block, env: dict[str, Interval]) -> Block | None:
 
 
 def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = ()) -> Stmt:
-    """`stmt` without the conditions, and the bounds of loops, that say nothing new, given the ranges of the variables around it
-    and some facts about them."""
+    """`stmt` without the conditions and the bounds of loops that are implied by the ranges of the variables around it and by
+    `facts` about them."""
 
     def left(condition: Expr, inside: Ranges) -> Expr:
         parts = conjuncts(condition)
@@ -121,7 +121,7 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
                 body = visit(then, inside)
                 return s if rest is condition and body is then else guarded(rest, body)
             case For(_, Binary("min") as extent):
-                s = s.with_(extent=_shortest(extent, inside, facts))
+                s = s.with_(extent=_without_implied_bounds(extent, inside, facts))
         within = ranges_of([s], inside)
         return map_statements(s, lambda c: visit(c, within))
 
@@ -129,7 +129,7 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
 
 
 def min_operands(extent: Expr) -> list[Expr]:
-    """The expressions of which one is the least."""
+    """The operands of a chain of `min`; the extent itself if it is none."""
     match extent:
         case Binary("min", a, b):
             return min_operands(a) + min_operands(b)
@@ -137,8 +137,8 @@ def min_operands(extent: Expr) -> list[Expr]:
             return [extent]
 
 
-def _shortest(extent: Expr, ranges: Ranges, facts: Sequence[Expr]) -> Expr:
-    """The extent without those bounds that the facts put beyond another."""
+def _without_implied_bounds(extent: Expr, ranges: Ranges, facts: Sequence[Expr]) -> Expr:
+    """A minimum without those operands that are never less than another, given the facts."""
     parts = min_operands(extent)
     kept = list(parts)
     for part in parts:

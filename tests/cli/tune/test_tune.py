@@ -22,7 +22,7 @@ from tir.files import write_atomically
 
 pytestmark = pytest.mark.usefixtures("short_races")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHAPE = "7,13,109"
 
 # A program that runs the command line with the fake builder of tests/search and a given list of wishes as the search. It heeds
