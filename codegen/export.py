@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from tir import dtypes
 from tir.ir import Buffer, PrimFunc
 from tir.script.printer import expr_text
 from tir.traverse import fresh, stores
@@ -23,7 +24,7 @@ C_TYPES: dict[str, tuple[str, str, str]] = {
     "float16": ("uint16_t", "stdint.h", "float16 bit patterns"),
     "bfloat16": ("uint16_t", "stdint.h", "bfloat16 bit patterns"),
     "bool": ("bool", "stdbool.h", ""),
-} | {f"{sign}int{bits}": (f"{sign}int{bits}_t", "stdint.h", "") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+} | {d.name: (f"{d.kind}{d.bits}_t", "stdint.h", "") for d in dtypes.TABLE.values() if d.kind in ("int", "uint")}
 
 # The keywords of C and C++ that are not spelled like another's.
 _KEYWORDS = """

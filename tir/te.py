@@ -369,7 +369,7 @@ def not_equal(a, b) -> Expr:
     return binary("!=", a, b)
 
 
-def _math(op: str) -> Callable[[Any], Call]:
+def intrinsic(op: str) -> Callable[[Any], Call]:
     """The function that applies an intrinsic to a value: it and the result have one floating dtype, for others TypeError."""
 
     def apply(x) -> Call:
@@ -383,8 +383,8 @@ def _math(op: str) -> Callable[[Any], Call]:
     return apply
 
 
-exp, log, sqrt, rsqrt, tanh = map(_math, ("exp", "log", "sqrt", "rsqrt", "tanh"))
-erf, sigmoid, abs, floor, ceil = map(_math, ("erf", "sigmoid", "abs", "floor", "ceil"))
+exp, log, sqrt, rsqrt, tanh = map(intrinsic, ("exp", "log", "sqrt", "rsqrt", "tanh"))
+erf, sigmoid, abs, floor, ceil = map(intrinsic, ("erf", "sigmoid", "abs", "floor", "ceil"))
 
 
 def pow(x, y) -> Expr:

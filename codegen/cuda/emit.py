@@ -19,6 +19,7 @@ from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
+from tir.intrinsics import INTRINSICS
 from tir.ir import (
     Allocate,
     Block,
@@ -60,10 +61,10 @@ VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so man
 
 # Names that CUDA or the prelude has, beside the words of C++.
 _WORDS = """
-half exp log sqrt rsqrt tanh erf floor ceil pow fabs abs min max minimum maximum magnitude floordiv floormod truncated sigmoid
+half fabs min max minimum maximum magnitude floordiv floormod truncated
 threadIdx blockIdx blockDim gridDim warpSize dynamic_shared y0 y1 yn j0 j1 jn
 """
-KEYWORDS = C_WORDS | frozenset(_WORDS.split())
+KEYWORDS = C_WORDS | frozenset(_WORDS.split()) | frozenset(INTRINSICS)
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ from ..passes.warp_memory import TF32
 from .banks import BankAccess
 
 # Types of elements in memory, and of values. Halves are bits in memory and floats in registers, rounded after each operation.
-STORAGE = {
-    "float64": "double", "float32": "float", "float16": "unsigned short", "bfloat16": "unsigned short", "bool": "bool",
-    "int64": "long long", "int32": "int", "int16": "short", "int8": "signed char",
-    "uint64": "unsigned long long", "uint32": "unsigned int", "uint16": "unsigned short", "uint8": "unsigned char",
-}  # fmt: skip
+_SIGNED = {64: "long long", 32: "int", 16: "short", 8: "signed char"}
+_UNSIGNED = {64: "unsigned long long", 32: "unsigned int", 16: "unsigned short", 8: "unsigned char"}
+_BY_KIND = {"float": {64: "double", 32: "float", 16: "unsigned short"}, "int": _SIGNED, "uint": _UNSIGNED, "bool": {8: "bool"}}
+STORAGE = {d.name: _BY_KIND[d.kind][d.bits] for d in dtypes.TABLE.values()}
 VALUE = {dtype: STORAGE[dtypes.computed(dtype)] for dtype in STORAGE}
 UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
 OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),

@@ -154,8 +154,7 @@ def _fold_cast(dtype: str, value: Expr) -> Const | None:
         return None
     low, high = dtypes.limits(dtype)
     if dtypes.is_float(dtype):
-        exact = 2 ** {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[dtype]
-        return Const(float(value.value), dtype) if abs(value.value) <= exact else None
+        return Const(float(value.value), dtype) if abs(value.value) <= 2 / dtypes.TABLE[dtype].eps else None
     return Const(int(value.value), dtype) if low <= value.value <= high else None
 
 

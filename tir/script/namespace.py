@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes, te
+from ..intrinsics import INTRINSICS
 from ..ir import Binary, Const, Expr, Unary, as_expr, binary, const
 from ..ir import Cast as CastNode
 from ..ir import cast as cast_expr
@@ -175,17 +176,14 @@ sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
 
 # --- values ------------------------------------------------------------------------------------------------------------
 
-float64, float32, float16, bfloat16 = (Type(n) for n in ("float64", "float32", "float16", "bfloat16"))
-int64, int32, int16, int8 = (Type(n) for n in ("int64", "int32", "int16", "int8"))
-uint64, uint32, uint16, uint8 = (Type(n) for n in ("uint64", "uint32", "uint16", "uint8"))
-bool = boolean = Type("bool")
+globals().update({name: Type(name) for name in dtypes.TABLE} | {name: getattr(te, name) for name in INTRINSICS})
+boolean = Type("bool")
 
-abs, ceil, erf, exp, floor, log, pow = te.abs, te.ceil, te.erf, te.exp, te.floor, te.log, te.pow
-rsqrt, sigmoid, sqrt, tanh, if_then_else, Select = te.rsqrt, te.sigmoid, te.sqrt, te.tanh, te.if_then_else, te.select
+if_then_else, Select = te.if_then_else, te.select
 max = Max = te.maximum
 min = Min = te.minimum
-fabs = abs
-power = pow
+fabs = te.abs
+power = te.pow
 all, any = te.all, te.any
 
 
@@ -302,7 +300,7 @@ Target = target
 _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
         ramp Ramp broadcast Broadcast Shuffle vscale vectorlow vectorhigh""",
-    "the intrinsics are exp, log, sqrt, rsqrt, tanh, erf, sigmoid, abs, floor, ceil and pow": """
+    f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": """
         exp2 exp10 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 round nearbyint trunc fmod hypot
         copysign fma""",
     "write out what it computes as loops; `tensorize` puts machine instructions in": """
