@@ -1,4 +1,4 @@
-"""Annotations that name buffers, and what becomes of them where a step takes a buffer away from a loop."""
+"""Annotations that name buffers. They are dropped where a step removes the accesses to the buffer."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Any
 from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotation
 from tir.traverse import rewrite_statements, walk, walk_stmts
 
-# By key: which accesses below a loop or block an annotation is about.
+# By key of the annotation: the kinds of accesses below the loop or block that it applies to.
 ACCESSES_BY_KEY: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
 
 
 def without_stale_annotations(old: PrimFunc, new: PrimFunc) -> PrimFunc:
-    """`new`, made from `old` by a step, in which annotations no longer name buffers whose accesses the step took away.
+    """`new`, made from `old` by a step, without annotations for buffers whose accesses the step removed.
 
-    A name that meant nothing before the step either stays, so that the build tells its author.
+    An annotation that named an unknown buffer before the step stays, so that the build can report it.
     """
     stale = {(place, key, buffer) for place, key, buffer, found in _named_buffers(new) if not found}
     sound = {(key, buffer) for _, key, buffer, found in _named_buffers(old) if found} if stale else set()
-    dropped = {mention for mention in stale if mention[1:] in sound}
-    return rewrite_statements(new, lambda s: _cleared(s, dropped) if isinstance(s, For | Block) else s) if dropped else new
+    dropped = {entry for entry in stale if entry[1:] in sound}
+    return (
+        rewrite_statements(new, lambda s: _without_buffers(s, dropped) if isinstance(s, For | Block) else s) if dropped else new
+    )
 
 
-def _cleared(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt:
-    """A loop or block without what its annotations say of buffers that are dropped there."""
+def _without_buffers(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt:
+    """A loop or block without its annotations for the buffers that are dropped there."""
     for place, key, buffer in dropped:
         if place == s.name and (value := annotation(s.annotations, key)) is not None:
-            kept = _without(value, buffer)
+            kept = _without_buffer(value, buffer)
             others = tuple(a for a in s.annotations if a[0] != key)
             s = s.with_(annotations=others if kept is None else annotated(others, key, kept))
     return s
@@ -40,24 +42,24 @@ def _named_buffers(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
             for key, kinds in ACCESSES_BY_KEY.items():
                 if (value := annotation(s.annotations, key)) is not None:
                     accessed = {n.buffer.name for n in walk(s) if isinstance(n, Load | Store) and isinstance(n, kinds)}
-                    yield from ((s.name, key, buffer, buffer in accessed) for buffer in _named(value))
+                    yield from ((s.name, key, buffer, buffer in accessed) for buffer in _buffer_names(value))
 
 
-def _named(value: Any) -> list[str]:
+def _buffer_names(value: Any) -> list[str]:
     """The buffers that an annotation names: `"A"`, `["A", "B"]`, `["A", 8]` or `[["A", 8], ["B", 4]]`."""
     match value:
         case str():
             return [value]
         case [*entries]:
-            return [name for entry in entries for name in _named(entry)]
+            return [name for entry in entries for name in _buffer_names(entry)]
     return []
 
 
-def _without(value: Any, buffer: str) -> Any:
-    """What an annotation says of other buffers; None where that is nothing."""
+def _without_buffer(value: Any, buffer: str) -> Any:
+    """An annotation without one of its buffers; None where no buffer is left."""
     match value:
         case str(name) | [str(name), int()]:
             return None if name == buffer else value
         case [*entries]:
-            return [kept for entry in entries if (kept := _without(entry, buffer)) is not None] or None
+            return [kept for entry in entries if (kept := _without_buffer(entry, buffer)) is not None] or None
     return value

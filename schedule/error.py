@@ -1,4 +1,4 @@
-"""The one error of the schedule floor, rendered with the lines of the program that it speaks of."""
+"""The error of all schedules, rendered with the lines of the program that it is about."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Steps that say which loop they mean by its place, so that they can be taken where other names have been made before.
+"""Steps whose loops are given by position instead of by name: number n of the loops around a block.
 
-The names of new loops depend on what names are taken. A run of steps that was planned on one variant of an open schedule is taken
-on others, too; so it says which loop it means by the block below it, and the names are looked up where the run is taken.
+The names of new loops depend on the names that are taken. A sequence of steps that was planned on one variant of an open schedule
+is applied to others too, where its loops may have other names; these are looked up when the steps are applied.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LOOPS = ("loop", "loops", "ordered_loops", "block_or_loop", "x", "y")  # paramet
 
 @dataclass(frozen=True, slots=True)
 class LoopOf:
-    """A loop by its place: number `index`, from the outside, of those around a block."""
+    """A loop by its position: number `index`, outermost first, of the loops around a block."""
 
     block: str
     index: int
 
 
 def with_loop_positions(step: Step, before: PrimFunc) -> Step:
-    """The step with its loops by place instead of by name; `before` is the function that it was planned on."""
+    """The step with its loops by position instead of by name; `before` is the function that it was planned on."""
 
     def place(value: Any) -> Any:
         above = path(before, For, value)
@@ -42,7 +42,7 @@ def with_loop_positions(step: Step, before: PrimFunc) -> Step:
 
 
 def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:
-    """The steps with the names that their loops and blocks have when they are taken on `func` one after the other.
+    """The steps with the names that their loops and blocks have when they are applied to `func` one after the other.
 
     `stand_in` gives a step with numbers for what is open in it; open numbers stay in the result.
     """

@@ -1,11 +1,11 @@
-"""Schedules in the making whose numbers may stay open.
+"""Open schedules: schedules whose numbers may stay open.
 
-    def strips(s: OpenSchedule) -> None:
+    def register_tile(s: OpenSchedule) -> None:
         i, j, k = s.get_loops("C")
         (rows,) = s.sizes("C", "v_i", seed=(4,))  # the length of an inner level of that axis
         i_0, i_1 = s.split(i, [None, rows])
         s.annotate(k, "pragma_auto_unroll_max_step", s.choose("unroll", (0, 16, 64)))
-        s.branch("threads", {"alone": lambda s: None, "shared": lambda s: s.parallel(i_0)})
+        s.branch("threads", {"one": lambda s: None, "all": lambda s: s.parallel(i_0)})
 
 An open number is an integer that remembers its column (`tir.arith.symbolic.SymbolicInt`): it can be computed with, and given to
 any primitive. Until a row says otherwise it has a stand-in, 1 for a tile size and the first option of a choice. Nothing may be
@@ -31,7 +31,7 @@ from tir.traverse import blocks, loops, stores, variables, walk_stmts
 
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
-from .open_trace import About, Branch, Choice, Hole, Limit, OpenTrace, Tile
+from .open_trace import About, Branch, Choice, Hole, OpenTrace, ProductLimit, Tile
 from .primitive import REGISTRY, find_block, find_loop
 from .random_variables import leaves, map_leaves
 from .schedule import Schedule
@@ -79,9 +79,11 @@ class Tiled:
     def of(s: OpenSchedule, block: str, levels: Sequence[Sequence[str]], tile: int, depths: Sequence[int], panels: bool) -> Tiled:
         """A block with these levels, whose innermost reduction may be unrolled, and in whose outer levels, down to its first
         reduction, what feeds it may be computed; operands may be packed in front, and with `panels` in the outermost level."""
-        sums = {v for it in s.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
-        reduced = [n for n, level in enumerate(levels) if sums & set(level)]
-        outer = [[*takewhile(lambda loop: loop not in sums, level)] for level in levels[: reduced[0] + 1 if reduced else None]]
+        reducing = {v for it in s.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
+        reduced = [n for n, level in enumerate(levels) if reducing & set(level)]
+        outer = [
+            [*takewhile(lambda loop: loop not in reducing, level)] for level in levels[: reduced[0] + 1 if reduced else None]
+        ]
         pragma = levels[reduced[-1]][0] if reduced else None
         places = tuple(level[-1] for level in outer if level)
         operands = Operands(gathered=not panels, panels=panels)
@@ -117,8 +119,8 @@ class _Open:
 class OpenSchedule(Schedule):
     """A schedule of a function for a target, with open numbers; `finish` makes its `OpenTrace`.
 
-    For those who derive one block by block, `pending` are the blocks still to visit, last first, `rules` says what was done so
-    far, and `scheduled` what became of which block. A copy goes on by itself.
+    For derivations that go block by block, `pending` are the blocks not yet visited, last first, `rules` the rules applied so
+    far, and `scheduled` what became of each block. A copy is independent.
     """
 
     def __init__(self, func: PrimFunc, target: Any, pending: Sequence[str] = (), at_seed: bool = False):
@@ -133,7 +135,7 @@ class OpenSchedule(Schedule):
         self.tiles: list[Tile] = []
         self.choices: list[Choice] = []
         self.lengths: dict[tuple[str, str], list[int]] = {}  # the open lengths of an axis of a block, from `sizes`
-        self.limits: list[Limit] = []
+        self.limits: list[ProductLimit] = []
         self.made: dict[str, Block] = {}
         self.columns = 0
         self._open: list[_Open] = []
@@ -272,7 +274,7 @@ class OpenSchedule(Schedule):
     def at_most(self, most: int, *numbers: int) -> None:
         """Have the product of some open choices be at most so much in every row; the first ones give way."""
         if not self.at_seed:
-            self.limits.append(Limit(tuple(c for n in numbers for c in columns_of(formula(n))), most))
+            self.limits.append(ProductLimit(tuple(c for n in numbers for c in columns_of(formula(n))), most))
 
     def _column(self, choice: Choice) -> int:
         """The column of a choice: a new one, or that of the choice of this name in another run of the branch being made."""

@@ -1,10 +1,10 @@
-"""Open schedules: traces whose numbers are holes, and the rows of numbers that fill them.
+"""Open traces: traces whose numbers are holes, and the candidates whose numbers fill them.
 
 An open trace fixes the structure of a schedule. Its numbers, tile sizes and the like, are the columns of an integer matrix with
-one row a candidate (Ansor, OSDI 2020, section 4.1). `OpenTrace.trace(row)` puts a row's numbers into the holes; no program is
-touched until that trace is replayed. A column may also pick one of a few runs of steps (`Branch`): how many loops run in
-parallel, say, or where a stage is computed. Candidates that differ in such a column have loop nests of different shapes; those
-that agree in all of them (`OpenTrace.variant`) differ in numbers alone.
+one row a candidate (Ansor, OSDI 2020, section 4.1). `OpenTrace.trace(row)` puts the numbers of a candidate into the holes; no
+program is built until that trace is replayed. A column may also select one of a few sequences of steps (`Branch`): how many loops
+run in parallel, say, or where a stage is computed. Candidates that differ in such a column have loop nests of different shapes;
+those that agree in all of them (`OpenTrace.variant`) differ in numbers alone.
 
 Templates, rules, and functions of a user make open traces by calling the primitives of an `OpenSchedule`.
 """
@@ -47,9 +47,10 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A place of the trace where a column picks one of several runs of steps, which may be empty: number `value % len(options)`.
+    """A place of the trace where a column selects one of several sequences of steps, perhaps empty: number `value %
+    len(options)`.
 
-    A column may be shared by branches in different runs of one further out, which need not have as many options.
+    Branches in different sequences of an outer branch may share a column; they need not have as many options.
     """
 
     column: int
@@ -62,9 +63,9 @@ class Tile:
     """One axis cut into levels. `columns` are the inner levels, outermost first; the outermost level follows from the extent.
 
     `vector` marks the axis whose innermost level is vectorised, in lanes of `bits` bits; the innermost levels of the other axes
-    are unrolled. `perfect` asks of those who draw sizes that each divides what is left of the extent, and `limit` is the largest
-    size of the innermost level; both bound the space, not what is legal. Those of a block that are in `registers` are kept so
-    small that the accumulators of their innermost levels fit there.
+    are unrolled. `perfect` restricts sampling to sizes that divide what is left of the extent, and `limit` is the maximum
+    size of the innermost level; both bound the space, not what is legal. Those of a block that are in `registers` are limited so
+    that the accumulators of their innermost levels fit there.
 
     On a GPU `roles` has a letter for each column: g for blocks that run together, v for virtual threads, t for threads, w for
     warps, s for the elements of a thread, f for the fragments of a warp, r for steps of a reduction. Those of a `padded` axis may
@@ -135,11 +136,11 @@ class About(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The product of some columns, all of them choices, is at most `most`; the first ones give way."""
+class ProductLimit:
+    """The product of some columns, all of them choices, is at most `maximum`; where it is larger, the first ones are reduced."""
 
     columns: tuple[int, ...]
-    most: int
+    maximum: int
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class OpenTrace:
 
     Each column is described by exactly one of `tiles` and `choices`; `limits` say which numbers don't go together. `seed` is the
     row that formulas give, None where some tile sizes have no formula. `made` are blocks that rules made or changed before any
-    number was open, as they were then, for those who describe the schedule.
+    number was open, as they were then; reports show them.
     """
 
     name: str
@@ -158,7 +159,7 @@ class OpenTrace:
     tiles: tuple[Tile, ...]
     choices: tuple[Choice, ...]
     columns: int
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[ProductLimit, ...] = ()
     made: tuple[Block, ...] = ()
     seed: tuple[int, ...] | None = None
 
@@ -173,7 +174,7 @@ class OpenTrace:
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
         """All branches, those inside runs of others included, in the order of the trace."""
-        return tuple(_branches(self.steps))
+        return tuple(_nested_branches(self.steps))
 
     def variant(self, row: Sequence[int]) -> tuple[int, ...]:
         """The numbers of the runs that a row picks in `branches`, 0 for those inside runs that it does not pick.
@@ -290,12 +291,12 @@ def open_in(value: object) -> tuple[int, ...]:
     return tuple(c for v in leaves(value) if isinstance(v, Hole) for c in columns_of(v.formula))
 
 
-def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
+def _nested_branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
     for step in steps:
         if isinstance(step, Branch):
             yield step
             for option in step.options:
-                yield from _branches(option)
+                yield from _nested_branches(option)
 
 
 def filled(step: Step, number: Callable[[int], int]) -> Step:

@@ -1,4 +1,4 @@
-"""What every primitive is made with: registration, argument checks, and finding loops and blocks by name.
+"""The foundations of every primitive: registration, argument checks, and looking up loops and blocks by name.
 
 A primitive is a pure function `(func, arguments) -> (new func, names it made)`: the names are a str, a list of str, or None.
 It first refuses, then rewrites.
@@ -63,8 +63,8 @@ class Primitive(Generic[P, R]):
                 value = [_converted(v, declared) for v in given] if several else _converted(given, declared)
             except TypeError:
                 shown = _shown(list(given) if several else given)
-                reason = f"`{name}` must be {_words(declared, plural=several)}, got {shown}"
-                raise ScheduleError(reason, hint=_as_given(given)) from None
+                reason = f"`{name}` must be {_type_in_words(declared, plural=several)}, got {shown}"
+                raise ScheduleError(reason, hint=_hint_for(given)) from None
             if p.default is p.empty or type(value) is not type(p.default) or value != p.default:
                 result[name] = value
         return result
@@ -132,7 +132,7 @@ def _shown(value: Any) -> str:
     return f"<{type(value).__name__}>" if isinstance(value, Node) else repr(value)
 
 
-def _as_given(value: Any) -> str | None:
+def _hint_for(value: Any) -> str | None:
     """What to try where a node stands in for its name, or a list for several arguments."""
     match value:
         case Node() if name := getattr(value, "name", None):
@@ -206,15 +206,15 @@ def _converted(value: Any, hint: Any) -> Any:
     raise TypeError
 
 
-def _words(hint: Any, plural: bool = False) -> str:
+def _type_in_words(hint: Any, plural: bool = False) -> str:
     if hint in _SIMPLE:
         _, one, several = _SIMPLE[hint]
         return several if plural else one
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is list:
-        return f"{'lists' if plural else 'a list'} of {_words(args[0], True)}"
+        return f"{'lists' if plural else 'a list'} of {_type_in_words(args[0], True)}"
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_words(a, plural) for a in args)
+        return " or ".join(_type_in_words(a, plural) for a in args)
     return f"a {getattr(hint, '__name__', hint)}"
 
 
@@ -228,15 +228,15 @@ def path(func: PrimFunc, kind: type[For] | type[Block], name: str) -> list[Stmt]
 
 def loop_at(func: PrimFunc, name: str) -> tuple[For, list[Stmt]]:
     """The loop called `name`, and the statements from the root to it, inclusive; refuses where there is none."""
-    return _at(func, For, name)
+    return _find(func, For, name)
 
 
 def block_at(func: PrimFunc, name: str) -> tuple[Block, list[Stmt]]:
     """The block called `name`, and the statements from the root to it, inclusive; refuses where there is none."""
-    return _at(func, Block, name)
+    return _find(func, Block, name)
 
 
-def _at(func: PrimFunc, kind: type[Named], name: str) -> tuple[Named, list[Stmt]]:
+def _find(func: PrimFunc, kind: type[Named], name: str) -> tuple[Named, list[Stmt]]:
     found = path(func, kind, name)
     if not found:
         existing = [s.name for s in walk_stmts(func.body) if type(s) is kind]

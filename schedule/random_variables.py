@@ -1,4 +1,7 @@
-"""Values that steps have drawn, and arguments that refer to them: what a later step was given changes with the decision."""
+"""Random variables: values that `sample_*` steps have drawn, and references to them in the arguments of later steps.
+
+A trace stores references. Where it is replayed with another decision, later steps get the new value.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The value that a step before has drawn, by the name it has in the trace."""
+    """A reference to a value that an earlier step has drawn, by its name in the trace."""
 
     name: str
 
@@ -44,25 +47,25 @@ def can_be_named(value: Any) -> bool:
 
 
 def as_variable(value: Any, name: str) -> Any:
-    """The value, remembering its name."""
+    """The value as a random variable of this name."""
     result = _KINDS[type(value)](value)
     result.drawn = name
     return result
 
 
 def with_references(value: Any) -> Any:
-    """An argument with references in the place of drawn values."""
+    """An argument with a reference in place of each random variable."""
     return map_leaves(value, lambda v: Ref(v.drawn) if isinstance(v, (RandomInt, RandomFloat, RandomStr)) else v)
 
 
 def without_variables(value: Any) -> Any:
-    """An argument with plain numbers and texts in the place of drawn values."""
+    """An argument with a plain number or text in place of each random variable."""
     kinds = {drawn: kind for kind, drawn in _KINDS.items()}
     return map_leaves(value, lambda v: kinds[type(v)](v) if type(v) in kinds else v)
 
 
 def with_values(value: Any, known: dict[str, Any]) -> Any:
-    """An argument with the values of its references; KeyError for one that nothing has drawn."""
+    """An argument with the value in place of each reference; KeyError for one that no step has drawn."""
     return map_leaves(value, lambda v: known[v.name] if isinstance(v, Ref) else v)
 
 
@@ -72,14 +75,14 @@ def references(value: Any) -> set[str]:
 
 
 def leaves(value: Any) -> list[Any]:
-    """What is in an argument and no list, tuple or dict."""
+    """The values in an argument that are no list, tuple or dict, in order."""
     found: list[Any] = []
     map_leaves(value, found.append)
     return found
 
 
 def map_leaves(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """An argument with `leaf(v)` in the place of each v that is no list, tuple or dict."""
+    """An argument with `leaf(v)` in place of each value v that is no list, tuple or dict."""
     match value:
         case list():
             return [map_leaves(v, leaf) for v in value]

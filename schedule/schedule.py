@@ -54,7 +54,7 @@ from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
 from .random_variables import as_variable, can_be_named, references, with_references, with_values
 from .rewriting.index_map import IndexMap, index_map_text
-from .rewriting.layouts import which
+from .rewriting.layouts import buffer_argument
 from .trace import Step, Trace
 
 
@@ -173,7 +173,7 @@ class Schedule:
 
         def rank() -> int:
             block = find_block(self._func, args[0])
-            return len(which(block, args[1]).shape if name == "transform_layout" else block.iters)
+            return len(buffer_argument(block, args[1]).shape if name == "transform_layout" else block.iters)
 
         text = self._look(f"{name}({', '.join(map(repr, args))}, ...)", lambda: index_map_text(index_map, rank))
         return self._apply(name, *args, text, *more)
@@ -215,17 +215,17 @@ class Schedule:
     def get_output_blocks(self) -> list[str]:
         """The blocks that write a parameter of the function, in program order."""
         parameters = {p.name for p in self._func.buffers}
-        return [b.name for b in blocks_below(self._func.body) if _written(b) & parameters]
+        return [b.name for b in blocks_below(self._func.body) if _buffers_written(b) & parameters]
 
     def _related(self, block: str, producers: bool) -> list[str]:
         target, above = block_at(self._func, block)
         scope = next((s for s in reversed(above[:-1]) if type(s) is Block), self._func)
         siblings = [b for part in substatements(scope) for b in blocks_below(part)]
         place = next(n for n, b in enumerate(siblings) if b is target)
-        read, written = _read(target), _written(target)
+        read, written = _buffers_read(target), _buffers_written(target)
         if producers:
-            return [b.name for b in siblings[:place] if _written(b) & read]
-        return [b.name for b in siblings[place + 1 :] if _read(b) & written]
+            return [b.name for b in siblings[:place] if _buffers_written(b) & read]
+        return [b.name for b in siblings[place + 1 :] if _buffers_read(b) & written]
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 
@@ -369,11 +369,11 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
     return result
 
 
-def _written(stmt: Stmt) -> set[str]:
+def _buffers_written(stmt: Stmt) -> set[str]:
     return {s.buffer.name for s in stores(stmt)}
 
 
-def _read(stmt: Stmt) -> set[str]:
+def _buffers_read(stmt: Stmt) -> set[str]:
     return {n.buffer.name for n in loads(stmt)}
 
 

@@ -43,7 +43,9 @@ class TensorIntrin:
                     raise ValueError(f"a parameter of an intrinsic must be a buffer, `{p.name}` of `{what}` is a size")
         ours, theirs = ([(const_shape(p), p.dtype) for p in f.buffers] for f in (desc, impl))
         if ours != theirs:
-            raise ValueError(f"`desc` and `impl` must take the same buffers, got {_listed(desc)} and {_listed(impl)}")
+            raise ValueError(
+                f"`desc` and `impl` must take the same buffers, got {_parameter_list(desc)} and {_parameter_list(impl)}"
+            )
         result = _REGISTERED[name] = TensorIntrin(name, desc, impl)
         return result
 
@@ -77,7 +79,7 @@ def _provided() -> dict[str, TensorIntrin]:
 def _difference(intrinsic: TensorIntrin) -> str | None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        old = [_values(p, rng) for p in intrinsic.desc.buffers]
+        old = [_random_values(p, rng) for p in intrinsic.desc.buffers]
         new = [a.copy() for a in old]
         run(intrinsic.desc, *old, seed=seed)
         run(intrinsic.impl, *new, seed=seed)
@@ -91,7 +93,7 @@ def _difference(intrinsic: TensorIntrin) -> str | None:
     return None
 
 
-def _values(p: Buffer, rng: np.random.Generator) -> np.ndarray:
+def _random_values(p: Buffer, rng: np.random.Generator) -> np.ndarray:
     low = 0 if p.dtype.startswith("uint") or p.dtype == "bool" else -3
     values = np.asarray(rng.integers(low, 2 if p.dtype == "bool" else 4, const_shape(p)))
     if p.dtype == "bfloat16":
@@ -99,5 +101,5 @@ def _values(p: Buffer, rng: np.random.Generator) -> np.ndarray:
     return values.astype(dtypes.storage(p.dtype))
 
 
-def _listed(func: PrimFunc) -> str:
+def _parameter_list(func: PrimFunc) -> str:
     return ", ".join(f"{p.name}: {p.dtype}{list(const_shape(p))}" for p in func.buffers)

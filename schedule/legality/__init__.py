@@ -1,1 +1,2 @@
-"""What primitives ask before they rewrite: where data flows, which iterations depend on which, what a reduction computes."""
+"""Legality: what primitives check before they rewrite. Dataflow, dependences, windows of axes, reducers, requirements on
+blocks."""

@@ -1,4 +1,4 @@
-"""Where the statements of a function stand, what they read and write, and what lies between two places."""
+"""Dataflow: the place of each block, what it reads and writes, and what runs between two places."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A block, or a statement that is in none: `above` is the way from the root of the scope to it, itself left out."""
+    """A block, or a statement outside of blocks; `above` is the path from the root of the scope to it, without it."""
 
     stmt: Stmt
     above: tuple[Stmt, ...]
@@ -64,8 +64,8 @@ class Leaf:
         return tuple(s for s in self.above if type(s) is For)
 
     @cached_property
-    def alone(self) -> tuple[For, ...]:
-        """The innermost loops around, those that hold nothing else, outermost first."""
+    def exclusive_loops(self) -> tuple[For, ...]:
+        """The innermost loops around that hold nothing else, outermost first."""
         count = len(list(takewhile(lambda s: type(s) is For, reversed(self.above))))
         return self.loops[len(self.loops) - count :]
 
@@ -172,10 +172,10 @@ def locate(func: PrimFunc, block: str) -> tuple[Scope, Leaf]:
         if leaf.stmt is target:
             return scope, leaf
     guard = next(s for s in path if any(s is leaf.stmt for leaf in scope.leaves))
-    raise _in_the_way(f"`{block}` stands", guard, (target, "the block"))
+    raise _unsupported_parent(f"`{block}` stands", guard, (target, "the block"))
 
 
-def _in_the_way(stands: str, stmt: Stmt, *marks: Mark) -> ScheduleError:
+def _unsupported_parent(stands: str, stmt: Stmt, *marks: Mark) -> ScheduleError:
     """The refusal of a place with a statement around it that is neither a loop of its own extent nor a block."""
     match stmt:
         case If(condition):
@@ -223,7 +223,7 @@ def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, 
     inside = path[len(scope.around) :]
     strange = next((s for s in inside if any(s is leaf.stmt for leaf in scope.leaves)), None)
     if strange is not None:
-        raise _in_the_way(f"what is in `{loop}` stands", strange)
+        raise _unsupported_parent(f"what is in `{loop}` stands", strange)
     if any(s is target for s in moved.above):
         raise ScheduleError(
             f"{moved.quoted} is under `{loop}` already",

@@ -30,7 +30,7 @@ from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop, nest_at
 from .requirements import in_any_order
 
-POINTS = 1 << 20  # instances that are enumerated at most
+MAX_ENUMERATED_POINTS = 1 << 20  # instances that are enumerated at most
 
 
 def need_markable(loop: For, kind: Kind) -> None:
@@ -75,14 +75,16 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     instances = Instances(around, [loop], below, [*places, *(a.indices for _, _, x, y in clashes for a in (x, y))])
     for unit, place in zip(parts, places, strict=True):
         if isinstance(unit.stmt, Block):
-            _block_is_spatial(unit, place, loop, instances, lambda: local | private(), how)
+            _need_spatial_block(unit, place, loop, instances, lambda: local | private(), how)
     for first, second, x, y in clashes:
         for relation in (LESS,) if x is y else (LESS, GREATER):
             if not instances.distinct(x.indices, y.indices, {loop.name: relation}) and x.buffer.name not in private():
                 raise _race(loop, first, second, x, y, instances, how)
 
 
-def _block_is_spatial(unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str) -> None:
+def _need_spatial_block(
+    unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str
+) -> None:
     """Refuse unless different iterations of the loop run instances of the block with different spatial axes, or write nothing
     but buffers of their `own`."""
     block = unit.stmt
@@ -137,7 +139,7 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
     )
 
 
-def apart(path: list[Stmt]) -> bool:
+def has_disjoint_iterations(path: list[Stmt]) -> bool:
     """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
     enumeration, where places that come from fused and split loops are beyond algebra."""
     loop = last_loop(path)
@@ -155,4 +157,4 @@ def apart(path: list[Stmt]) -> bool:
     if len(counts) < len(used) or any(wraps(e) for e in moving):
         return False
     # Loops around are at the same iteration for both instances.
-    return injective_on_grid([loop.name], [*moving, *map(Var, variables(*moving) - below)], counts, POINTS)
+    return injective_on_grid([loop.name], [*moving, *map(Var, variables(*moving) - below)], counts, MAX_ENUMERATED_POINTS)

@@ -86,7 +86,7 @@ def iter_map(
     loops = (*outer, *inner)
     ranges = ranges_of(loops)
     extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
-    conditions = _conditions(block, reducing - placing, inner_only)
+    conditions = _upper_bounds(block, reducing - placing, inner_only)
     bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
     fused, parts, digit_ranges = _split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
     sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
@@ -142,7 +142,7 @@ def _need_roles(
             raise _repeated(x.name, block)
 
 
-def _conditions(block: Block, ignored: set[str], inner_only: bool) -> list[tuple[Expr, int]]:
+def _upper_bounds(block: Block, ignored: set[str], inner_only: bool) -> list[tuple[Expr, int]]:
     """The predicate as upper bounds, without conditions on `ignored` loops alone."""
     found = []
     for c in conjuncts(block.predicate):

@@ -1,4 +1,4 @@
-"""Temporaries that each iteration of a loop may have to itself."""
+"""Privatisation: temporaries of which each iteration of a loop may have its own copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
     """The temporaries of which each iteration of the last loop on a path, or on each of several in one block, may have its own.
 
     Such a buffer is accessed under these loops only, and all that an iteration reads of it has been written in the same iteration
-    before. The code generator asks the same when it gives each iteration its own.
+    before. The code generator uses the same test when it privatises.
     """
     paths = [path, *others]
     scope = scope_of(func, path)
@@ -48,7 +48,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
     return {name for name in names if owned(name)}
 
 
-def holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
+def writes_all_reads(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
     """Whether all that `reader` reads of a buffer, in an iteration of the loops around both, `writer` has written in it."""
     block = writer.stmt
     if type(block) is not Block or any(not isinstance(s, (Store, Seq, Let)) for s in walk_stmts(block.init or block.body)):

@@ -74,10 +74,10 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
     A reduction of one value by +, *, min, max, and, or is known; one of several values is taken apart where each old value
     meets its new one (`select(c, old, new)`, `old op new`), and tried out on small numbers.
     """
-    stores, values = _stored(block)
+    stores, values = _stores_and_values(block)
     outputs = tuple(Load(s.buffer, s.indices) for s in stores)
     identities = _identities(block, stores)
-    condition, values = _condition(values, outputs)
+    condition, values = _common_condition(values, outputs)
     old = tuple(Var(f"old {n}", o.dtype) for n, o in enumerate(outputs))
     new = tuple(Var(f"new {n}", o.dtype) for n, o in enumerate(outputs))
     seen = dict(zip(outputs, old, strict=True))
@@ -91,7 +91,7 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
     if len(outputs) == 1:
         _need_known_identity(block, result)
     else:
-        _try_out(block, result, reordered)
+        _need_associative(block, result, reordered)
     return result
 
 
@@ -103,7 +103,7 @@ def _unknown(block: Block) -> ScheduleError:
     )
 
 
-def _stored(block: Block) -> tuple[list[Store], list[Expr]]:
+def _stores_and_values(block: Block) -> tuple[list[Store], list[Expr]]:
     """The stores of the body, and their values with lets resolved, all over the old values."""
     bound: dict[str, Expr] = {}
     body = block.body
@@ -134,7 +134,7 @@ def _identities(block: Block, stores: list[Store]) -> tuple[Expr, ...]:
     return tuple(result)
 
 
-def _condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Expr | None, list[Expr]]:
+def _common_condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Expr | None, list[Expr]]:
     """The condition under which all values are updated, if there is one, and the values without it."""
     first = values[0]
     if type(first) is not Select or any(n in outputs for n in loads(first.condition)):
@@ -198,14 +198,14 @@ def _need_known_identity(block: Block, r: Reducer) -> None:
         )
 
 
-def _try_out(block: Block, r: Reducer, reordered: bool) -> None:
+def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
     """Refuse an operation on several values that some small numbers show not to be associative (and commutative, if need be)."""
-    first = tuple(_value(i, {}) for i in r.identities)
+    first = tuple(_evaluated(i, {}) for i in r.identities)
     points = list(product(*([(0, 1, 2) if not dtypes.is_float(o.dtype) else (-1.0, 0.0, 2.0) for o in r.outputs])))
 
     def f(a: tuple, b: tuple) -> tuple:
         env = {v.name: x for v, x in zip(r.old, a, strict=True)} | {v.name: x for v, x in zip(r.new, b, strict=True)}
-        return tuple(_value(c, env) for c in r.combined)
+        return tuple(_evaluated(c, env) for c in r.combined)
 
     def refuse(what: str, left: str, x: tuple, right: str, y: tuple) -> None:
         raise ScheduleError(
@@ -224,7 +224,7 @@ def _try_out(block: Block, r: Reducer, reordered: bool) -> None:
             refuse("associative", f"f(f({a}, {b}), {c})", f(f(a, b), c), f"f({a}, f({b}, {c}))", f(a, f(b, c)))
 
 
-def _value(e: Expr, env: Mapping[str, float]) -> float:
+def _evaluated(e: Expr, env: Mapping[str, float]) -> float:
     """The value of an expression without loads, in Python's numbers."""
     match e:
         case Const(value):
@@ -232,14 +232,14 @@ def _value(e: Expr, env: Mapping[str, float]) -> float:
         case Var(name):
             return env[name]
         case Cast(dtype, a):
-            v = _value(a, env)
+            v = _evaluated(a, env)
             return float(v) if dtypes.is_float(dtype) else bool(v) if dtype == "bool" else int(v)
         case Unary(op, a):
-            return -_value(a, env) if op == "neg" else not _value(a, env)
+            return -_evaluated(a, env) if op == "neg" else not _evaluated(a, env)
         case Select(c, a, b):
-            return _value(a, env) if _value(c, env) else _value(b, env)
+            return _evaluated(a, env) if _evaluated(c, env) else _evaluated(b, env)
         case Binary(op, a, b) if op in PYTHON_OPERATORS and op not in ("//", "%"):
-            return PYTHON_OPERATORS[op](_value(a, env), _value(b, env))
+            return PYTHON_OPERATORS[op](_evaluated(a, env), _evaluated(b, env))
     raise ScheduleError(
         f"`{e}` in a reduction of several values is not understood",
         hint="operations are + - * / min max, comparisons, T.Select and T.Cast",

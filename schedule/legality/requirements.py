@@ -1,4 +1,4 @@
-"""What several primitives require of a block before they move it, copy what it makes, or take it apart."""
+"""Requirements that several primitives place on a block before they move it, copy its result, or decompose it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tir.traverse import stores, substatements, substitute, variables, walk_stmt
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, is_parameter
 from .dataflow import Leaf, Scope, running_between, shared, shared_loops
-from .privatisation import holds
+from .privatisation import writes_all_reads
 
 
 def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
@@ -42,7 +42,7 @@ def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
 
 
 def in_any_order(it: Iter) -> str:
-    """What to try where an axis is ordered."""
+    """The hint for an ordered axis."""
     return f"if the order does not matter, declare `{it.var.name}` as T.axis.spatial, or T.axis.reduce if it adds up"
 
 
@@ -137,7 +137,7 @@ def _need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf) -> None:
     loops = shared_loops(other.above, leaf.above)
     if not loops:
         return
-    early = next((name for name in changed if name in scope.outputs and not holds(scope, other, leaf, name)), None)
+    early = next((name for name in changed if name in scope.outputs and not writes_all_reads(scope, other, leaf, name)), None)
     if early is not None:
         reason = f"{leaf.quoted} may read elements of `{early}` that {other.quoted} writes only later"
     elif not _final(scope, other, {loop.name for loop in loops}, {changed[0]}):
@@ -328,7 +328,7 @@ def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
 def own_loops(leaf: Leaf) -> tuple[For, ...]:
     """The loops around a block, if there is nothing else in them and they are its domain."""
     block = leaf.block
-    loops = leaf.alone
+    loops = leaf.exclusive_loops
     if loops != leaf.loops:
         outer = leaf.loops[0]
         raise ScheduleError(

@@ -1,1 +1,1 @@
-"""What primitives rewrite with: statements replaced and copied, loops substituted, nests placed, buffers laid out anew."""
+"""Rewriting: edits and clones of statements, substitution of loops, placement of nests, cache stages, layouts, index maps."""

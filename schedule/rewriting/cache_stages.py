@@ -1,4 +1,5 @@
-"""Blocks that copy a buffer: where they stand, and which part they copy."""
+"""Cache stages: the blocks by which cache_read, cache_write, reindex and stage_mem copy a buffer, their place and their
+region."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ def where_read(
     conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
     block = next(s for s in walk_stmts(placed) if type(s) is Block)
     if box:
-        reached = [_reached(s, name, len(block.iters)) for s in blocks]
+        reached = [_read_bounds(s, name, len(block.iters)) for s in blocks]
         for n, it in enumerate(block.iters):
             lows = [low for r in reached if (low := r[n][0]) is not None]
             highs = [high for r in reached if (high := r[n][1]) is not None]
@@ -165,7 +166,7 @@ def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt
     return replace_stmt(placed, block, block.with_(predicate=conjunction(block.predicate, *kept))) if kept else placed
 
 
-def _reached(block: Block, name: str, rank: int) -> list[Interval]:
+def _read_bounds(block: Block, name: str, rank: int) -> list[Interval]:
     """For each dimension of a buffer the places that a block can read in its domain."""
     region = block_regions(block)[0].get(name)
     if region is None:  # it is read to find out where the block runs
@@ -182,7 +183,7 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
     block = leaf.block
     dims = _dimensions(block, target)
     own = {v: it.var - offset if offset else it.var for it, (v, offset) in zip(copying.iters, dims, strict=True)}
-    conditions, rest = _on_axes(block)
+    conditions, rest = _split_axis_conditions(block)
     share = windows(rest, loops, leaf.inside(loops))
     result: dict[str, Window] = {}
     for it, (v, offset) in zip(copying.iters, dims, strict=True):
@@ -201,7 +202,7 @@ def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractCo
     )
 
 
-def _on_axes(block: Block) -> tuple[list[Expr], Block]:
+def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
     """The conditions of a block on its spatial axes, over these axes, and the block without them.
 
     Those that only keep an axis within its domain, as those of splits do, stay with the block.

@@ -1,4 +1,4 @@
-"""Copies of a statement under names of their own."""
+"""Clones of statements: copies whose loops, blocks and buffers have fresh names."""
 
 from __future__ import annotations
 

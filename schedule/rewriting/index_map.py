@@ -124,7 +124,7 @@ def index_map_text(index_map: IndexMap | Callable[..., Any] | str, rank: Callabl
             names.append(p.name)
     inputs = tuple(Var(n) for n in names)
     try:
-        return str(_index_map(inputs, index_map(*inputs)))
+        return str(_from_outputs(inputs, index_map(*inputs)))
     except TypeError as error:
         raise ScheduleError(f"the index map cannot be applied to `{', '.join(names)}`: {error}") from None
 
@@ -149,13 +149,13 @@ def parse_index_map(text: str | IndexMap, rank: int) -> IndexMap:
     evaluator.scope.names.update({v.name: v for v in inputs})
     evaluator.scope.variables.update(v.name for v in inputs)
     try:
-        return _index_map(inputs, evaluator.value(tree.body))
+        return _from_outputs(inputs, evaluator.value(tree.body))
     except (ScriptError, TypeError) as error:
         reason = error.reason if isinstance(error, ScriptError) else str(error)
         raise ScheduleError(f"the index map {text!r} cannot be evaluated: {reason}") from None
 
 
-def _index_map(inputs: tuple[Var, ...], result: Any) -> IndexMap:
+def _from_outputs(inputs: tuple[Var, ...], result: Any) -> IndexMap:
     outputs = tuple(as_index(e) for e in (result if isinstance(result, (tuple, list)) else (result,)))
     if not outputs:
         raise ScheduleError("the index map gives no index", hint="lambda i, j: (j, i)")
@@ -183,7 +183,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
     outputs, fused = _flattened_sums(tuple(simplify(e) for e in index_map.outputs), sizes)
     parts = {name for terms in fused.values() for name, _ in terms}
-    digits, numbers = _cut({name: size for name, size in sizes.items() if name not in parts}, outputs)
+    digits, numbers = _digits_of_indices({name: size for name, size in sizes.items() if name not in parts}, outputs)
     values, used, shape = _digits_from(index_map, outputs, digits, numbers, places, fused)
 
     ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
@@ -191,7 +191,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     rounded = {d.number: d.weight * d.count for d in digits.values()}  # by the highest digit, which comes last
     conditions = [back[name] < sizes[name] for name, size in rounded.items() if not prove(size.equal(sizes[name]), {})]
     for number, terms in fused.items():
-        for part, digit in _parts(back[number], terms, sizes).items():
+        for part, digit in _digit_values(back[number], terms, sizes).items():
             back[part] = simplify(digit, ranges)
     sources: list[set[str]] = [set() for _ in shape]
     for name, position in used.items():
@@ -223,7 +223,7 @@ def _mixed_radix(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr]
     return terms, reach
 
 
-def _parts(number: Expr, terms: Terms, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
+def _digit_values(number: Expr, terms: Terms, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
     """Each variable of a sum from its value."""
     found: dict[str, Expr] = {}
     for name, weight in terms:
@@ -241,7 +241,7 @@ class _Digit:
     count: Expr
 
 
-def _cut(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, _Digit], dict[str, Expr]]:
+def _digits_of_indices(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, _Digit], dict[str, Expr]]:
     """Numbers cut into digits where the outputs divide them: the digits by name, and the numbers in terms of them."""
     digits: dict[str, _Digit] = {}
     numbers: dict[str, Expr] = {}
@@ -289,7 +289,7 @@ def _digits_from(
             if name in used:
                 raise _not_one_to_one(digits[name].number, "occurs twice in", fused)
             used[name] = position
-        values |= _parts(Var(place), terms, counts)
+        values |= _digit_values(Var(place), terms, counts)
         shape.append(reach)
     for name, d in digits.items():
         if name not in used and d.count != Const(1, d.count.dtype):

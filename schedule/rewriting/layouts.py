@@ -1,4 +1,4 @@
-"""Temporaries whose elements stand in another order, in another shape."""
+"""Temporaries in another layout: their accesses, their producer, and their padding."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ from .edits import Insertion, Names, edited, parts, unstated
 from .index_map import IndexMap, Layout, invert, place_names
 
 
-def in_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark) -> PrimFunc:
+def transformed_layout(
+    func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark
+) -> PrimFunc:
     """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there."""
     names = Names.of(func)
     layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
     if not layout.conditions:
-        return relaid(func, target.name, target.with_(shape=layout.extents), mapping)
+        return with_layout(func, target.name, target.with_(shape=layout.extents), mapping)
     if pad_value is None:
         raise ScheduleError(
             f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
@@ -61,10 +63,12 @@ def in_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int 
             *marks,
             hint=f"pad_value is a number that {target.dtype} holds, such as 0",
         ) from None
-    return padded(func, target, mapping, layout, padding, names)
+    return with_padded_layout(func, target, mapping, layout, padding, names)
 
 
-def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names) -> PrimFunc:
+def with_padded_layout(
+    func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names
+) -> PrimFunc:
     """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
     new = target.with_(shape=layout.extents)
     producer = _producer(func, target)
@@ -82,10 +86,10 @@ def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, pa
         where = reduce(lambda a, b: Binary("or", a, b), outside)
         written = _everywhere(names, layout, names.block(f"{target.name}_pad"), Store(new, layout.places, padding), where)
         func = edited(func, [], Insertion(*_first_use(func, target.name), written))
-    return relaid(func, target.name, new, mapping, written)
+    return with_layout(func, target.name, new, mapping, written)
 
 
-def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buffer:
+def buffer_argument(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buffer:
     """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
     match buffer:
         case [("read" | "write") as kind, index]:
@@ -96,7 +100,7 @@ def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buff
             raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
 
 
-def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None) -> PrimFunc:
+def with_layout(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None) -> PrimFunc:
     """`func` with a buffer in a new layout, wherever it is accessed outside of `but`; stated regions of it are dropped."""
 
     def visit(n, ranges: Ranges):
@@ -146,7 +150,7 @@ def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
         return None
     if any(it.axis is not Axis.SPATIAL for it in around.iters) or any(n.buffer.name == target.name for n in loads(around)):
         return None
-    if leaf.alone != leaf.loops or any(x.kind is not Kind.SERIAL or x.annotations for x in leaf.loops):
+    if leaf.exclusive_loops != leaf.loops or any(x.kind is not Kind.SERIAL or x.annotations for x in leaf.loops):
         return None
     return leaf, leaf.loops[0] if leaf.loops else leaf.stmt
 

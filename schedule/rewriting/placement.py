@@ -1,4 +1,4 @@
-"""The loop nest of a block at its new place, from the windows of its iteration variables."""
+"""Bound inference: the windows of a block's axes that its consumers need, and the loop nest of the block over these windows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def laid_out(
     conditions: list[Expr] = []
     for it in block.iters:
         window = windows.get(it.var.name)
-        window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _cut(window, it.extent, ranges, exact)
+        window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _clipped(window, it.extent, ranges, exact)
         if window.extent == Const(1, window.extent.dtype) and not preserve_unit_loops:
             offset: Expr = Const(0, it.var.dtype)
         else:
@@ -62,7 +62,7 @@ def laid_out(
     return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
 
 
-def _cut(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
+def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
     """The window without what is outside of range(extent), as far as that can be said without a condition."""
     size, _ = bounds(extent, ranges)
     reach, _ = bounds(window.extent, ranges)

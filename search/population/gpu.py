@@ -128,7 +128,7 @@ def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
     for limit in sketch.limits:
         for column in limit.columns:
             others = np.prod(rows[:, limit.columns], axis=1) // rows[:, column]
-            _give_way(sketch, rows, column, limit.most // others)
+            _give_way(sketch, rows, column, limit.maximum // others)
 
 
 def _give_way(sketch: Sketch, rows: np.ndarray, column: int, most: np.ndarray) -> None:

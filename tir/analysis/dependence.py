@@ -147,7 +147,7 @@ class Instances:
         """An index as a polynomial in which loops of several digits are written in these."""
         known = self._polynomials.get(e)
         if known is None:
-            known = self._polynomials[e] = _composed(polynomial(e), self._expanded)
+            known = self._polynomials[e] = _with_atoms(polynomial(e), self._expanded)
         return known
 
     def _expanded(self, atom: Expr) -> Polynomial | None:
@@ -247,10 +247,10 @@ def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Pol
         moved = {n: to_expr(mapping[n]) for n in variables(atom) if n in mapping}
         return {(substitute(atom, moved),): 1} if moved else None
 
-    return _composed(p, renamed)
+    return _with_atoms(p, renamed)
 
 
-def _composed(p: Polynomial, of: Callable[[Expr], Polynomial | None]) -> Polynomial:
+def _with_atoms(p: Polynomial, of: Callable[[Expr], Polynomial | None]) -> Polynomial:
     """A polynomial with others in the place of atoms; those for which there is None stay."""
     result: Polynomial = {}
     for m, c in p.items():
@@ -277,12 +277,12 @@ def _never_zero(const: int, terms: list[Term]) -> bool:
     With P the terms of small coefficients and S the others, all multiples of g: a zero needs a multiple of g among the values
     of P. If there is none the sum is never zero; if it is m alone, P = m and S = -m must both be possible.
     """
-    low, high = _interval(const, terms)
+    low, high = _sum_interval(const, terms)
     if (low is not None and low > 0) or (high is not None and high < 0):
         return True
     for cut in range(len(terms)):
         g = gcd(*(c for c, _, _ in terms[cut:]))
-        low, high = _interval(const, terms[:cut])
+        low, high = _sum_interval(const, terms[:cut])
         if low is None or high is None:
             return False
         multiple = -(-low // g) * g
@@ -293,7 +293,7 @@ def _never_zero(const: int, terms: list[Term]) -> bool:
     return False
 
 
-def _interval(const: int, terms: list[Term]) -> Interval:
+def _sum_interval(const: int, terms: list[Term]) -> Interval:
     low: int | None = const
     high: int | None = const
     for _, a, b in terms:

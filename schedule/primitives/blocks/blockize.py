@@ -34,7 +34,7 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class TileNest:
     """A block in perfectly nested loops: those of the tile, and those outside; with the ranges of all."""
 
     block: Block
@@ -44,7 +44,7 @@ class Nest:
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
+class SplitAxes:
     """The iteration variables of the block outside and of the one inside, the outer one of each old one (if it has one), and the
     old ones in terms of both."""
 
@@ -74,13 +74,13 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     Example   matmul: s.blockize("k")
     """
     _, above = loop_at(func, target)
-    tile = _nest(above)
-    divisions = {it.var.name: _divided(it, tile) for it in tile.block.iters}
+    tile = _tile_nest(above)
+    divisions = {it.var.name: _division(it, tile) for it in tile.block.iters}
     names = Names.of(func)
     around = [s for s in above if type(s) is Block]
     visible = {it.var.name for b in (*around, *blocks(tile.block.body)) if b is not tile.block for it in b.iters}
-    axes = _axes(tile.block, divisions, preserve_unit_iters, names, visible)
-    outer_conditions, inner_conditions = _conditions(tile, divisions, axes)
+    axes = _split_axes(tile.block, divisions, preserve_unit_iters, names, visible)
+    outer_conditions, inner_conditions = _split_predicate(tile, divisions, axes)
     # A reduction that is complete within the tile keeps its init.
     split_init = tile.block.init is not None and any(x.axis is not Axis.SPATIAL for x in axes.outside)
     first: dict[str, Expr] | None = None
@@ -102,7 +102,7 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     return replace_path(func, above, result), name
 
 
-def _nest(above: Sequence[Stmt]) -> Nest:
+def _tile_nest(above: Sequence[Stmt]) -> TileNest:
     """What stands at the end of a path: perfectly nested loops and one block; refuses anything else."""
     inner, block = nest_at(above[-1])
     if type(block) is not Block:
@@ -114,10 +114,10 @@ def _nest(above: Sequence[Stmt]) -> Nest:
         )
     outer = loops_on(above[:-1])
     around = [s for s in above if type(s) is Block]
-    return Nest(block, outer, inner, ranges_of([*around, *outer, *inner]))
+    return TileNest(block, outer, inner, ranges_of([*around, *outer, *inner]))
 
 
-def _axes(block: Block, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> Axes:
+def _split_axes(block: Block, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> SplitAxes:
     """The iteration variables of both blocks."""
     outside: list[Iter] = []
     inside: list[Iter] = []
@@ -140,10 +140,10 @@ def _axes(block: Block, divisions: dict[str, Division], keep_units: bool, names:
             inside.append(Iter(i, d.size, it.axis, d.inner))
             index = i if index is None else index + i
         mapping[it.var.name] = Const(0, it.var.dtype) if index is None else index
-    return Axes(tuple(outside), tuple(inside), places, mapping)
+    return SplitAxes(tuple(outside), tuple(inside), places, mapping)
 
 
-def _conditions(n: Nest, divisions: dict[str, Division], axes: Axes) -> tuple[list[Expr], list[Expr]]:
+def _split_predicate(n: TileNest, divisions: dict[str, Division], axes: SplitAxes) -> tuple[list[Expr], list[Expr]]:
     """The conditions of the block outside, and those of the block inside."""
     inside = {loop.name for loop in n.inner}
     outer_conditions: list[Expr] = []
@@ -152,7 +152,7 @@ def _conditions(n: Nest, divisions: dict[str, Division], axes: Axes) -> tuple[li
         if not variables(c) & inside:
             outer_conditions.append(c)
         else:
-            inner_conditions.append(_inside(c, n.block, divisions, axes.places, inside))
+            inner_conditions.append(_inner_condition(c, n.block, divisions, axes.places, inside))
     for x in axes.outside:
         within = x.binding < x.extent
         if not prove(within, n.ranges, outer_conditions):
@@ -160,7 +160,7 @@ def _conditions(n: Nest, divisions: dict[str, Division], axes: Axes) -> tuple[li
     return outer_conditions, inner_conditions
 
 
-def _need_one_start(n: Nest) -> None:
+def _need_one_start(n: TileNest) -> None:
     """Refuse where the init of the tile could run for a point that has been started."""
     need_no_threads(n.block, n.inner, driving(n.block, Axis.REDUCE))
     what = f"that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`"
@@ -174,7 +174,7 @@ def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -
     return None if regions is None else tuple(substitute(r, mapping) for r in regions)
 
 
-def _divided(it: Iter, n: Nest) -> Division:
+def _division(it: Iter, n: TileNest) -> Division:
     """The binding of an iteration variable as a number of whole tiles and a place in the tile."""
     inside = {loop.name for loop in n.inner}
     dtype = it.binding.dtype
@@ -207,7 +207,9 @@ def _divided(it: Iter, n: Nest) -> Division:
     return Division(to_expr(tiles, dtype), to_expr(here, dtype), Const(size, it.extent.dtype))
 
 
-def _inside(condition: Expr, block: Block, divisions: dict[str, Division], places: dict[str, Var], inner: set[str]) -> Expr:
+def _inner_condition(
+    condition: Expr, block: Block, divisions: dict[str, Division], places: dict[str, Var], inner: set[str]
+) -> Expr:
     """A condition for the block inside: what loops outside contribute is written in the outer iteration variable of one axis."""
     match condition:
         case Binary("<" | "<=" | ">" | ">=" | "==" | "!=" as op, a, b):
@@ -234,7 +236,7 @@ def _inside(condition: Expr, block: Block, divisions: dict[str, Division], place
     )
 
 
-def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str, Expr]:
+def _need_first(n: TileNest, divisions: dict[str, Division], axes: SplitAxes) -> dict[str, Expr]:
     """The loops of the tile and the axes outside that drive the reduction, each with its first value, 0; refuses where a loop
     drives both kinds of axes, or where the reduction does not start there."""
     block = n.block
@@ -249,7 +251,7 @@ def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str
     return zeros
 
 
-def _tile_init(n: Nest, axes: Axes, zeros: dict[str, Expr], conditions: Sequence[Expr], names: Names) -> Stmt:
+def _tile_init(n: TileNest, axes: SplitAxes, zeros: dict[str, Expr], conditions: Sequence[Expr], names: Names) -> Stmt:
     """The init of the block inside, over the spatial loops of a tile."""
     block = n.block
     assert block.init is not None

@@ -76,25 +76,25 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
             hint=f"register {tensor_intrin!r} again with desc and impl that agree",
         )
 
-    windows = _windows(intrinsic, tensor_intrin, target, named)
+    windows = _matched_views(intrinsic, tensor_intrin, target, named)
 
     names = Names.of(func)
     place = {p.name: windows[d.name] for p, d in zip(intrinsic.impl.buffers, intrinsic.desc.buffers, strict=True)}
-    body = _placed(intrinsic, place, names)
+    body = _implementation_on(intrinsic, place, names)
     own = {b.name: b.with_(name=names.buffer(b.name)) for b in intrinsic.impl.allocs}
     new = target.with_(body=replace_buffers(body, own), allocs=(*target.allocs, *own.values()))
     return replace_path(func, above, new), None
 
 
-def _windows(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, Window]:
+def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, BufferView]:
     """Where the parameters of an intrinsic's description lie in a block; refuses a block that computes something else."""
     what = f"`{named.name}` is not what `{name}` computes"
     try:
-        description = _plain(intrinsic.desc.body)
+        description = _without_blocks(intrinsic.desc.body)
     except Unproved as reason:
         raise ScheduleError(f"the description of `{name}` cannot be compared: {reason}", hint=reason.hint) from None
     try:
-        actual = _plain(target.body)
+        actual = _without_blocks(target.body)
     except Unproved as reason:
         raise ScheduleError(f"{what}: {reason}", (named, "compared with it"), hint=reason.hint) from None
     matcher = _Matcher({x.name for x in loops(actual)})
@@ -124,7 +124,7 @@ def _windows(intrinsic: TensorIntrin, name: str, target: Block, named: For | Blo
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class BufferView:
     """Where a parameter of an intrinsic lies: its dimension number n is `dims[n]` of `buffer` (None for a dimension of extent 1
     that is not there), from `base` on."""
 
@@ -138,7 +138,7 @@ class _Match:
     """What has been found equal so far: loops of the description as expressions, and the windows of its buffers."""
 
     loops: tuple[tuple[str, Expr], ...] = ()
-    windows: Mapping[str, Window] = field(default_factory=dict)
+    windows: Mapping[str, BufferView] = field(default_factory=dict)
 
 
 def _what_to_try(description: Stmt, actual: Stmt) -> str:
@@ -149,7 +149,7 @@ def _what_to_try(description: Stmt, actual: Stmt) -> str:
     return "TensorIntrin.register makes an intrinsic known that computes this"
 
 
-def _plain(stmt: Stmt) -> Stmt:
+def _without_blocks(stmt: Stmt) -> Stmt:
     """A statement without blocks and loops of extent 1; raises Unproved where a block has a condition or a buffer of its own."""
 
     def visit(s):
@@ -210,7 +210,7 @@ class _Matcher:
                 for same in self.exprs(c, e, m):
                     yield from self.stmts(then, other, same)
             case _:
-                self.fail(f"it has {_kind(a)}, the description {_kind(d)}")
+                self.fail(f"it has {_statement_text(a)}, the description {_statement_text(d)}")
         self.level -= 1
 
     def all(self, compare, ds, xs, m: _Match) -> Iterator[_Match]:
@@ -262,17 +262,17 @@ class _Matcher:
         if known is not None and known.buffer.name != a.buffer.name:
             self.fail(f"it has both `{known.buffer.name}` and `{a.buffer.name}` for `{d.buffer.name}` of the description")
             return
-        for dims in [known.dims] if known is not None else list(_placements(d.buffer, len(parts))):
-            base = _base(wanted, parts, dims)
+        for dims in [known.dims] if known is not None else list(_dimension_choices(d.buffer, len(parts))):
+            base = _view_base(wanted, parts, dims)
             if base is not None and (known is None or base == known.base):
-                yield replace(m, windows={**m.windows, d.buffer.name: Window(a.buffer, dims, base)})
+                yield replace(m, windows={**m.windows, d.buffer.name: BufferView(a.buffer, dims, base)})
                 continue
             indices = ", ".join(map(str, a.indices))
             places = ", ".join(map(str, d.indices))
             self.fail(f"`{a.buffer.name}[{indices}]` is not one window like `{d.buffer.name}[{places}]` of the description")
 
 
-def _placements(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]:
+def _dimension_choices(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]:
     """The dimensions of a buffer of the given rank that those of `b` may be, in order; one of extent 1 may be none of them."""
     count = len(b.shape)
     optional = [n for n, d in enumerate(b.shape) if as_int(d) == 1]
@@ -286,7 +286,7 @@ def _placements(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]:
                 yield tuple(places.get(n) for n in range(count))
 
 
-def _base(
+def _view_base(
     wanted: list[Polynomial], parts: list[tuple[Polynomial, Polynomial]], dims: tuple[int | None, ...]
 ) -> tuple[Expr, ...] | None:
     """Where the window starts, if in its dimensions the loops of the tile enter as wanted, and in the others not at all."""
@@ -308,7 +308,7 @@ def _is_index(e: Expr) -> bool:
     return e.dtype in ("int32", "int64") and not any(type(n) is Load for n in walk(e)) and not isinstance(e, Const)
 
 
-def _kind(s: Stmt) -> str:
+def _statement_text(s: Stmt) -> str:
     match s:
         case For():
             return f"the loop `{s.name}` over {s.extent}"
@@ -320,10 +320,10 @@ def _kind(s: Stmt) -> str:
             return f"a statement of kind {type(s).__name__}"
 
 
-def _placed(intrinsic: TensorIntrin, windows: Mapping[str, Window], names: Names) -> Stmt:
+def _implementation_on(intrinsic: TensorIntrin, windows: Mapping[str, BufferView], names: Names) -> Stmt:
     """The implementation on windows of the function's buffers, under names that are free there."""
 
-    def place(w: Window, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def place(w: BufferView, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
         result = list(w.base)
         for n, d in enumerate(w.dims):
             if d is not None:

@@ -8,7 +8,7 @@ from tir.traverse import replace_buffers
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, locate
 from ...legality.iter_map import Unproved
-from ...legality.privatisation import holds
+from ...legality.privatisation import writes_all_reads
 from ...legality.requirements import need_complete, need_only_writer, need_read_later
 from ...primitive import primitive
 from ...rewriting.cache_stages import (
@@ -57,7 +57,7 @@ def cache_write(
     need_read_later(readers, leaf)
     moved = named_readers(readers, target.name, consumer_blocks or ())
     for r in moved:
-        if target.name in scope.outputs and not holds(scope, leaf, r, target.name):
+        if target.name in scope.outputs and not writes_all_reads(scope, leaf, r, target.name):
             raise ScheduleError(
                 f"{r.quoted} may read elements of `{target.name}` that `{block}` has not written by then, and the copy lacks",
                 (producer, f"writes {target.name}"),

@@ -10,7 +10,7 @@ from ...error import ScheduleError, listing
 from ...primitive import is_parameter, primitive
 from ...rewriting.edits import with_buffer, without_buffers
 from ...rewriting.index_map import IndexMap
-from ...rewriting.layouts import relaid
+from ...rewriting.layouts import with_layout
 
 
 @primitive
@@ -59,7 +59,7 @@ def _lifted(func: PrimFunc, name: str) -> PrimFunc:
             )
     old = tuple(Var(f"{name}.{n}", dim.dtype) for n, dim in enumerate(target.shape))
     new = target.with_(shape=shape)
-    func = relaid(without_buffers(func, [name]), name, new, IndexMap(old, (*(it.var for it in axes), *old)))
+    func = with_layout(without_buffers(func, [name]), name, new, IndexMap(old, (*(it.var for it in axes), *old)))
     return with_buffer(func, around[-1] if around else None, new)
 
 

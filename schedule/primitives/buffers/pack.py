@@ -15,7 +15,7 @@ from ...legality.dataflow import buffer_of, locate
 from ...legality.requirements import single_store
 from ...primitive import find_block, primitive
 from ...rewriting.index_map import IndexMap
-from ...rewriting.layouts import in_layout
+from ...rewriting.layouts import transformed_layout
 from ..blocks.transform_block_layout import transform_block_layout
 from .cache_read import cache_read
 
@@ -42,17 +42,17 @@ def pack(
     """
     _, leaf = locate(func, block)
     source = buffer_of(leaf.block, read_buffer_index, written=False)
-    index_map = _walk(leaf.block, source, leaf.loops, preserve_unit_loops)
+    index_map = _walk_order(leaf.block, source, leaf.loops, preserve_unit_loops)
     func, copying = cache_read(func, block, source.name, storage_scope, [block])
-    func = in_layout(func, buffer_of(find_block(func, copying), 0, written=True), index_map, 0)
+    func = transformed_layout(func, buffer_of(find_block(func, copying), 0, written=True), index_map, 0)
     _, copy = locate(func, copying)
     in_order = all(type(i) is Var for i in single_store(copy.block).indices)
-    if copy.loops and copy.alone == copy.loops and not in_order:
+    if copy.loops and copy.exclusive_loops == copy.loops and not in_order:
         func, _ = transform_block_layout(func, copying, index_map)
     return func, copying
 
 
-def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> IndexMap:
+def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> IndexMap:
     """The index map that puts the elements of a buffer into the order in which the loops walk it; loops of one iteration have a
     dimension, too, if `units` is set."""
     places = {n.indices for n in loads(block) if n.buffer.name == source.name}
@@ -70,7 +70,7 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
         if type(index) is Const and length == Const(1, length.dtype):
             whole.append(dim)
             continue
-        axis = _axis(index)
+        axis = _index_axis(index)
         if axis not in iters or axis in seen:
             raise ScheduleError(
                 f"`{block.name}` reads `{source.name}` at `{index}`, no axis of its own",
@@ -110,7 +110,7 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
     return IndexMap(inputs, tuple(outputs))
 
 
-def _axis(index: Expr) -> str | None:
+def _index_axis(index: Expr) -> str | None:
     """The name of the axis that an index is, or that it counts backwards from a number on."""
     match index:
         case Var(name) | Binary("-", Const(), Var(name)):

@@ -24,7 +24,7 @@ from ...rewriting.cache_stages import (
 )
 from ...rewriting.edits import Names, edited, with_accesses, with_buffer
 from ...rewriting.index_map import IndexMap, parse_index_map
-from ...rewriting.layouts import in_layout, which
+from ...rewriting.layouts import buffer_argument, transformed_layout
 from ...rewriting.placement import laid_out, needed
 
 AS_IT_IS = "cache_read and cache_write copy a buffer as it is"
@@ -48,7 +48,7 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[
               domain, once.
     Example   matmul: s.reindex("C", ("read", 1))
     """
-    target = which(find_block(func, block), buffer)
+    target = buffer_argument(find_block(func, block), buffer)
     writing = any(type(n) is Store and n.buffer.name == target.name for n in walk(find_block(func, block)))
     if isinstance(buffer, list) and writing and buffer[0] == "read":
         raise ScheduleError(
@@ -56,7 +56,9 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[
             (find_block(func, block), f"writes {target.name}"),
             hint=f"reindex({block!r}, {target.name!r}) is for what it writes",
         )
-    func, _, copying = (_write if writing else _read)(func, block, target, target.scope, f"{target.name}_reindex")
+    func, _, copying = (_write_through_copy if writing else _read_through_copy)(
+        func, block, target, target.scope, f"{target.name}_reindex"
+    )
     return func, copying
 
 
@@ -76,7 +78,7 @@ def reindex_cache_read(
     Legal     as `reindex` of what a block reads, if the index map is one to one.
     Example   matmul: s.reindex_cache_read("C", 1, "local", lambda i, j, k: (j, k))
     """
-    return _cached(func, block, read_buffer_index, storage_scope, index_map, written=False)
+    return _through_cache(func, block, read_buffer_index, storage_scope, index_map, written=False)
 
 
 @primitive
@@ -94,30 +96,32 @@ def reindex_cache_write(
     Legal     as `reindex` of what a block writes, if the index map is one to one.
     Example   matmul: s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i))
     """
-    return _cached(func, block, write_buffer_index, storage_scope, index_map, written=True)
+    return _through_cache(func, block, write_buffer_index, storage_scope, index_map, written=True)
 
 
-def _cached(
+def _through_cache(
     func: PrimFunc, block: str, index: int | str, storage_scope: str, index_map: str | IndexMap, written: bool
 ) -> tuple[PrimFunc, str]:
     memory = need_scope(storage_scope)
     user = find_block(func, block)
     target = buffer_of(user, index, written)
-    mapping = _mapping(user, index_map, target)
-    func, copy, copying = (_write if written else _read)(func, block, target, storage_scope, f"{target.name}_{memory}")
+    mapping = _map_of_used_axes(user, index_map, target)
+    func, copy, copying = (_write_through_copy if written else _read_through_copy)(
+        func, block, target, storage_scope, f"{target.name}_{memory}"
+    )
     # A copy of one element has no axes.
-    return in_layout(func, copy, mapping, 0) if mapping.inputs else func, copying
+    return transformed_layout(func, copy, mapping, 0) if mapping.inputs else func, copying
 
 
-def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
+def _read_through_copy(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
     scope, leaf = locate(func, block)
     reader = leaf.block
     need_reads_alone(leaf, source.name)
-    place = _place(reader, source)
+    place = _access_indices(reader, source)
     stand = place_to_copy(scope, [leaf], source.name)
     loops, ranges = stand.loops, stand.ranges
     names = Names.of(func)
-    copy, copying, new = _copied(names, wanted, memory, source, reader, place, back=False)
+    copy, copying, new = _copy_blocks(names, wanted, memory, source, reader, place, back=False)
     if not in_bounds(copying, ranges_of([copying], scope.ranges)):
         raise ScheduleError(
             f"`{block}` reads `{source.name}` at `{', '.join(map(str, place))}`, which may be outside of it",
@@ -132,13 +136,13 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
     return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 
-def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
+def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
     scope, leaf = locate(func, block)
     writer = leaf.block
     need_complete(scope, leaf, "given a copy to write")
     need_only_writer(scope, leaf, "given a copy to write")
-    place = _place(writer, target)
-    used = _used(writer, place)
+    place = _access_indices(writer, target)
+    used = _used_axes(writer, place)
     for it in writer.iters:
         if it.axis is Axis.SPATIAL and it not in used and it.extent != Const(1, it.extent.dtype):
             raise ScheduleError(
@@ -150,7 +154,7 @@ def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str)
     need_read_later(remaining, leaf)
     stand = place_behind(scope, leaf, remaining)
     names = Names.of(func)
-    copy, copying, new = _copied(names, wanted, memory, target, writer, place, back=True)
+    copy, copying, new = _copy_blocks(names, wanted, memory, target, writer, place, back=True)
     with proving_part(leaf, target, stand.loops):
         need_stores(writer)
         finished = windows(writer, stand.loops, leaf.inside(stand.loops))
@@ -159,12 +163,12 @@ def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str)
     return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 
-def _copied(
+def _copy_blocks(
     names: Names, wanted: str, memory: str, buffer: Buffer, block: Block, place: tuple[Expr, ...], back: bool
 ) -> tuple[Buffer, Block, Block]:
     """A copy of a buffer over the axes of a block that occur in its `place`, the block that copies to it, or `back` from it, and
     the block that uses it."""
-    used = _used(block, place)
+    used = _used_axes(block, place)
     copy = Buffer(names.buffer(wanted), tuple(it.extent for it in used) or (Const(1),), buffer.dtype, memory)
     indices: tuple[Expr, ...] = tuple(it.var for it in used) or (Const(0),)
     iters = copy_axes(names, [(it.extent, it.var.dtype) for it in used])
@@ -176,7 +180,7 @@ def _copied(
     return copy, copying, with_accesses(block, {buffer.name: (copy, lambda _: indices)})
 
 
-def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
+def _access_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     """The one place, over the axes of a block, at which it accesses a buffer."""
     places = list(dict.fromkeys(n.indices for n in walk(block) if isinstance(n, (Load, Store)) and n.buffer.name == buffer.name))
     mark = (block, f"uses {buffer.name}")
@@ -191,15 +195,15 @@ def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     return places[0]
 
 
-def _used(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
+def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
     """The axes of a block that occur in indices."""
     return [it for it in block.iters if any(it.var.name in variables(i) for i in place)]
 
 
-def _mapping(block: Block, index_map: str | IndexMap, buffer: Buffer) -> IndexMap:
+def _map_of_used_axes(block: Block, index_map: str | IndexMap, buffer: Buffer) -> IndexMap:
     """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
     mapping = parse_index_map(index_map, len(block.iters))
-    used = _used(block, _place(block, buffer))
+    used = _used_axes(block, _access_indices(block, buffer))
     by_name = dict(zip([v.name for v in mapping.inputs], block.iters, strict=True))
     for name, it in by_name.items():
         if it not in used and any(name in variables(o) for o in mapping.outputs):

@@ -66,12 +66,12 @@ def stage_mem(
     copy = Buffer(name, source.shape, source.dtype, storage_scope)
     if keep is not None:
         return _with_sliding_window(func, scope, target, above, source, copy, keep, names)
-    before, after, made = _copies(scope, target, source, copy, loops, ranges, names)
+    before, after, made = _copy_nests(scope, target, source, copy, loops, ranges, names)
     new = seq(before, replace_buffers(target, {buffer: copy}), after)
     return with_buffer(edited(func, [(target, new)]), scope.block, copy), made
 
 
-def _copies(
+def _copy_nests(
     scope: Scope, target: Stmt, source: Buffer, copy: Buffer, loops: list[For], ranges: Ranges, names: Names
 ) -> tuple[Stmt | None, Stmt | None, list[str]]:
     """The nest that copies before a statement, the one that copies back after it, and the names of their blocks."""
@@ -156,8 +156,8 @@ def _with_sliding_window(
     axis, step, extent = _advance(region, target, loop)
     size = Const(extent, source.shape[axis].dtype)
     copy = copy.with_(shape=tuple(size if n == axis else dim for n, dim in enumerate(source.shape)))
-    first = _loading(names, f"{copy.name}_first", source, copy, axis, size)
-    further = _loading(names, copy.name, source, copy, axis, size)
+    first = _circular_copy(names, f"{copy.name}_first", source, copy, axis, size)
+    further = _circular_copy(names, copy.name, source, copy, axis, size)
 
     start: Expr = region.ranges[axis].min
     at_first = substitute(start, {loop.name: Const(0, loop.var.dtype)})
@@ -244,7 +244,7 @@ def _advance(region: Region, target: Stmt, loop: For) -> tuple[int, int, int]:
     return axis, step, extent
 
 
-def _loading(names: Names, wanted: str, source: Buffer, copy: Buffer, axis: int, size: Const) -> Block:
+def _circular_copy(names: Names, wanted: str, source: Buffer, copy: Buffer, axis: int, size: Const) -> Block:
     """A block that copies a buffer into slots along one dimension, in order."""
     block = copy_block(names, wanted, source, copy)
     iters = tuple(it.with_(axis=Axis.OPAQUE) if n == axis else it for n, it in enumerate(block.iters))

@@ -7,7 +7,7 @@ from tir.traverse import stores
 
 from ...primitive import find_block, need_not_parameter, primitive
 from ...rewriting.index_map import IndexMap, parse_index_map
-from ...rewriting.layouts import in_layout, which
+from ...rewriting.layouts import buffer_argument, transformed_layout
 
 
 @primitive
@@ -30,9 +30,9 @@ def transform_layout(
     Example   chain: s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
     """
     user = find_block(func, block)
-    target = which(user, buffer)
+    target = buffer_argument(user, buffer)
     mark = (user, f"uses {target.name}")
     how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
     hint = f"{how} makes a copy whose layout is free"
     need_not_parameter(func, target, "its layout is the caller's", mark, hint)
-    return in_layout(func, target, parse_index_map(index_map, len(target.shape)), pad_value, mark), None
+    return transformed_layout(func, target, parse_index_map(index_map, len(target.shape)), pad_value, mark), None

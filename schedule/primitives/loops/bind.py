@@ -8,7 +8,7 @@ from tir.nearest import did_you_mean
 from tir.traverse import blocks, loads, loops, stores, variables, walk
 
 from ...error import ScheduleError
-from ...legality.independence import apart, independent_iterations, need_markable, need_no_lanes
+from ...legality.independence import has_disjoint_iterations, independent_iterations, need_markable, need_no_lanes
 from ...legality.privatisation import private_buffers
 from ...legality.reducer import reducer_of
 from ...primitive import blocks_below, loop_at, nest_at, primitive, replace_path
@@ -22,14 +22,14 @@ OWN_SCOPES = {
 }
 
 
-def _kind(thread_axis: str) -> str:
+def _axis_kind(thread_axis: str) -> str:
     """The kind of a thread axis: "threadIdx" for "threadIdx.x"."""
     return thread_axis.split(".")[0]
 
 
 def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: list[For]) -> None:
     """Refuse an axis to which a loop outside or inside is bound already, and blocks inside of threads."""
-    kind = _kind(thread_axis)
+    kind = _axis_kind(thread_axis)
     for other in (*outside, *inside):
         if other.kind is Kind.THREAD and other.thread == thread_axis:
             first, second = (other, target) if other in outside else (target, other)
@@ -42,7 +42,7 @@ def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: li
                 hint="fuse the two before binding, or bind this one to another axis",
             )
     for other in outside if kind == "blockIdx" else inside:
-        if {kind, _kind(other.thread)} == {"blockIdx", "threadIdx"}:
+        if {kind, _axis_kind(other.thread)} == {"blockIdx", "threadIdx"}:
             first, second = (other, target) if kind == "blockIdx" else (target, other)
             raise ScheduleError(
                 "threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx",
@@ -123,7 +123,7 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
             (target, f"bound to {target.thread}"),
             hint="split it before it is bound, to bind the two parts to different axes",
         )
-    kind = _kind(thread_axis)
+    kind = _axis_kind(thread_axis)
     outside = [s for s in above[:-1] if type(s) is For]
     inside = loops(target.body)
     need_no_lanes(above, "lanes of a vector cannot start threads; bind an outer loop")
@@ -134,6 +134,6 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         own = {name for name in private_buffers(func, above) if scopes[name] in OWN_SCOPES[kind] or scopes[name] in SHARED}
         return {name for name in own if scopes[name] in OWN_SCOPES[kind] or _same_for_all(target, name)}
 
-    if not (kind == "threadIdx" and _reduces_together(target, outside)) and not apart(above):
+    if not (kind == "threadIdx" and _reduces_together(target, outside)) and not has_disjoint_iterations(above):
         independent_iterations(above, "bound", private)
     return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

@@ -63,7 +63,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     common = reduce(shared, paths, tuple(paths[0]))
     order: dict[int, int] = {id(s): n for n, s in enumerate(walk_stmts(func.body))}
     paths.sort(key=lambda p: order[id(p[-1])])
-    nests = [_nest(p, len(common), paths) for p in paths]
+    nests = [_perfect_nest(p, len(common), paths) for p in paths]
     if not common or type(common[-1]) is not Seq:
         raise _not_siblings(paths)  # unreachable for well-formed trees; `_nest` has refused loops inside one another
     siblings: tuple[Stmt, ...] = common[-1].stmts
@@ -86,7 +86,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     return replace_path(func, list(common), seq(*stmts)), merged[-1].name
 
 
-def _nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> list[For]:
+def _perfect_nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> list[For]:
     """The loops on a path below its first `depth` statements, which must directly contain one another."""
     chain = path[depth:]
     if not chain:

@@ -68,7 +68,7 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
                 (loop, KIND_WORDS[loop.kind]),
                 hint="reorder first and mark afterwards",
             )
-    _independent(func, above, chain, order, swapped)
+    _need_independent(func, above, chain, order, swapped)
     return replace_path(func, above, nest(order, chain[-1].body)), None
 
 
@@ -77,15 +77,15 @@ def _swapped(chain: list[For], order: list[For]) -> Iterator[tuple[For, For]]:
     place = {loop.name: n for n, loop in enumerate(order)}
     for n, a in enumerate(chain):
         for b in chain[n + 1 :]:
-            if place[a.name] > place[b.name] and not _single(a) and not _single(b):
+            if place[a.name] > place[b.name] and not _has_one_iteration(a) and not _has_one_iteration(b):
                 yield a, b
 
 
-def _single(loop: For) -> bool:
+def _has_one_iteration(loop: For) -> bool:
     return loop.extent == Const(1, loop.extent.dtype)
 
 
-def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swapped: list[tuple[For, For]]) -> None:
+def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For], swapped: list[tuple[For, For]]) -> None:
     """Refuse unless all dependent instances keep their order.
 
     Two instances change their order exactly if, for some (a, b) in `swapped`, they agree in the loops before a in the old

@@ -6,7 +6,7 @@ from tir.ir import Kind, PrimFunc
 from tir.traverse import loops, variables
 
 from ...error import ScheduleError
-from ...legality.independence import apart, independent_iterations, need_markable, need_no_lanes
+from ...legality.independence import has_disjoint_iterations, independent_iterations, need_markable, need_no_lanes
 from ...primitive import KIND_WORDS, SAME_FOR_ALL, constant_extent, loop_at, primitive, replace_path
 
 
@@ -39,6 +39,6 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
                 (inner, f"runs over {inner.extent}"),
                 hint=SAME_FOR_ALL,
             )
-    if not apart(above):
+    if not has_disjoint_iterations(above):
         independent_iterations(above, "vectorized")
     return replace_path(func, above, target.with_(kind=Kind.VECTORIZED)), None

@@ -53,9 +53,9 @@ def reverse_compute_at(
     target, path = locate_loop(scope, moved, loop)
     consumer = moved.block
     producers = _producers(scope, moved, target)
-    feeding = _feeding(scope, moved, path, producers[-1])
+    feeding = _producers_between(scope, moved, path, producers[-1])
     ranges = ranges_of(path, scope.ranges)
-    made = _made(scope, moved, feeding, path, ranges)
+    made = _finished_windows(scope, moved, feeding, path, ranges)
     _need_same_share(scope, moved, feeding, shared(moved.above, path))
 
     stmts = parts(target.body)
@@ -89,7 +89,7 @@ def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
     return found
 
 
-def _feeding(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
+def _producers_between(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
     """What writes inputs of a block between its place and the end of `path`, where its `last` producer is; refuses what is in the
     way, and what comes too late."""
     block, consumer = moved.name, moved.stmt
@@ -127,7 +127,9 @@ def _feeding(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> l
     return feeding
 
 
-def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges) -> dict[str, Window]:
+def _finished_windows(
+    scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges
+) -> dict[str, Window]:
     """For each axis of the consumer the window for which its inputs are finished in an iteration of the last loop on `path`.
 
     Theorem: let one read of the block bound a set of axes by windows that tile the dimensions which it reads; then the block runs
@@ -187,19 +189,21 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
     result: list[dict[str, Window]] = []
     for name in sorted(producer.writes & moved.inputs):
         for load in loads(block):
-            if load.buffer.name == name and (bound := _bound(block, source, load, share)) not in result:
+            if load.buffer.name == name and (bound := _windows_of_read(block, source, load, share)) not in result:
                 result.append(bound)
     return result
 
 
-def _bound(block: Block, source: Block, load: Load, share: dict[str, Window]) -> dict[str, Window]:
+def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, Window]) -> dict[str, Window]:
     """The windows of the axes of `block` that belong to what `source` finishes of what is read, its own axes being in `share`."""
     name = load.buffer.name
     marks = (source, f"writes {name}"), (block, f"reads {name}")
     axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
     extents = {it.var.name: it.extent for it in source.iters}
     result: dict[str, Window] = {}
-    for n, (index, length, dim) in enumerate(zip(load.indices, load.buffer.shape, _written(source, name), strict=True)):
+    for n, (index, length, dim) in enumerate(
+        zip(load.indices, load.buffer.shape, _written_dimensions(source, name), strict=True)
+    ):
         if length == Const(1, length.dtype):
             continue
         if dim is None:
@@ -238,7 +242,7 @@ def _bound(block: Block, source: Block, load: Load, share: dict[str, Window]) ->
     return result
 
 
-def _written(block: Block, name: str) -> list[tuple[str, int] | None]:
+def _written_dimensions(block: Block, name: str) -> list[tuple[str, int] | None]:
     """For each dimension of a buffer the axis of the block that indexes it, and its offset, the same in all stores."""
     result: list[tuple[str, int] | None] | None = None
     for dims in written_axes(block, name):
@@ -257,7 +261,7 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
         now = windows(block, around, moved.inside(around))
     if not around:
         return
-    then = _made(scope, moved, feeding, common, ranges)
+    then = _finished_windows(scope, moved, feeding, common, ranges)
     for it in block.iters:
         if it.axis is not Axis.SPATIAL:
             continue

@@ -21,7 +21,7 @@ from ...rewriting.edits import Insertion, Names, edited, with_extents
 
 
 @dataclass
-class Inside:
+class ValueRanges:
     """Where the value of a padding block is not the padding: for some axes a range, and other conditions."""
 
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
             (store, "the store"),
             hint="its value must be T.if_then_else(condition on the axes, value, padding)",
         )
-    inside = _inside(target, chosen.condition)
+    inside = _value_ranges(target, chosen.condition)
     need_late_readers(scope, leaf, around)
 
     names = Names.of(func)
@@ -73,21 +73,21 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
         reads=None if target.reads is None else (),
         annotations=target.annotations,
     )
-    cut = _alone(scope, leaf, inner, inside)
+    cut = _loops_to_cut(scope, leaf, inner, inside)
     copying = _copying(target, store.with_(value=chosen.true_value), inside, cut, leaf)
     func = edited(func, [(target, copying)], Insertion(around, 0, in_own_loops(filling, kept, names, "_pad")))
     sizes = {x.name: Const(cut[x.name][1] - cut[x.name][0], x.extent.dtype) for x in inner if x.name in cut}
     return with_extents(func, sizes), filling.name
 
 
-def _inside(block: Block, condition: Expr) -> Inside:
+def _value_ranges(block: Block, condition: Expr) -> ValueRanges:
     """The ranges to which a condition keeps the axes of a block, and what else it says."""
     extents = {
         it.var.name: int(it.extent.value) for it in block.iters if it.axis is Axis.SPATIAL and isinstance(it.extent, Const)
     }
-    result = Inside()
+    result = ValueRanges()
     for c in conjuncts(condition):
-        bound = _bound(c)
+        bound = _axis_bounds(c)
         if bound is None or bound[0] not in extents:
             result.others.append(c)
             continue
@@ -104,7 +104,7 @@ def _inside(block: Block, condition: Expr) -> Inside:
     return result
 
 
-def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
+def _axis_bounds(condition: Expr) -> tuple[str, int | None, int | None] | None:
     """A comparison of one variable with a constant, as `low <= name < high`."""
     p = excess(condition)
     match None if p is None else linear(p):
@@ -115,7 +115,7 @@ def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
     return None
 
 
-def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> dict[str, tuple[int, int]]:
+def _loops_to_cut(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: ValueRanges) -> dict[str, tuple[int, int]]:
     """The loops that can be cut to the range of the axis that they alone drive, with that range."""
     block = leaf.block
     extents = {it.var.name: it.extent for it in block.iters}
@@ -128,7 +128,7 @@ def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> 
     }
 
 
-def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[int, int]], leaf: Leaf) -> Block:
+def _copying(block: Block, store: Store, inside: ValueRanges, cut: dict[str, tuple[int, int]], leaf: Leaf) -> Block:
     """The block that runs where there is no padding, its loops cut."""
     iters: list[Iter] = []
     moved: dict[str, Expr] = {}  # by axis: its old value in terms of the new one, and the old binding in terms of the new loops

@@ -45,7 +45,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     place = loop_around(leaf, func, loop)
     target, outer, inner = leaf.loops[place], leaf.loops[:place], leaf.loops[place:]
     reducing = driving(reduction, Axis.REDUCE, Axis.OPAQUE)
-    _need_roles(reduction, target, outer, inner, reducing)
+    _need_separate_loops(reduction, target, outer, inner, reducing)
     with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
         need_distinct(reduction, inner, outer)
     zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in reducing}
@@ -65,7 +65,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     return edited(func, [(reduction, update)], Insertion(target, 0, first)), starting.name
 
 
-def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], reducing: set[str]) -> None:
+def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], reducing: set[str]) -> None:
     """No loop outside drives the reduction; each one inside drives it or spatial axes, not both, and is no thread if it does."""
     for x in outer:
         if x.name in reducing and x.extent != Const(1, x.extent.dtype):

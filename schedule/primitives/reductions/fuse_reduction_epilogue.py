@@ -45,10 +45,10 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     if other.root is not scope.root:
         raise _refusal(f"`{reduction_block}` and `{epilogue_block}` are not inside the same block", epilogue_block, *marks)
     last = scope.leaf(epilogue)
-    sums = _accumulated(reduction)
+    accumulated = _accumulated(reduction)
     what = "fused with an epilogue"
     need_own_temporary(scope, first, what)
-    result = sums.store.buffer
+    result = accumulated.store.buffer
     store = single_store(epilogue)
     need_complete(scope, last, "fused with a reduction")
     reader = next((r for r in scope.readers(result.name) if r is not first and r is not last), None)
@@ -60,20 +60,20 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     output = store.buffer
     if output.dtype != result.dtype:
         raise _refusal(f"`{output.name}` holds {output.dtype}, and `{result.name}` {result.dtype}", epilogue_block, *marks)
-    rest, place = _rest(epilogue, store.value, result.name, sums.op)
-    own = own_axes(reduction, sums.store)
-    axes = _matched(reduction, epilogue, own, place)
+    rest, place = _combined_with(epilogue, store.value, result.name, accumulated.op)
+    own = own_axes(reduction, accumulated.store)
+    axes = _matched_axes(reduction, epilogue, own, place)
     own_axes(epilogue, store)
-    _need_all(epilogue, last)
-    _need_apart(scope, first, last, output.name)
+    _need_whole_domain(epilogue, last)
+    _need_nothing_between(scope, first, last, output.name)
 
     combined = [substitute(e, axes) for e in rest]
-    neutral = type(sums.start) is Const and sums.start.value == _IDENTITIES.get(sums.op)
-    parts = combined if neutral and combined else [sums.start, *combined]
+    neutral = type(accumulated.start) is Const and accumulated.start.value == _IDENTITIES.get(accumulated.op)
+    parts = combined if neutral and combined else [accumulated.start, *combined]
     into = tuple(simplify(substitute(i, axes), ranges_of([reduction])) for i in store.indices)
 
     body = with_accesses(reduction.body, {result.name: (output, lambda _: into)})
-    init = Store(output, into, reduce(partial(Binary, sums.op), parts))
+    init = Store(output, into, reduce(partial(Binary, accumulated.op), parts))
     changes: list[tuple[Stmt, Stmt | None]] = [
         (reduction, reduction.with_(body=body, init=init, reads=None, writes=None)),
         (epilogue, None),
@@ -98,7 +98,7 @@ def _refusal(reason: str, epilogue: str, *marks: Mark) -> ScheduleError:
     return ScheduleError(reason, *marks, hint=f"reverse_compute_at({epilogue!r}, ...) runs it right after the reduction")
 
 
-def _rest(block: Block, value: Expr, name: str, op: str) -> tuple[list[Expr], tuple[Expr, ...]]:
+def _combined_with(block: Block, value: Expr, name: str, op: str) -> tuple[list[Expr], tuple[Expr, ...]]:
     """What a value combines with an element of a buffer by an operation, and the place of that element."""
     rest: list[Expr] = []
     while True:
@@ -123,7 +123,7 @@ def _uses(value: Expr, name: str) -> bool:
     return any(n.buffer.name == name for n in loads(value))
 
 
-def _matched(reduction: Block, epilogue: Block, own: list[str | None], place: tuple[Expr, ...]) -> dict[str, Expr]:
+def _matched_axes(reduction: Block, epilogue: Block, own: list[str | None], place: tuple[Expr, ...]) -> dict[str, Expr]:
     """What the axes of the epilogue are in the reduction."""
     written = {it.var.name: it for it in reduction.iters}
     read = {it.var.name: it for it in epilogue.iters}
@@ -145,7 +145,7 @@ def _matched(reduction: Block, epilogue: Block, own: list[str | None], place: tu
     return result
 
 
-def _need_all(epilogue: Block, leaf: Leaf) -> None:
+def _need_whole_domain(epilogue: Block, leaf: Leaf) -> None:
     """Refuse an epilogue that may leave out a part of its domain."""
     if any(it.axis is not Axis.SPATIAL for it in epilogue.iters):
         raise _refusal(f"`{epilogue.name}` reduces, too", epilogue.name, (epilogue, "the epilogue"))
@@ -153,7 +153,7 @@ def _need_all(epilogue: Block, leaf: Leaf) -> None:
         windows(epilogue, (), leaf.loops)
 
 
-def _need_apart(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
+def _need_nothing_between(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
     """Refuse if something between the two blocks writes what the epilogue reads, or uses what it writes."""
     if output in first.reads:
         raise _refusal(f"{first.quoted} reads `{output}`, which {last.quoted} writes", last.name, (first.stmt, f"reads {output}"))

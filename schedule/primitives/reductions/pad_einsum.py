@@ -13,7 +13,7 @@ from ...legality.requirements import need_complete, need_temporary, own_loops
 from ...primitive import find_block, need_not_parameter, primitive
 from ...rewriting.edits import Names, edited, with_extents
 from ...rewriting.index_map import IndexMap, Layout, place_names
-from ...rewriting.layouts import padded
+from ...rewriting.layouts import with_padded_layout
 
 
 @primitive
@@ -40,7 +40,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
         raise ScheduleError(f"`padding` must be {len(target.iters)} positive integers, one for each axis, got {padding}", mark)
     need_complete(scope, leaf, "padded")
     own_loops(leaf)
-    output, factors = _product(target)
+    output, factors = _einsum_factors(target)
     sizes: dict[str, tuple[Expr, Expr]] = {}  # by axis: the extent, and the rounded one
     for it, p in zip(target.iters, padding, strict=True):
         rounded = simplify((it.extent + (p - 1)) // p * p)
@@ -63,23 +63,23 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
                 mark,
                 hint=f"1 in `padding` leaves `{it.var.name}` as it is",
             )
-    grown = {f.buffer.name: (f.buffer, _grown(target, f, sizes)) for f in factors}
+    grown = {f.buffer.name: (f.buffer, _padded_shape(target, f, sizes)) for f in factors}
     for buffer, shape in grown.values():
         if shape != buffer.shape:
             need_not_parameter(func, buffer, "cannot be padded", mark, f"cache_read({block!r}, {buffer.name!r}, 'global')")
-    written = output.buffer.with_(shape=_grown(target, output, sizes))
+    written = output.buffer.with_(shape=_padded_shape(target, output, sizes))
     if written != output.buffer:
         need_temporary(scope, leaf, "padded")
 
     # First the axes grow, so that no index of theirs is simplified as one of the old extent (an extent of 1 makes it 0).
-    func = _widened(replace_buffers(func, {written.name: written}), target, {v: size for v, (_, size) in sizes.items()})
+    func = _with_padded_axes(replace_buffers(func, {written.name: written}), target, {v: size for v, (_, size) in sizes.items()})
     for buffer, shape in grown.values():
         if shape != buffer.shape:
-            func = _padded(func, buffer, shape)
+            func = _with_padded_buffer(func, buffer, shape)
     return func, None
 
 
-def _product(block: Block) -> tuple[Store, list[Load]]:
+def _einsum_factors(block: Block) -> tuple[Store, list[Load]]:
     """The store of a block that adds a product to what it stores, and the factors."""
     refused = ScheduleError(
         f"`{block.name}` does not add a product of elements to what was 0",
@@ -107,7 +107,7 @@ def _product(block: Block) -> tuple[Store, list[Load]]:
     return found.store, factors
 
 
-def _grown(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr]]) -> tuple[Expr, ...]:
+def _padded_shape(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr]]) -> tuple[Expr, ...]:
     """The shape of a buffer with the dimensions that padded axes index as large as those."""
     axes = {it.var for it in block.iters}
     shape: list[Expr] = []
@@ -133,16 +133,16 @@ def _grown(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr
     return tuple(shape)
 
 
-def _padded(func: PrimFunc, buffer: Buffer, shape: tuple[Expr, ...]) -> PrimFunc:
+def _with_padded_buffer(func: PrimFunc, buffer: Buffer, shape: tuple[Expr, ...]) -> PrimFunc:
     """`func` with a temporary of a larger shape, 0 in what is new."""
     names = Names.of(func)
     places = tuple(Var(v, dim.dtype) for v, dim in zip(place_names(func, names, len(shape)), shape, strict=True))
     conditions = tuple(v < dim for v, dim, size in zip(places, buffer.shape, shape, strict=True) if dim != size)
     layout = Layout(places, shape, places, conditions, tuple(frozenset({v.name}) for v in places))
-    return padded(func, buffer, IndexMap(places, places), layout, const(0, buffer.dtype), names)
+    return with_padded_layout(func, buffer, IndexMap(places, places), layout, const(0, buffer.dtype), names)
 
 
-def _widened(func: PrimFunc, block: Block, sizes: dict[str, Expr]) -> PrimFunc:
+def _with_padded_axes(func: PrimFunc, block: Block, sizes: dict[str, Expr]) -> PrimFunc:
     """`func` with the axes of a block, and their loops, of other extents."""
     loops = {v: sizes[it.var.name] for it in block.iters if it.var.name in sizes for v in variables(it.binding)}
     current = find_block(func, block.name)

@@ -41,7 +41,7 @@ from ...rewriting.loops import driving
 
 
 @dataclass(frozen=True, slots=True)
-class Factoring:
+class Factorisation:
     """A reduction over the loops of `chain`, to be factored over `target`: the elements of the partial results, the axis that
     counts them, and variables for several values that are computed at once."""
 
@@ -81,8 +81,8 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
         raise ScheduleError(f"`{block.name}` is not a reduction with its init", (block, "the block"), hint=hint)
     need_complete(scope, leaf, "factored")
     need_only_writer(scope, leaf, "factored")
-    chain = _need_alone(leaf, target, _need_roles(leaf, target))
-    axis = _need_axis(block, factor_axis)
+    chain = _need_own_nest(leaf, target, _need_reduction_loop(leaf, target))
+    axis = _axis_number(block, factor_axis)
     if any(x.name in variables(target.extent) for x in chain):
         raise ScheduleError(
             f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"), hint=SAME_FOR_ALL
@@ -102,7 +102,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     lane = Var(names.axis(f"v_{loop}"), target.var.dtype)
     places = tuple(Load(b, (*o.indices[:axis], lane, *o.indices[axis:])) for b, o in zip(partial, reducer.outputs, strict=True))
     lets = tuple(Var(names.loop(f"v_{b.name}"), b.dtype) for b in partial) if len(partial) > 1 else ()
-    factoring = Factoring(block, target, chain, reducer, places, lane, lets)
+    factoring = Factorisation(block, target, chain, reducer, places, lane, lets)
     factored = _factored(factoring, names)
     new = edited(func, [(block, factored)], Insertion(chain[0], 1, _combining(factoring, names)))
     for b in partial:
@@ -123,7 +123,7 @@ def _only_block(target: For) -> Block:
     return below[0]
 
 
-def _need_roles(leaf: Leaf, target: For) -> set[str]:
+def _need_reduction_loop(leaf: Leaf, target: For) -> set[str]:
     """The loops that drive the reduction: `target` among them, and none of them drives spatial axes as well."""
     block = leaf.block
     placing, reducing = driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE)
@@ -142,11 +142,11 @@ def _need_roles(leaf: Leaf, target: For) -> set[str]:
     return reducing
 
 
-def _need_alone(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]:
+def _need_own_nest(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]:
     """The loops that have nothing but the block below, outermost first: `target` is among them, all others that drive the
     reduction are, and they visit each point once."""
     block = leaf.block
-    chain, outer = leaf.alone, leaf.loops[: len(leaf.loops) - len(leaf.alone)]
+    chain, outer = leaf.exclusive_loops, leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
     if not any(x is target for x in chain):
         raise ScheduleError(
             f"`{block.name}` is not alone below `{target.name}`",
@@ -167,7 +167,7 @@ def _need_alone(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]:
     return chain
 
 
-def _need_axis(block: Block, factor_axis: int) -> int:
+def _axis_number(block: Block, factor_axis: int) -> int:
     """The number of the new dimension, from the front."""
     rank = len(stores(block.body)[0].indices)
     axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
@@ -184,7 +184,7 @@ def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
     return bool(reducing) and reducing[0] is target
 
 
-def _replaced_axes(f: Factoring, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
+def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
     """The axes of the partial results, in which the loops themselves take the place of the reduce axes that share loops with
     `target`; the axes of these loops, by loop; and the values of the axes that go."""
     reduces = [it for it in f.block.iters if it.axis is Axis.REDUCE]
@@ -203,7 +203,7 @@ def _replaced_axes(f: Factoring, names: Names) -> tuple[tuple[Iter, ...], dict[s
     return tuple(iters), fresh, {it.var.name: substitute(it.binding, fresh) for it in gone}
 
 
-def _divided_predicate(f: Factoring, fresh: dict[str, Expr]) -> tuple[Expr, Expr]:
+def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, Expr]:
     """The predicate of the partial results, and the guard of their updates alone: the init must run for every partial result, so
     no condition that could exclude its first step may stand outside."""
     chain = {x.name for x in f.chain}
@@ -226,7 +226,7 @@ def _divided_predicate(f: Factoring, fresh: dict[str, Expr]) -> tuple[Expr, Expr
     return conjunction(*kept), conjunction(*guards)
 
 
-def _factored(f: Factoring, names: Names) -> Block:
+def _factored(f: Factorisation, names: Names) -> Block:
     """The block of partial results."""
     reducer, places = f.reducer, f.places
     iters, fresh, values = _replaced_axes(f, names)
@@ -249,7 +249,7 @@ def _factored(f: Factoring, names: Names) -> Block:
     return Block(names.block(f"{f.block.name}_rf"), iters, body, init, predicate, annotations=f.block.annotations)
 
 
-def _combining(f: Factoring, names: Names) -> Stmt:
+def _combining(f: Factorisation, names: Names) -> Stmt:
     """The nest that reduces the partial results."""
     block, reducer = f.block, f.reducer
     spatial = [it for it in block.iters if it.axis is Axis.SPATIAL]

@@ -51,7 +51,7 @@ def sample_perfect_tile(
             raise ScheduleError(
                 f"the decision {decision} has the product {math.prod(decision)}, but `{loop}` has {extent} iterations"
             )
-        return func, (_within(decision, limit, max_innermost_factor), decision)
+        return func, (_need_innermost_within(decision, limit, max_innermost_factor), decision)
     divisors = [d for d in range(1, extent + 1) if extent % d == 0]
 
     @cache
@@ -66,7 +66,7 @@ def sample_perfect_tile(
         weights = np.array([ways(rest // d, count - 1) for d in options], dtype=float)
         return options[int(draw.choice(len(options), p=weights / weights.sum()))]
 
-    factors = _drawn(extent, n, factor)
+    factors = _sample_factors(extent, n, factor)
     return func, (factors, factors)
 
 
@@ -100,14 +100,14 @@ def sample_tile(
                 f"in the decision {decision}, {decision[0]} times {inner} iterations do not just cover the {extent} of `{loop}`",
                 hint=f"the first factor must be {-(-extent // inner)}",
             )
-        return func, (_within(decision, limit, max_innermost_factor), decision)
+        return func, (_need_innermost_within(decision, limit, max_innermost_factor), decision)
     draw = _generator(rng)
 
     def factor(rest: int, count: int) -> int:
         most = min(rest, limit) if count == n else rest
         return min(most, int(math.exp(draw.uniform(0.0, math.log(most + 1)))))
 
-    factors = _drawn(extent, n, factor)
+    factors = _sample_factors(extent, n, factor)
     return func, (factors, factors)
 
 
@@ -201,7 +201,7 @@ def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: i
     return extent, extent if max_innermost_factor == -1 or n == 1 else max_innermost_factor
 
 
-def _drawn(extent: int, n: int, factor: Callable[[int, int], int]) -> list[int]:
+def _sample_factors(extent: int, n: int, factor: Callable[[int, int], int]) -> list[int]:
     """`n` factors that cover an extent, outermost first: from the innermost on, `factor(rest, count)`, the first of the `count`
     that cover what is left."""
     factors: list[int] = []
@@ -211,7 +211,7 @@ def _drawn(extent: int, n: int, factor: Callable[[int, int], int]) -> list[int]:
     return [extent, *reversed(factors)]
 
 
-def _within(decision: list[int], limit: int, max_innermost_factor: int) -> list[int]:
+def _need_innermost_within(decision: list[int], limit: int, max_innermost_factor: int) -> list[int]:
     """A decision whose last factor is at most the limit; refuses another."""
     if decision[-1] > limit:
         raise ScheduleError(f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}")

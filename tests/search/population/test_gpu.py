@@ -53,7 +53,7 @@ def within(sketch, rows, target=TARGET):
         for tile in t.tiles:
             ok &= ~_idle(tile, rows)
     for limit in sketch.limits:
-        ok &= np.prod(rows[:, limit.columns], axis=1) <= limit.most
+        ok &= np.prod(rows[:, limit.columns], axis=1) <= limit.maximum
     return ok
 
 
