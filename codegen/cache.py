@@ -20,8 +20,8 @@ from pathlib import Path
 
 MAGIC = b"tir object 1\n"
 SUFFIX = ".object"
-DEFAULT_BYTES = 256 * 1024 * 1024
-ABANDONED = 3600.0  # seconds after which a partly written entry is taken for that of a process that died
+DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
+ABANDONED_SECONDS = 3600.0  # seconds after which a partly written entry is taken for that of a process that died
 
 
 def default_path() -> Path:
@@ -58,7 +58,7 @@ class ObjectCache:
     """
 
     path: Path = field(default_factory=default_path)
-    max_bytes: int = DEFAULT_BYTES
+    max_bytes: int = DEFAULT_CACHE_BYTES
     statistics: Statistics = field(default_factory=Statistics, compare=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class ObjectCache:
                 continue
             if file.suffix == SUFFIX:
                 entries.append((status.st_mtime, status.st_size, file))
-            elif now - status.st_mtime > ABANDONED:
+            elif now - status.st_mtime > ABANDONED_SECONDS:
                 _remove(file)
         total = sum(size for _, size, _ in entries)
         for _, size, file in sorted(entries):

@@ -50,13 +50,13 @@ from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
 from ..passes.thread_storage_sync import BARRIER
 from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
 from .banks import BankAccess
-from .expressions import STORAGE, VALUE, WIDEST, Expressions, at_once, flat, stored
+from .expressions import MAX_ACCESS_BYTES, STORAGE, VALUE, Expressions, at_once, flat, stored
 from .lanes import in_step, together
 from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
 
-COPIES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
-UNROLLED_COPIES = 4096  # statements; a loop over a local buffer that would make more is not unrolled
+ASYNC_COPY_BYTES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
+MAX_UNROLLED_STATEMENTS = 4096  # statements; a loop over a local buffer that would make more is not unrolled
 VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
 
 # Names that CUDA or the prelude has, beside the words of C++.
@@ -192,7 +192,9 @@ class _Kernel:
             case Evaluate(Const()):
                 pass
             case Evaluate(Call(op, args)) if op in (*PRODUCTS, LDMATRIX, TRANSPOSED):
-                places = [f"{self.names[x.buffer.name]} + {self.write.offset(x.buffer, x.indices, WIDEST)}" for x in args]  # type: ignore[attr-defined]
+                accesses = [x for x in args if isinstance(x, Load)]
+                starts = [self.write.offset(x.buffer, x.indices, MAX_ACCESS_BYTES) for x in accesses]
+                places = [f"{self.names[x.buffer.name]} + {start}" for x, start in zip(accesses, starts, strict=True)]
                 self.line(f"{op}({', '.join(places)});", s)
             case Evaluate(value):
                 self.line(f"{self.write(value)};", s)
@@ -230,7 +232,7 @@ class _Kernel:
 
     def indexes_local(self, s: For) -> bool:
         """Whether a constant number of iterations walks through a local buffer, which has no addresses while in registers."""
-        if not isinstance(s.extent, Const) or _copies(s) > UNROLLED_COPIES:
+        if not isinstance(s.extent, Const) or _copies(s) > MAX_UNROLLED_STATEMENTS:
             return False
         return any(
             isinstance(n, (Load, Store)) and n.buffer.scope == "local" and any(s.name in variables(i) for i in n.indices)
@@ -261,7 +263,7 @@ class _Kernel:
                 plain = body.with_(value=value)
                 if self.copy(plain, value, s.var, n):
                     return
-                if dtypes.nbytes(body.buffer.dtype) in COPIES:  # one by one
+                if dtypes.nbytes(body.buffer.dtype) in ASYNC_COPY_BYTES:  # one by one
                     self.loop(s.with_(kind=Kind.UNROLLED, body=body))
                 else:
                     self.in_lanes(s, plain, n)
@@ -342,7 +344,7 @@ class _Kernel:
                 condition is not None and not together(condition, lane, n, inside)
             ):
                 return False
-        if width not in COPIES:
+        if width not in ASYNC_COPY_BYTES:
             return False
         there = ""
         if condition is not None:
@@ -364,9 +366,9 @@ def _gathers(s: For) -> bool:
     body = s.body
     while isinstance(body, If) and body.orelse is None and not loads(body.condition):
         body = body.then
-    if not (
-        isinstance(s.extent, Const) and s.extent.value <= WIDEST and isinstance(body, Store) and body.buffer.scope == "local"
-    ):
+    if not isinstance(s.extent, Const) or s.extent.value > MAX_ACCESS_BYTES:
+        return False
+    if not isinstance(body, Store) or body.buffer.scope != "local":
         return False
     return any(x.buffer.scope == "global" for x in _eager(body.value))
 
@@ -394,7 +396,7 @@ def _size(b: Buffer) -> int:
 
 def _padded(b: Buffer) -> int:
     """The bytes of a buffer up to the next place where a vector may start."""
-    return -(-_size(b) * dtypes.nbytes(b.dtype) // WIDEST) * WIDEST
+    return -(-_size(b) * dtypes.nbytes(b.dtype) // MAX_ACCESS_BYTES) * MAX_ACCESS_BYTES
 
 
 def _first_line(s: Stmt) -> str:

@@ -28,8 +28,8 @@ UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
 OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),
              ">=": (">=", 4), "+": ("+", 5), "-": ("-", 5), "*": ("*", 6), "/": ("/", 6)}  # fmt: skip
 ATOM = 9
-WIDEST = 16  # bytes that a thread can load or store at once
-LARGE = 2**31  # elements from which an offset needs 64 bits
+MAX_ACCESS_BYTES = 16  # bytes that a thread can load or store at once
+MIN_LONG_OFFSET = 2**31  # elements from which an offset needs 64 bits
 
 
 class Expressions:
@@ -173,7 +173,7 @@ def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
     if coefficient(places, lane.name) != 1:
         return 0
     base = [c for m, c in places.items() if lane not in m]
-    step = WIDEST // size
+    step = MAX_ACCESS_BYTES // size
     while step > 1 and (n % step or any(c % step for c in base)):
         step //= 2
     return step * size if step > 1 else 0
@@ -191,8 +191,8 @@ def wide(offset: Expr, buffer: Buffer) -> Expr:
     """The offset in 64 bits, where the buffer may have so many elements that 32 do not hold it."""
     size = 1
     for dim in buffer.shape:
-        size = size * int(dim.value) if isinstance(dim, Const) else LARGE
-    if size < LARGE:
+        size = size * int(dim.value) if isinstance(dim, Const) else MIN_LONG_OFFSET
+    if size < MIN_LONG_OFFSET:
         return offset
     return substitute(offset, {name: Cast("int64", Var(name)) for name in variables(offset)})
 

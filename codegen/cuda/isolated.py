@@ -14,7 +14,7 @@ from tir.ir import PrimFunc
 
 
 @dataclass(frozen=True)
-class Tried:
+class Attempt:
     """How it went: `kind` is "ok", "schedule_error", "compile_error", "device_error", "timeout" or "crash"; `seconds` the median
     of a call, `outputs` all arrays after one call, and `message` what went wrong; `sticky` says that the error of the device has
     made its context useless, which ended with the process."""
@@ -26,13 +26,13 @@ class Tried:
     sticky: bool = False
 
 
-def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray | int], timeout: float = 60.0) -> Tried:
+def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray | int], timeout: float = 60.0) -> Attempt:
     """Build, run and time a scheduled function on copies of `arrays`, sizes as they are, in a new process, killed after `timeout`
     seconds."""
     return apart(_child, (func, target, tuple(arrays)), timeout)
 
 
-def apart(child: Callable[..., None], arguments: tuple[Any, ...], timeout: float) -> Tried:
+def apart(child: Callable[..., None], arguments: tuple[Any, ...], timeout: float) -> Attempt:
     """What `child(pipe, *arguments)` sends from a new process, killed after `timeout` seconds, or how it ended instead."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
@@ -41,11 +41,11 @@ def apart(child: Callable[..., None], arguments: tuple[Any, ...], timeout: float
     theirs.close()
     try:
         if not ours.poll(timeout):
-            return Tried("timeout", message=f"no result within {timeout} s")
+            return Attempt("timeout", message=f"no result within {timeout} s")
         return ours.recv()
     except EOFError:
         process.join(5)
-        return Tried("crash", message=f"the process ended with code {process.exitcode}")
+        return Attempt("crash", message=f"the process ended with code {process.exitcode}")
     finally:
         process.kill()
         process.join()
@@ -64,10 +64,10 @@ def _child(pipe: Connection, func: PrimFunc, target: str, arrays: tuple[np.ndarr
         kernel(*given)
         synchronize()
         outputs = tuple(a.numpy() if isinstance(a, DeviceArray) else a for a in given)
-        pipe.send(Tried("ok", kernel.time(*given).median, "", outputs))
+        pipe.send(Attempt("ok", kernel.time(*given).median, "", outputs))
     except GPUError as error:
-        pipe.send(Tried("schedule_error", message=str(error)))
+        pipe.send(Attempt("schedule_error", message=str(error)))
     except (CodegenError, ImportError) as error:
-        pipe.send(Tried("compile_error", message=str(error)))
+        pipe.send(Attempt("compile_error", message=str(error)))
     except DeviceError as error:
-        pipe.send(Tried("device_error", message=str(error), sticky=error.sticky))
+        pipe.send(Attempt("device_error", message=str(error), sticky=error.sticky))

@@ -24,7 +24,7 @@ from .emit import Source
 from .launch import launches
 from .program import Program
 
-ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
+ARRAY_ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class CudaKernel:
             raise ArgumentError(f"{name}: {p.name} must have dtype {p.dtype}, got {dtype}")
         if not contiguous:
             raise ArgumentError(f"{name}: {p.name} must be C-contiguous")
-        if address % ALIGNMENT:
-            raise ArgumentError(f"{name}: {p.name} must be aligned to {ALIGNMENT} bytes, address {address:#x}; pass a copy")
+        if address % ARRAY_ALIGNMENT:
+            raise ArgumentError(f"{name}: {p.name} must be aligned to {ARRAY_ALIGNMENT} bytes, address {address:#x}; pass a copy")
         alive.append(owner)
         return address
 

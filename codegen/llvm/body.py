@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from .values import Instructions, Value, number
 
-LONG = 8  # polynomials with more coefficients are split in two
+MAX_HORNER_COEFFICIENTS = 8  # polynomials with more coefficients are split in two
 
 
 @dataclass(eq=False, slots=True)
@@ -47,10 +47,10 @@ class Body(Instructions):
     def polynomial(self, coefficients: Sequence[float], x: Value) -> Value:
         """The polynomial with `coefficients`, lowest degree first: Horner's rule, one fma a degree.
 
-        With more than LONG coefficients, the even and the odd terms are two polynomials in x^2: two more instructions, half the
-        latency. The two terms of lowest degree, on which the rounding depends, are left out of that.
+        With more than MAX_HORNER_COEFFICIENTS, the even and the odd terms are two polynomials in x^2: two more instructions, half
+        the latency. The two terms of lowest degree, on which the rounding depends, are left out of that.
         """
-        if len(coefficients) > LONG:
+        if len(coefficients) > MAX_HORNER_COEFFICIENTS:
             tail, square = coefficients[2:], x * x
             result = self.fma(self._horner(tail[1::2], square), x, self._horner(tail[::2], square))
             return self.fma(self.fma(result, x, coefficients[1]), x, coefficients[0])

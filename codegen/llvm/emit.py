@@ -45,13 +45,13 @@ from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import NON_TEMPORAL, prefetches
 from . import scratch
 from .arithmetic import Arithmetic
-from .memory import STREAMED
+from .memory import NON_TEMPORAL_BYTES
 from .threads import Threads
 from .values import ALIGNMENT, CodegenError, Frame, Module, Value, ascii_name, register_type, typed
 
-STACK_LIMIT = 32 * 1024  # bytes; larger temporaries come from the heap
-STACK_TOTAL = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
-SMALL = 12  # nodes of a statement that is cheaper to run with an empty mask than to branch around
+MAX_STACK_BUFFER_BYTES = 32 * 1024  # bytes; larger temporaries come from the heap
+MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
+MAX_MASKED_NODES = 12  # nodes of a statement that is cheaper to run with an empty mask than to branch around
 
 
 def symbol(func: PrimFunc) -> str:
@@ -86,7 +86,7 @@ def emit(func: PrimFunc, target) -> str:
         writer.streamed = frozenset()
 
     if arrays:
-        writer.fork(writer.aligned(arrays, STREAMED), streaming, lambda: writer.stmt(func.body))
+        writer.fork(writer.aligned(arrays, NON_TEMPORAL_BYTES), streaming, lambda: writer.stmt(func.body))
     else:
         streaming()
     module.functions.append(writer.finish(f"define i32 @{symbol(func)}({', '.join(params)}) #0"))
@@ -139,7 +139,7 @@ class Function(Arithmetic, Threads):
             name = self.fresh(buffer.name)
             if not dims:
                 self.slots[buffer.name, size] = name
-            if not dims and size <= STACK_LIMIT and self.stack + size <= STACK_TOTAL:
+            if not dims and size <= MAX_STACK_BUFFER_BYTES and self.stack + size <= MAX_STACK_BYTES:
                 self.stack += size
                 self.entry.append(f"{name} = alloca [{size} x i8], align {ALIGNMENT}")
             else:
@@ -322,5 +322,7 @@ def _small(s: Stmt) -> bool:
     """Whether a statement is a store of few operations that nothing in lanes without work can harm."""
     if not isinstance(s, Store):
         return False
-    nodes = list(itertools.islice(walk(s), SMALL + 1))
-    return len(nodes) <= SMALL and not any(isinstance(n, Call) or (isinstance(n, Binary) and n.op in ("//", "%")) for n in nodes)
+    nodes = list(itertools.islice(walk(s), MAX_MASKED_NODES + 1))
+    return len(nodes) <= MAX_MASKED_NODES and not any(
+        isinstance(n, Call) or (isinstance(n, Binary) and n.op in ("//", "%")) for n in nodes
+    )

@@ -18,10 +18,10 @@ from .transpose import transposed
 from .values import ALIGNMENT, CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer
 
-STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
-LINE = 64  # bytes that a prefetch fetches
-BUSY = 8  # vector registers that a statement needs beside accumulators and loads from in front of its loop
-STREAMED = 16  # bytes: the alignment that non-temporal stores need, and the shortest that is worth one
+SHUFFLED_STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
+PREFETCH_BYTES = 64  # bytes that a prefetch fetches
+STATEMENT_REGISTERS = 8  # vector registers that a statement needs beside accumulators and loads from in front of its loop
+NON_TEMPORAL_BYTES = 16  # bytes: the alignment that non-temporal stores need, and the shortest that is worth one
 
 
 class Memory(Writer):
@@ -175,7 +175,7 @@ class Memory(Writer):
 
     def _free_registers(self) -> int:
         """The vector registers that are left beside the accumulators and what a statement needs."""
-        return self.module.target.registers - self.pinned - BUSY
+        return self.module.target.registers - self.pinned - STATEMENT_REGISTERS
 
     def _fetch_ahead(self, place: Place, write: bool) -> None:
         """Prefetch what an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
@@ -191,8 +191,8 @@ class Memory(Writer):
                     pointer, start = self._base(place)
                     start += c * distance * nbytes
                     width = self.lanes * nbytes if place.stride else nbytes
-                    for line in range(start // LINE, (start + width - 1) // LINE + 1):
-                        self._prefetch(pointer, line * LINE, write)
+                    for line in range(start // PREFETCH_BYTES, (start + width - 1) // PREFETCH_BYTES + 1):
+                        self._prefetch(pointer, line * PREFETCH_BYTES, write)
 
     def _prefetch(self, pointer: str, nbytes: int, write: bool) -> None:
         """Ask for the line at `pointer + nbytes`, unless this loop body has done so."""
@@ -224,7 +224,7 @@ class Memory(Writer):
         align = dtypes.nbytes(place.access.buffer.dtype)
         if place.stride == 1:
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
-        if place.stride in STRIDES:
+        if place.stride in SHUFFLED_STRIDES:
             return self._strided(self.point(place), place.stride, type, align, version)
         if (column := self._column(place, type, version)) is not None:
             return column
@@ -385,7 +385,8 @@ class Memory(Writer):
         if place.stride == 1:
             pointer, align = self.point(place), self._alignment(place)
             if self.mask is None:
-                bypass = b.name in self.streamed and lanes * dtypes.nbytes(b.dtype) % STREAMED == 0 and align >= STREAMED
+                whole = lanes * dtypes.nbytes(b.dtype) % NON_TEMPORAL_BYTES == 0
+                bypass = b.name in self.streamed and whole and align >= NON_TEMPORAL_BYTES
                 self.line(f"store {value}, ptr {pointer}, align {align}{', !nontemporal !0' if bypass else ''}")
                 self.fenced |= bypass
             else:
@@ -396,13 +397,13 @@ class Memory(Writer):
         self.perform(f"llvm.masked.scatter.{value.suffix}.v{lanes}p0", value, *where)
 
     def _alignment(self, place: Place) -> int:
-        """The alignment in bytes of all that an access touches in its first lane, as far as it is known: temporaries start at
-        multiples of ALIGNMENT, and so do parameters at multiples of STREAMED where stores to them are to bypass the caches."""
+        """The known alignment in bytes of all that an access touches in its first lane: temporaries start at multiples of
+        ALIGNMENT, and parameters at multiples of NON_TEMPORAL_BYTES where stores to them are to bypass the caches."""
         buffer = place.access.buffer
         size = dtypes.nbytes(buffer.dtype)
         if place.nested:
             return size
-        start = ALIGNMENT if buffer.name not in self.given else STREAMED if buffer.name in self.streamed else size
+        start = ALIGNMENT if buffer.name not in self.given else NON_TEMPORAL_BYTES if buffer.name in self.streamed else size
         return gcd(start, *(c * size for c in (*place.offset.values(), *(c for _, c in place.copies))))
 
     def _combine_lanes(self, s: Store, op: str, operand: Expr) -> None:

@@ -7,7 +7,7 @@ thread of a parallel loop takes a block for itself.
 
 from __future__ import annotations
 
-KEPT = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
+MIN_KEPT_BYTES = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
 HUGE = 4 << 20  # bytes: larger blocks are in large pages, where the system has them
 PAGE = 2 << 20
 MADV_HUGEPAGE = 14  # of Linux

@@ -6,12 +6,12 @@ from tir.ir import Const, For
 from tir.traverse import stores
 
 from ..passes.free_variables import free_names
-from ..passes.loop_schedule import PARTS, Chunks, chunks
+from ..passes.loop_schedule import CHUNKS_PER_THREAD, Chunks, chunks
 from . import cores
 from .values import Frame, Value
 from .writer import Writer
 
-HEAD = 5  # words of the context that every parallel loop has
+CONTEXT_HEADER_WORDS = 5  # words of the context that every parallel loop has
 
 
 class Threads(Writer):
@@ -53,14 +53,14 @@ class Threads(Writer):
         signature = ", ".join(["i64 %n", "ptr %failure", "ptr %counter", *map(str, parameters)])
         self.module.functions[number] = worker.finish(f"define internal void {body}({signature}) noinline #0")
         context = self.fresh("context")
-        self.entry.append(f"{context} = alloca [{HEAD + len(passed)} x i64], align 8")
+        self.entry.append(f"{context} = alloca [{CONTEXT_HEADER_WORDS + len(passed)} x i64], align 8")
         unpack = ["%n = load i64, ptr %context"]
         unpack += [f"%{name} = getelementptr i64, ptr %context, i64 {i}" for i, name in enumerate(("failure", "counter"), 1)]
         arguments = ["i64 %n", "ptr %failure", "ptr %counter"]
         for i, value in enumerate((n, Value("0", "i64"), Value("0", "i64"), *self._caller(), *passed)):
             place = self.op(f"getelementptr i64, ptr {context}, i64 {i}", "ptr")
             self.line(f"store {value}, ptr {place.name}")
-            if i >= HEAD:
+            if i >= CONTEXT_HEADER_WORDS:
                 unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
                 arguments.append(f"{value.type} %v{i}")
         text = "\n  ".join([*self._part(), *unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
@@ -145,8 +145,8 @@ class Threads(Writer):
         parent.label = done
 
     def _part_of_share(self) -> str:
-        """The iterations of a chunk where each thread is to take PARTS of them."""
-        part = self.op(f"udiv i64 %n, {PARTS * self.module.target.num_cores}", "i64")
+        """The iterations of a chunk where each thread is to take CHUNKS_PER_THREAD of them."""
+        part = self.op(f"udiv i64 %n, {CHUNKS_PER_THREAD * self.module.target.num_cores}", "i64")
         return self.intrinsic("umax", part, 1).name
 
     def _team(self) -> tuple[str, str]:

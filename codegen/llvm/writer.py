@@ -107,7 +107,7 @@ class Writer(Instructions):
         free = "call void @free(ptr %heap)"
         if self.heap:
             take = self._allocated("%heap", str(self.heap_size))
-            if self.heap_size >= scratch.KEPT:
+            if self.heap_size >= scratch.MIN_KEPT_BYTES:
                 take[0], free = self._kept()
             start = [*take, "br i1 %heap.failed, label %fail, label %start", "fail:", *self._failing(), "start:"]
             start += [f"{name} = getelementptr i8, ptr %heap, i64 {at}" for name, at in self.heap]

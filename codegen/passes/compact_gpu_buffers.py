@@ -75,7 +75,7 @@ def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, I
     if any(w.guards for w in footprints):
         cut = []
         for d, r in enumerate(region.ranges):
-            last = [n for w in footprints if (n := _last(w, w.indices[d] - r.min)) is not None]
+            last = [n for w in footprints if (n := _max_index(w, w.indices[d] - r.min)) is not None]
             if isinstance(r.extent, Const) and len(last) == len(footprints):
                 r = r.with_(extent=Const(min(r.extent.value, 1 + max(0, *last)), r.extent.dtype))
             cut.append(r)
@@ -83,7 +83,7 @@ def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, I
     return region
 
 
-def _last(footprint: Footprint, index: Expr) -> int | None:
+def _max_index(footprint: Footprint, index: Expr) -> int | None:
     """The most that an index is over a footprint; None if it is not known.
 
     With c * (x // c) = x - x % c for its divisions, some multiple of it is an expression p of fewer of them. A guard says that

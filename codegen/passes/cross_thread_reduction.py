@@ -50,7 +50,7 @@ def lower_cross_thread_reduction(func: PrimFunc, target) -> PrimFunc:
     """
     if not any(_reducing(s) for s in walk_stmts(func.body)):
         return func
-    work = _Rewriting(names(func))
+    work = _CrossThreadLowering(names(func))
     body = work.visit(func.body, (), None)
     return func.with_(body=body, allocs=(*func.allocs, *work.allocs))
 
@@ -63,7 +63,7 @@ def _reducing(s: Stmt) -> bool:
     )
 
 
-class _Rewriting:
+class _CrossThreadLowering:
     def __init__(self, taken: set[str]):
         self.taken = taken
         self.allocs: list[Buffer] = []

@@ -9,13 +9,12 @@ from tir.ir import For, annotation
 SCHEDULE = "schedule"
 CHUNK = "chunk"
 
-
-PARTS = 16  # chunks that each thread takes of a dynamic loop, if nobody says: to take one costs as much as a small iteration
+CHUNKS_PER_THREAD = 16  # of a dynamic loop without a chunk size: to take one costs as much as a small iteration
 
 
 class Chunks(NamedTuple):
     """Iterations in chunks of `size`, each taken by the next thread that is free if `dynamic`, else in turns. Without a size, one
-    contiguous share a thread; a dynamic loop is cut into PARTS chunks a thread then."""
+    contiguous share a thread; a dynamic loop is cut into CHUNKS_PER_THREAD chunks a thread then."""
 
     dynamic: bool
     size: int | None

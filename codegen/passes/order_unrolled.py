@@ -9,7 +9,7 @@ from math import prod
 from tir.ir import Const, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, nest
 from tir.traverse import loads, map_statements, perfect_nest, variables
 
-MAX_LOOPS = 5  # of a nest whose orders are all tried
+MAX_ORDERED_LOOPS = 5  # of a nest whose orders are all tried
 
 
 def order_unrolled(func: PrimFunc, target) -> PrimFunc:
@@ -44,7 +44,7 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
                 body = inner
             case _:
                 return loops
-    if body.buffer.scope != "register" or not 1 < len(loops) <= MAX_LOOPS:
+    if body.buffer.scope != "register" or not 1 < len(loops) <= MAX_ORDERED_LOOPS:
         return loops
     read = loads(body.value)
     if any(x.buffer.name == body.buffer.name and x.indices != body.indices for x in read):

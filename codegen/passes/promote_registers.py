@@ -54,13 +54,13 @@ from .fresh_loops import with_fresh_loops
 from .guards import inner_ranges, loop_facts
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
-MAX_TILE = 256  # vectors (or scalars) of one buffer that are kept in registers at most
+MAX_REGISTERS = 256  # vectors (or scalars) of one buffer that are kept in registers at most
 
 Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a statement, with their extents
 
 
 @dataclass
-class _Tile:
+class _RegisterTile:
     """The places that loop-invariant accesses address: `base`, plus one axis for each unrolled loop that moves it, and lanes.
 
     `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen.
@@ -89,6 +89,9 @@ class _Tile:
             if isinstance(c, Binary) and c.op == "<" and c.a == self.lane and isinstance(c.b, Const)
         ]
         return min([self.lanes, *bounds])
+
+
+Promoted = tuple[Buffer, _RegisterTile]  # a buffer, and a tile of it that registers hold
 
 
 def promote_registers(func: PrimFunc, target) -> PrimFunc:
@@ -136,7 +139,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=visit(func.body, {}, {}, []))
 
 
-def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]) -> tuple[For, list[tuple[Buffer, _Tile]]]:
+def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]) -> tuple[For, list[Promoted]]:
     """`loop` on register buffers in place of accumulators, and the tiles they hold."""
     around = perfect_nest(loop, Kind.SERIAL)
     body = around[-1].body
@@ -146,7 +149,7 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     moving = {x.name for x in around}
     inside = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Allocate)}  # each iteration has its own
     stored = {x.buffer.name: x.buffer for x in stores(body) if x.buffer.scope != "register" and x.buffer.name not in inside}
-    promoted: list[tuple[Buffer, _Tile]] = []
+    promoted: list[Promoted] = []
     for buffer in stored.values():
         tiles = _tiles(body, buffer, moving, lanes)
         if tiles is None or not all(_within(t, buffer, inner, facts) for t in tiles):
@@ -192,9 +195,9 @@ def _decompose(offset: Polynomial, lanes: Loops, unrolled: Loops):
     return base, tuple(sorted(axes, key=lambda a: (-a[0], a[1], a[2].name))), lane
 
 
-def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> list[_Tile] | None:
+def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> list[_RegisterTile] | None:
     """The distinct tiles of `buffer` that `body` accesses; None if they move with the loops or may overlap partly."""
-    tiles: list[_Tile] = []
+    tiles: list[_RegisterTile] = []
     bound = {x.var.name for x in walk_stmts(body) if isinstance(x, Let)}  # anew in each iteration
     stored = {x.buffer.name for x in stores(body)}
     if not all(isinstance(x.extent, Const) for x in loops(body)):
@@ -219,7 +222,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
         foreign = moving | bound | ({*lanes, *unrolled} - ours)
         kept = [c for c in around.conditions if not variables(c) & foreign and not loads(c)]
         moved = tuple(v for _, _, v in axes)
-        new = _Tile(base, shape, lane[1] if lane else 1, x.indices, moved, lane[0] if lane else None, kept, store)
+        new = _RegisterTile(base, shape, lane[1] if lane else 1, x.indices, moved, lane[0] if lane else None, kept, store)
         same = [t for t in tiles if (t.axes, t.lanes) == (shape, new.lanes)]
         known = next((t for t in same if as_constant(add(base, t.base, -1)) == 0), None)
         if known is None:
@@ -228,18 +231,18 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
             known.stored |= store
             here = [substitute(c, _places_named(new, known)) for c in kept]
             known.conditions = [c for c in known.conditions if c in here]
-    if not tiles or sum(len(t.offsets()) for t in tiles) > MAX_TILE or not _apart(tiles):
+    if not tiles or sum(len(t.offsets()) for t in tiles) > MAX_REGISTERS or not _apart(tiles):
         return None
     return tiles
 
 
-def _places_named(a: _Tile, b: _Tile) -> dict[str, Expr]:
+def _places_named(a: _RegisterTile, b: _RegisterTile) -> dict[str, Expr]:
     """The variables of a tile as another of the same axes calls them."""
     lane = {a.lane.name: b.lane} if a.lane is not None and b.lane is not None else {}
     return dict(zip((v.name for v in a.loops), b.loops, strict=True)) | lane  # type: ignore[return-value]
 
 
-def _apart(tiles: list[_Tile]) -> bool:
+def _apart(tiles: list[_RegisterTile]) -> bool:
     """Whether all vectors of all tiles are disjoint."""
     spans: list[tuple[int, int]] = []
     for tile in tiles:
@@ -250,7 +253,7 @@ def _apart(tiles: list[_Tile]) -> bool:
     return all(end <= start for (_, end), (start, _) in itertools.pairwise(sorted(spans)))
 
 
-def _within(tile: _Tile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
+def _within(tile: _RegisterTile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
     """Whether the places lie within the buffer under the conditions that will guard their loads and stores."""
     inner = dict(ranges)
     if tile.lane is not None:
@@ -258,7 +261,7 @@ def _within(tile: _Tile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
     return _inside(Load(buffer, tile.indices), inner, [*facts, *tile.conditions])
 
 
-def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_Tile], outer_lanes: Loops) -> Stmt:
+def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_RegisterTile], outer_lanes: Loops) -> Stmt:
     """The body with accesses to `buffer` moved to the registers of its tiles."""
     lanes = dict(outer_lanes)
     unrolled: Loops = {}
@@ -276,7 +279,7 @@ def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_Tile], outer_lanes: L
     return move_accesses(body, place)
 
 
-def _unguarded(s: Stmt, tiles: dict[str, _Tile], ranges, facts: list[Expr]) -> Stmt:
+def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], ranges, facts: list[Expr]) -> Stmt:
     """`s` without the guards that only say which elements of a partial tile there are.
 
     Rewrite   if c: r = f(r, A[i])   =>   r = f(r, A[i] if c else 0)
@@ -296,7 +299,7 @@ def _unguarded(s: Stmt, tiles: dict[str, _Tile], ranges, facts: list[Expr]) -> S
             return map_statements(s, lambda c: _unguarded(c, tiles, ranges, facts))
 
 
-def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _Tile]) -> bool:
+def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile]) -> bool:
     """Whether the store is to a register whose elements exist just where the conditions hold."""
     tile = tiles.get(s.buffer.name)
     if tile is None:
@@ -351,7 +354,7 @@ def _inside(e: Load, ranges, known: list[Expr]) -> bool:
     )
 
 
-def _start(s: Stmt, promoted: list[tuple[Buffer, _Tile]], lanes: Loops) -> Const | None:
+def _start(s: Stmt, promoted: list[Promoted], lanes: Loops) -> Const | None:
     """The constant to which `s` sets the places of all promoted tiles, and nothing else; None if it does anything else."""
     values = {x.value for x in stores(s)}
     buffers = {x.buffer.name: x.buffer for x in stores(s)}
@@ -369,14 +372,14 @@ def _start(s: Stmt, promoted: list[tuple[Buffer, _Tile]], lanes: Loops) -> Const
     return value
 
 
-def _same_places(a: _Tile, b: _Tile) -> bool:
+def _same_places(a: _RegisterTile, b: _RegisterTile) -> bool:
     if a.axes != b.axes or a.lanes != b.lanes or add(a.base, b.base, -1) or (a.lane is None) is not (b.lane is None):
         return False
     conditions = [substitute(c, _places_named(a, b)) for c in a.conditions]
     return all(c in b.conditions for c in conditions) and all(c in conditions for c in b.conditions)
 
 
-def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], start: Const | None, taken: set[str]) -> Stmt:
+def _around(loop: For, promoted: list[Promoted], start: Const | None, taken: set[str]) -> Stmt:
     """The loop between the loads of its registers, or their start from a constant, and their stores."""
     before: list[Stmt] = []
     after: list[Stmt] = []

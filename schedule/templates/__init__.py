@@ -18,7 +18,7 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
 
 from . import annotate, conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
-from .structure import at_axes, contraction, reused, stored
+from .block_analysis import at_axes, contraction, reused, stored
 from .template import SumOfProducts, Template, Verdict
 
 __all__ = [

@@ -14,9 +14,9 @@ from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
 from ..rewriting.edits import parts
 from . import elementwise
+from .block_analysis import walks_memory
 from .marks import UNROLL_LIMITS, annotate_choice, annotate_shares, parallel, prefetch, stream
 from .packs import choose_packs
-from .structure import walks_memory
 
 MIN_VECTOR_BITS = 256  # bits of a vector that is half a register
 WIDTH_WEIGHTS = (0.9, 0.1)  # how often whole registers are drawn, and halves

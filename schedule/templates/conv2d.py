@@ -19,8 +19,7 @@ from tir.arith.symbolic import symbolic_min
 from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.traverse import walk
 
-from .gemm import register_tile
-from .structure import (
+from .block_analysis import (
     Contraction,
     at_axes,
     contraction,
@@ -31,6 +30,7 @@ from .structure import (
     store_last,
     transpose_in_squares,
 )
+from .gemm import register_tile
 
 NAME = "direct convolution"
 MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum for which it pays to transpose the tiles of the result
@@ -39,8 +39,8 @@ MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum for which it pays to transpose the t
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """A contraction of `image`, whose indices are sums of axes, and `weights`, whose indices are axes: the axes `groups` are in
-    both and the result, `pixels` in image and result, `channels` in weights and result, `sums` in image and weights. Where the
-    last of the channels says which group of channels of the image is seen, `members` of them see the same one."""
+    both and the result, `pixels` in image and result, `channels` in weights and result, `reduction` in image and
+    weights. Where the last of the channels decides which group of channels of the image is read, `members` of them read one."""
 
     contraction: Contraction
     image: Load
@@ -48,7 +48,7 @@ class Convolution:
     groups: tuple[Iter, ...]
     pixels: tuple[Iter, ...]
     channels: tuple[Iter, ...]
-    sums: tuple[Iter, ...]
+    reduction: tuple[Iter, ...]
     members: int | None = None
 
     @property
@@ -75,8 +75,8 @@ def matches(block: Block) -> Convolution | None:
     if at_axes(c.left) == at_axes(c.right) or not c.rows or not c.columns:
         return None
     if at_axes(c.left):
-        return Convolution(c, c.right, c.left, c.batch, c.columns, c.rows, c.sums)
-    return Convolution(c, c.left, c.right, c.batch, c.rows, c.columns, c.sums)
+        return Convolution(c, c.right, c.left, c.batch, c.columns, c.rows, c.reduction)
+    return Convolution(c, c.left, c.right, c.batch, c.rows, c.columns, c.reduction)
 
 
 def _grouped(c: Contraction) -> Convolution | None:
@@ -90,7 +90,7 @@ def _grouped(c: Contraction) -> Convolution | None:
     if members is None or extent(channel) % members or members == 1:
         return None
     groups = tuple(it for it in c.batch if it is not channel)
-    return Convolution(c, image, weights, groups, pixels, (channel,), c.sums, members)
+    return Convolution(c, image, weights, groups, pixels, (channel,), c.reduction, members)
 
 
 def _members(image: Load, channel: Var) -> int | None:
@@ -112,7 +112,7 @@ def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
     dividing = members is not None and members % lanes == 0
-    return ConvolutionTile(*register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor, dividing))
+    return ConvolutionTile(*register_tile(extent(c.pixels[-1]), channels, size(c.reduction), lanes, processor, dividing))
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
@@ -121,13 +121,13 @@ def cycles(c: Convolution, processor: CPU) -> float:
     bits = c.contraction.bits
     lanes = processor.lanes(bits)
     filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
-    if not filled or (c.transposed_result and size(c.sums) < MIN_SUM_TO_TRANSPOSE):
+    if not filled or (c.transposed_result and size(c.reduction) < MIN_SUM_TO_TRANSPOSE):
         return inf
     t = tiles(c, processor)
-    tile = processor.tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.sums))
+    tile = processor.tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.reduction))
     outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
     count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
-    weights = size((*c.groups, *c.channels, *c.sums))
+    weights = size((*c.groups, *c.channels, *c.reduction))
     # Panels of weights that lie across are read from as many lines as they have channels, some of them twice.
     across = last_axis(c.weights) != c.channels[-1].var.name
     copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
@@ -141,11 +141,11 @@ def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
     transposed.
     """
     nbytes, room = c.contraction.bits // 8, processor.l2_reuse_bytes
-    left = ceil(size(c.sums) * t.channels * nbytes / room)
+    left = ceil(size(c.reduction) * t.channels * nbytes / room)
     if c.transposed_result and size(c.pixels) * t.channels * nbytes > room:
         left = 1
     counts = []
-    for it in c.sums:
+    for it in c.reduction:
         n = extent(it)
         fitting = [d for d in range(left, 2 * left + 1) if n % d == 0]
         counts.append(fitting[0] if fitting else n if n < left else 1)
@@ -164,7 +164,7 @@ def variants(c: Convolution, processor: CPU) -> list[Sum]:
     """The ways to run a sum that are worth a sketch, the one of the seed first: the whole at once, or in parts where a panel of
     weights does not stay in half of the second-level cache."""
     t, usual = _seed(c, processor)
-    panel = size(c.sums) * t.channels * c.contraction.bits // 8
+    panel = size(c.reduction) * t.channels * c.contraction.bits // 8
     found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.l2_reuse_bytes else [])]
     return sorted(found, key=lambda v: v != usual)
 
@@ -201,11 +201,11 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
     if c.transposed_result and after is None:
         after = s.cache_write(block, 0, "global")
     groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
-    cut, sums = [], [loop_of(it) for it in c.sums]
+    cut, sums = [], [loop_of(it) for it in c.reduction]
     if variant is Sum.IN_PARTS:
         counts = parts(c, t, machine)
-        longest = max(c.sums, key=extent)
-        for n, (it, count) in enumerate(zip(c.sums, counts, strict=True)):
+        longest = max(c.reduction, key=extent)
+        for n, (it, count) in enumerate(zip(c.reduction, counts, strict=True)):
             if count > 1 or (max(counts) == 1 and it is longest):
                 outer, sums[n] = split_axis(s, block, it, sums[n], ceil(extent(it) / count))
                 cut.append(outer)

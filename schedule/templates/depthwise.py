@@ -17,9 +17,9 @@ from tir.ir import Block, Iter, Select, Var
 from tir.traverse import variables, walk
 
 from . import elementwise
+from .block_analysis import Contraction, at_axes, contraction, epilogue, is_elementwise, loop_of, size, stored
 from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
-from .structure import Contraction, at_axes, contraction, epilogue, is_elementwise, loop_of, size, stored
 
 NAME = "depthwise convolution"
 
@@ -73,7 +73,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
     points = size((*c.batch, *c.columns)) / (t.rows * lanes)
     loads = 1 if suits(c, processor) else lanes
-    return points * processor.tile_cycles(t.rows, t.vectors, size(c.sums), element=loads)
+    return points * processor.tile_cycles(t.rows, t.vectors, size(c.reduction), element=loads)
 
 
 def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -> None:
@@ -94,7 +94,7 @@ def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -
     (width,) = s.sizes(c.block, c.vector, seed=(min(t.vectors * lanes, extent(vector)),), vector=True)
     h0, h1, h2 = s.split(loop_of(row), [None, strip, rows])
     w0, w1 = s.split(loop_of(vector), [None, width])
-    kernel = [loop_of(it) for it in c.sums]
+    kernel = [loop_of(it) for it in c.reduction]
     s.reorder(*outer, h0, h1, w0, *kernel, h2, w1)
     if after is not None:
         s.reverse_compute_at(after, w0, preserve_unit_loops=True)

@@ -15,9 +15,9 @@ from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Load
 
 from . import elementwise
+from .block_analysis import Contraction, at_axes, divisible, last_axis, loop_of, merged, pairing, store_last
 from .lanes import in_lanes
 from .marks import done, share_out
-from .structure import Contraction, at_axes, divisible, last_axis, loop_of, merged, pairing, store_last
 
 NAME = "dot products"
 MAX_ROWS_FOR_DOTS = 24  # rows or columns up to which packing takes longer
@@ -35,10 +35,10 @@ class DotTile:
 def matches(block: Block) -> Contraction | None:
     """The block as a product of two to some rows, or columns, if the sum walks the memory of the other operand."""
     c = pairing(block)
-    if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or len(c.sums) != 1 or not c.rows:
+    if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or len(c.reduction) != 1 or not c.rows:
         return None
     few = 1 < min(extent(c.rows[-1]), extent(c.columns[-1])) <= MAX_ROWS_FOR_DOTS
-    return c if few and last_axis(_large(c)) == c.sums[0].var.name and divisible(block) else None
+    return c if few and last_axis(_large(c)) == c.reduction[0].var.name and divisible(block) else None
 
 
 def _large(c: Contraction) -> Load:
@@ -48,7 +48,7 @@ def _large(c: Contraction) -> Load:
 
 def suits(c: Contraction, processor: CPU) -> bool:
     """Whether the sum is long enough for vectors along it."""
-    return extent(c.sums[0]) >= MIN_VECTORS_OF_SUM * processor.lanes(c.bits)
+    return extent(c.reduction[0]) >= MIN_VECTORS_OF_SUM * processor.lanes(c.bits)
 
 
 def cycles(c: Contraction, processor: CPU) -> float:
@@ -78,7 +78,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     machine = s.target.machine
     t = tiles(c, machine)
     small = c.left if _large(c) is c.right else c.right
-    if last_axis(small) != c.sums[0].var.name:
+    if last_axis(small) != c.reduction[0].var.name:
         _read_transposed_copy(s, c, small)
     outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
     c0, c1 = s.split(loop_of(c.columns[-1]), [None, *s.sizes(c.block, c.columns[-1].var.name, seed=(t.columns,))])
@@ -99,5 +99,5 @@ def build(s: OpenSchedule, c: Contraction) -> None:
 def _read_transposed_copy(s: OpenSchedule, c: Contraction, small: Load) -> None:
     """Let the product read an operand through a copy whose memory the sum walks."""
     copy = s.cache_read(c.block, small.buffer.name, "global", [c.block])
-    store_last(s, copy, small.indices, c.sums[0].var.name)
+    store_last(s, copy, small.indices, c.reduction[0].var.name)
     elementwise.build(s, copy)

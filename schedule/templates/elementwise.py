@@ -13,8 +13,8 @@ from tir.ir import Block, Const, Expr, Iter, Var
 from tir.traverse import loads, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
+from .block_analysis import epilogue, is_elementwise, loop_of, regular, stored, transpose_in_squares
 from .marks import done, share, stream, teams
-from .structure import epilogue, is_elementwise, loop_of, regular, stored, transpose_in_squares
 
 VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
 MAX_PIECES = 5  # of a loop that is cut where conditions change

@@ -16,9 +16,9 @@ from schedule.machine import CPU, PACKED_ELEMENT_LOADS
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Block, Iter
 
+from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size
 from .division import balanced
 from .packs import AS_IT_IS
-from .structure import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size
 
 NAME = "packing"
 MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
@@ -61,19 +61,19 @@ def suits(c: Contraction, processor: CPU) -> bool:
 def cycles(c: Contraction, processor: CPU) -> float:
     """About how many cycles it takes on one core, without copies."""
     lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
-    mr, nr = register_tile(rows, columns, size(c.sums), lanes, processor)
+    mr, nr = register_tile(rows, columns, size(c.reduction), lanes, processor)
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)
-    return count * processor.tile_cycles(mr, ceil(nr / lanes), size(c.sums))
+    return count * processor.tile_cycles(mr, ceil(nr / lanes), size(c.reduction))
 
 
 def tiles(c: Contraction, processor: CPU) -> GemmTile:
     """Good sizes for a product, computed from its extents and the processor."""
     lanes = processor.lanes(c.bits)
-    M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.sums)
+    M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
     mr, nr = register_tile(M, N, K, lanes, processor)
-    chunks = ceil(K / MAX_SUM_PART) if len(c.sums) == 1 and K > MAX_WHOLE_SUM else 1
-    kc = ceil(extent(c.sums[-1]) / chunks) if len(c.sums) == 1 else extent(c.sums[-1])
+    chunks = ceil(K / MAX_SUM_PART) if len(c.reduction) == 1 and K > MAX_WHOLE_SUM else 1
+    kc = ceil(extent(c.reduction[-1]) / chunks) if len(c.reduction) == 1 else extent(c.reduction[-1])
 
     element = c.bits // 8
     row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
@@ -86,7 +86,7 @@ def tiles(c: Contraction, processor: CPU) -> GemmTile:
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
-    left = last_axis(c.left) is None or last_axis(c.left) != c.sums[-1].var.name or tails or big
+    left = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name or tails or big
     right = M >= MIN_TILES_TO_PACK * mr and N * K * element > processor.l2
     return GemmTile(
         mr,
@@ -138,13 +138,13 @@ class Sum(StrEnum):
 
 def variants(c: Contraction, machine: CPU) -> list[Sum]:
     """The ways to run a sum that are worth a sketch, the one of the seed first: the whole at once, or in parts if it is long."""
-    found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.sums[-1]) >= MAX_SUM_PART else [])]
+    found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.reduction[-1]) >= MAX_SUM_PART else [])]
     return sorted({*found, _seed(c, machine)[1]}, key=lambda v: (v != _seed(c, machine)[1], list(Sum).index(v)))
 
 
 def _seed(c: Contraction, machine: CPU) -> tuple[GemmTile, Sum]:
     t = tiles(c, machine)
-    if t.kc >= extent(c.sums[-1]):
+    if t.kc >= extent(c.reduction[-1]):
         return t, Sum.WHOLE
     return t, Sum.IN_PARTS if t.by_rows else Sum.BY_COLUMNS
 
@@ -168,8 +168,8 @@ def build(
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
     r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
-    k0, k1 = _split(s, c, c.sums[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.sums[-1]))
-    sums = [*(loop_of(it) for it in c.sums[:-1]), k1]
+    k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
+    sums = [*(loop_of(it) for it in c.reduction[:-1]), k1]
     first = [[*outer, r0, c0], [k0], []] if variant is Sum.BY_COLUMNS else [[*outer, r0], [k0] if k0 else [], [c0]]
     levels = [*first, [r1], [c1], sums, [r2], [c2]]
     s.reorder(*(loop for level in levels for loop in level))
@@ -179,7 +179,7 @@ def build(
     depth, threads = len(first[0]), c.threads(machine)
     panels = t.right and size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
     shared = len(products) if panels else depth if t.by_rows or variant is not Sum.WHOLE else depth + 1
-    by_sum = last_axis(c.left) == c.sums[-1].var.name
+    by_sum = last_axis(c.left) == c.reduction[-1].var.name
     packing = (
         (c.left.buffer.name, ("by rows" if by_sum else "by tiles") if t.left else AS_IT_IS),
         (c.right.buffer.name, ("at its panels" if panels else "in front") if t.right else AS_IT_IS),

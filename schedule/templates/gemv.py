@@ -15,9 +15,9 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Const
 from tir.traverse import stores
 
+from .block_analysis import Contraction, at_axes, last_axis, loop_of, merged, pairing, size
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
-from .structure import Contraction, at_axes, last_axis, loop_of, merged, pairing, size
 
 NAME = "matrix and vector"
 ROWS_PER_PASS = 8  # that are added to the result at a time
@@ -29,7 +29,7 @@ VECTORS_PER_TILE = (16, 1, 2, 4, 8, 32)  # numbers of vectors to which rows are 
 def matches(block: Block) -> Contraction | None:
     """The block as the product of a matrix, its `right` factor, and a vector, if it is one."""
     c = pairing(block)
-    if c is None or not c.by_columns or not at_axes(c.right) or c.batch or c.rows or len(c.columns) != 1 or len(c.sums) != 1:
+    if c is None or not c.by_columns or not at_axes(c.right) or c.batch or c.rows or len(c.columns) != 1 or len(c.reduction) != 1:
         return None
     return c
 
@@ -51,19 +51,19 @@ def without_units(s: Schedule, block: str) -> None:
         return
     axes = [it.var.name for it in find_block(s.func, block).iters]
     kept = [it.var.name for it in find_block(s.func, block).iters if extent(it) > 1]
-    if kept != axes and len(kept) > len(c.sums) and all(extent(it) > 1 for it in c.sums):
+    if kept != axes and len(kept) > len(c.reduction) and all(extent(it) > 1 for it in c.reduction):
         s.transform_block_layout(block, f"lambda {', '.join(axes)}: ({', '.join(kept)},)")
 
 
 def along_rows(c: Contraction) -> bool:
     """Whether the sum runs along the memory of the matrix."""
-    return last_axis(c.right) == c.sums[0].var.name
+    return last_axis(c.right) == c.reduction[0].var.name
 
 
 def build(s: OpenSchedule, c: Contraction) -> None:
     """Schedule the product of a matrix and a vector, whose loops are still as they were made. ScheduleError where a step is
     refused."""
-    machine, work = s.target.machine, extent(c.columns[0]) * extent(c.sums[0])
+    machine, work = s.target.machine, extent(c.columns[0]) * extent(c.reduction[0])
     way = _dot if along_rows(c) else _add_rows
     teams(s, c.block, machine.threads(work * machine.read_cycles(c.bits)), work, lambda new, threads: way(new, c, threads))
     done(s, c.block)
@@ -76,7 +76,7 @@ def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
     lines each come faster than one, or than four of four: of some sixty patterns of loads from memory alone, with software
     prefetches and without, none was faster by more than a few per cent.
     """
-    rows, length, lanes = extent(c.columns[0]), extent(c.sums[0]), s.target.machine.lanes(c.bits)
+    rows, length, lanes = extent(c.columns[0]), extent(c.reduction[0]), s.target.machine.lanes(c.bits)
     if length < 2 * lanes:
         if threads > 1:
             share(s, c.block, [loop_of(c.columns[0])])
@@ -121,12 +121,12 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
 
 def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes."""
-    rows, columns, lanes = extent(c.sums[0]), extent(c.columns[0]), s.target.machine.lanes(c.bits)
+    rows, columns, lanes = extent(c.reduction[0]), extent(c.columns[0]), s.target.machine.lanes(c.bits)
     width = s.choose(f"{c.block} columns", list(dict.fromkeys(min(n * lanes, columns) for n in VECTORS_PER_TILE)), block=c.block)
     count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in (ROWS_PER_PASS, 2, 4, 16, 32))), block=c.block)
     each = -(-columns // (width * threads))  # tiles of a thread
     j0, j1, j2 = s.split(loop_of(c.columns[0]), [None, each, width], preserve_unit_iters=False)
-    k0, k1 = s.split(loop_of(c.sums[0]), [None, count], preserve_unit_iters=False)
+    k0, k1 = s.split(loop_of(c.reduction[0]), [None, count], preserve_unit_iters=False)
     s.reorder(j0, k0, j1, k1, j2)
     s.vectorize(j2)
     if threads > 1:

@@ -14,7 +14,7 @@ from tir import dtypes
 from tir.ir import Block, Buffer, Const, Kind, PrimFunc, Store, const_shape
 from tir.traverse import loads, loops_to, variables, walk_stmts
 
-from .structure import stored
+from .block_analysis import stored
 
 UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
 PREFETCH_DISTANCES = (4, 16)  # iterations by which what comes from memory is fetched ahead

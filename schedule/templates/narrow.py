@@ -15,8 +15,8 @@ from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Iter
 
 from . import transposed
+from .block_analysis import epilogue, last_axis, loop_of, size, store_last
 from .marks import done, share_out
-from .structure import epilogue, last_axis, loop_of, size, store_last
 from .transposed import Transposed
 
 NAME = "narrow convolution"
@@ -39,7 +39,7 @@ def _lane_axis(t: Transposed) -> Iter | None:
     """The axis of the sum that walks the memory of the image, unless it has classes."""
     name = last_axis(t.c.left)
     sorted_by_class = {x.kernel.var.name for x in t.classes}
-    return next((it for it in t.c.sums if it.var.name == name and name not in sorted_by_class), None)
+    return next((it for it in t.c.reduction if it.var.name == name and name not in sorted_by_class), None)
 
 
 def suits(t: Transposed, processor: CPU) -> bool:
@@ -54,7 +54,7 @@ def cycles(t: Transposed, processor: CPU) -> float:
     if not suits(t, processor):
         return inf
     pixels, channels = tiles(t, processor).pixels, extent(t.channels)
-    steps = ceil(size(c.sums) / (lanes * prod(x.stride for x in t.classes)))
+    steps = ceil(size(c.reduction) / (lanes * prod(x.stride for x in t.classes)))
     return size(c.rows) / pixels * processor.tile_cycles(pixels, channels, steps, element=1)
 
 
@@ -85,7 +85,7 @@ def build(s: OpenSchedule, t: Transposed, sizes: NarrowTile | None = None) -> No
     (pixels,) = s.sizes(c.block, row.var.name, seed=(wanted.pixels,), extent=count, limit=most, unit=stride, missing=missing)
     chunks, lane = s.split(loop_of(axis), [None, machine.lanes(c.bits)])
     partial = s.rfactor(lane, len(c.store.indices))
-    rows, sums = transposed.by_class(s, t, c.rows), transposed.by_class(s, t, tuple(it for it in c.sums if it is not axis))
+    rows, sums = transposed.by_class(s, t, c.rows), transposed.by_class(s, t, tuple(it for it in c.reduction if it is not axis))
     p0, p1 = s.split(rows[-1][0], [None, pixels])
     outer = [loop for loop, _ in rows[:-1]]
     classes = [loop for _, inner in rows for loop in inner]

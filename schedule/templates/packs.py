@@ -10,8 +10,8 @@ from schedule.open_trace import Role
 from tir.ir import Const, Load, Var
 from tir.traverse import loads, loops_to, stores, variables
 
+from .block_analysis import transpose_in_squares
 from .marks import parallel
-from .structure import transpose_in_squares
 
 AS_IT_IS = "as it is"  # an operand is not packed
 ROW_MULTIPLE, ROW_OFFSET = 32, 16  # elements: rows of a copy start in different sets of the cache

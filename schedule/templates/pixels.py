@@ -20,10 +20,10 @@ from schedule.rewriting.index_map import IndexMap
 from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
+from .block_analysis import epilogue, is_elementwise, size, stored
 from .conv2d import Convolution, matches
 from .gemm import register_tile
 from .marks import done, share
-from .structure import epilogue, is_elementwise, size, stored
 
 NAME = "pixels in lanes"
 
@@ -42,7 +42,7 @@ class FlatConvolution:
 
     outer: list[str]
     channels: str
-    sums: list[str]
+    reduction: list[str]
     pixels: str
     inlined: list[str]
 
@@ -67,7 +67,9 @@ def tiles(c: Convolution, processor: CPU) -> PixelTile:
     """A good register tile, computed from the extents and the processor."""
     lanes = processor.lanes(c.contraction.bits)
     whole = ceil(size(row(c)) / lanes) * lanes
-    return PixelTile(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor, element=STRIDED_ELEMENT_LOADS))
+    return PixelTile(
+        *register_tile(extent(c.channels[-1]), whole, size(c.reduction), lanes, processor, element=STRIDED_ELEMENT_LOADS)
+    )
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
@@ -76,7 +78,7 @@ def cycles(c: Convolution, processor: CPU) -> float:
         return inf
     bits = c.contraction.bits
     t, lanes = tiles(c, processor), processor.lanes(bits)
-    pixels, steps = size(row(c)), size(c.sums)
+    pixels, steps = size(row(c)), size(c.reduction)
     tile = processor.tile_cycles(t.channels, t.pixels // lanes, steps, STRIDED_ELEMENT_LOADS)
     outer = size((*c.groups, *c.channels, *c.pixels)) // (pixels * extent(c.channels[-1]))
     time = outer * ceil(extent(c.channels[-1]) / t.channels) * ceil(pixels / t.pixels) * tile
@@ -91,7 +93,7 @@ def in_place(c: Convolution) -> bool:
     """Whether the pixels of `row` lie one after the other in the image at each step of the sum, in rows that do not evict each
     other."""
     pixels, shape = row(c), const_shape(c.image.buffer)
-    units = {it.var.name for it in c.sums if extent(it) == 1}
+    units = {it.var.name for it in c.reduction if extent(it) == 1}
     if len(c.image.indices) < len(pixels):
         return False
     last = list(zip(c.image.indices, shape, strict=True))[-len(pixels) :]
@@ -120,10 +122,10 @@ def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> No
     c0, c1 = _split(s, c, nest.channels, c.channels[-1:], t.channels)
     p0, p1 = _split(s, c, nest.pixels, row(c), t.pixels, vector=True, extent=whole, missing=whole - pixels)
     orders = {"channels inside": (p0, c0), "pixels inside": (c0, p0)}
-    weights = size((*c.channels, *c.sums)) * bits // 8
+    weights = size((*c.channels, *c.reduction)) * bits // 8
 
     def ordered(*first: str) -> Way:
-        return lambda new: new.reorder(*nest.outer, *first, *nest.sums, c1, p1)
+        return lambda new: new.reorder(*nest.outer, *first, *nest.reduction, c1, p1)
 
     s.branch(
         f"{block} order",
@@ -135,7 +137,7 @@ def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> No
     s.reverse_compute_at(after, first[-1], preserve_unit_loops=True)
     s.vectorize(s.get_loops(after)[-1])
     s.scheduled[after] = Stage.FUSED
-    tiled = Tiled.of(s, block, [first, [], nest.sums, [c1], [p1]], 2, (len(first),), panels=True)
+    tiled = Tiled.of(s, block, [first, [], nest.reduction, [c1], [p1]], 2, (len(first),), panels=True)
     s.scheduled[block] = replace(tiled, shared=len(first) if threads > 1 else 0)
 
 
@@ -153,7 +155,7 @@ def as_rows(s: OpenSchedule, c: Convolution, after: str, threads: int) -> FlatCo
     refused."""
     block, pixels = c.contraction.block, row(c)
     places = {i.name: n for n, i in enumerate(c.weights.indices) if isinstance(i, Var)}
-    sums = sorted(c.sums, key=lambda it: places[it.var.name])
+    sums = sorted(c.reduction, key=lambda it: places[it.var.name])
     inlined = [] if in_place(c) else _unrolled(s, c, sums, threads)
     flat = [it.var.name for it in pixels]
     dims = [i.name for i in c.contraction.store.indices if isinstance(i, Var)]

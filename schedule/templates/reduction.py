@@ -9,9 +9,9 @@ from schedule.open_trace import Role
 from tir.ir import Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
+from .block_analysis import loop_of, merged, regular, stored
 from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
-from .structure import loop_of, merged, regular, stored
 
 ROWS_PER_PASS = 8  # that are added to many results before the next
 ROWS_SIDE_BY_SIDE = (2, 4)  # numbers of rows of memory that are reduced side by side

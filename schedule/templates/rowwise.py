@@ -17,9 +17,9 @@ from schedule.schedule import Schedule
 from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
 from tir.traverse import loads, walk
 
+from .block_analysis import contraction, is_elementwise, loop_of, regular, size, stored
 from .lanes import in_lanes, partial_results
 from .marks import done, one_of, prefetch, share_out, stream
-from .structure import contraction, is_elementwise, loop_of, regular, size, stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Way
 from tir.ir import Block
 
-from .structure import epilogue
+from .block_analysis import epilogue
 
 
 class Verdict(Enum):

@@ -15,9 +15,9 @@ from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.arith.polynomial import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
 
+from .block_analysis import Contraction, at_axes, contraction, epilogue, last_axis, loop_of, size
 from .conv2d import ConvolutionTile, split_axis, split_pixels
 from .gemm import register_tile
-from .structure import Contraction, at_axes, contraction, epilogue, last_axis, loop_of, size
 
 NAME = "transposed convolution"
 
@@ -65,7 +65,7 @@ def _class(condition: Expr, c: Contraction) -> Class | None:
             terms = polynomial(index)
             parts = {m[0].name for m, factor in terms.items() if len(m) == 1 and isinstance(m[0], Var) and factor == 1}
             pixels = [it for it in c.rows if it.var.name in parts]
-            kernels = [it for it in c.sums if it.var.name in parts]
+            kernels = [it for it in c.reduction if it.var.name in parts]
             if len(pixels) == len(kernels) == 1 and len([m for m in terms if m]) == 2:
                 return Class(pixels[0], kernels[0], stride)
     return None
@@ -83,14 +83,16 @@ def cycles(t: Transposed, processor: CPU) -> float:
         return inf
     classes = prod(x.stride for x in t.classes)
     rows = size(c.rows[:-1]) * ceil(pixels_of_class(t) / wanted.pixels) * strides(t).get(c.rows[-1].var.name, 1)
-    tile = processor.tile_cycles(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.sums) / classes))
-    return rows * ceil(extent(t.channels) / wanted.channels) * tile + size((*c.columns, *c.sums)) * processor.pack_cycles(c.bits)
+    tile = processor.tile_cycles(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.reduction) / classes))
+    return rows * ceil(extent(t.channels) / wanted.channels) * tile + size((*c.columns, *c.reduction)) * processor.pack_cycles(
+        c.bits
+    )
 
 
 def tiles(t: Transposed, processor: CPU) -> ConvolutionTile:
     """A good register tile: pixels of a class along the last axis, and channels."""
     lanes = processor.lanes(t.c.bits)
-    return ConvolutionTile(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.sums), lanes, processor))
+    return ConvolutionTile(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.reduction), lanes, processor))
 
 
 def pixels_of_class(t: Transposed) -> int:
@@ -126,7 +128,7 @@ def build(s: OpenSchedule, t: Transposed, sizes: ConvolutionTile | None = None) 
     c, machine = t.c, s.target.machine
     wanted = sizes or tiles(t, machine)
     after = epilogue(s, c.block)
-    rows, sums = by_class(s, t, c.rows), by_class(s, t, c.sums)
+    rows, sums = by_class(s, t, c.rows), by_class(s, t, c.reduction)
     c0, c1 = split_axis(s, c.block, t.channels, loop_of(t.channels), wanted.channels, vector=True)
     axes = [(it, loop, strides(t).get(it.var.name, 1)) for it, (loop, _) in zip(c.rows, rows, strict=True)]
     others, within = split_pixels(s, c.block, axes, wanted.pixels)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.cache import ABANDONED, ObjectCache, default_path, object_key
+from codegen.cache import ABANDONED_SECONDS, ObjectCache, default_path, object_key
 
 from .matmul import matmul, operands, tiled
 
@@ -152,7 +152,7 @@ def test_abandoned_parts_go(cache):
     old, young = folder / "a.part", folder / "b.part"
     for file in (old, young):
         file.write_bytes(b"half")
-    os.utime(old, (0, time.time() - 2 * ABANDONED))
+    os.utime(old, (0, time.time() - 2 * ABANDONED_SECONDS))
     cache.evict()
     assert not old.exists() and young.exists() and len(cache) == 1
     cache.clear()

@@ -11,7 +11,7 @@ from tir import dtypes
 from tir.ir import Axis, Call, Const, Store, Var
 from tir.traverse import blocks, loads, stores, variables, walk
 
-from ..structure import epilogue, iterations
+from ..block_analysis import epilogue, iterations
 from ..template import Template, Verdict
 from .launch import MAX_ACCESS_BYTES, choose_unroll, has_threads
 

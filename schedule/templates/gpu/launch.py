@@ -13,7 +13,7 @@ from tir import dtypes
 from tir.ir import Axis, Binary, Block, Call, Const, Expr, Load, Store, Var
 from tir.traverse import loads, stores, variables, walk
 
-from ..structure import epilogue
+from ..block_analysis import epilogue
 
 MAX_ACCESS_BYTES = 16  # bytes that a thread moves at once
 MAX_GROUPED_ROWS = 8  # rows of blocks that run together

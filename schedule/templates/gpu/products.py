@@ -22,7 +22,7 @@ from tir.ir import Block, Cast, Const, Load, Store, Var
 from tir.memory import WARP
 from tir.traverse import loads, rewrite, stores
 
-from ..structure import Contraction, at_axes, contraction, reuses_data, size, stored
+from ..block_analysis import Contraction, at_axes, contraction, reuses_data, size, stored
 from ..template import Template, Verdict
 from .launch import (
     accumulate,
@@ -93,7 +93,7 @@ def matches(block: Block) -> Contraction | None:
 
 def is_matrices(c: Contraction) -> bool:
     """Whether a contraction is a product of matrices, or a batch of them."""
-    return at_axes(c.left) and at_axes(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1
+    return at_axes(c.left) and at_axes(c.right) and len(c.rows) == len(c.columns) == len(c.reduction) == 1
 
 
 def few_results(block: Block, gpu: GPU) -> bool:
@@ -126,7 +126,7 @@ def seed(c: Contraction, gpu: GPU) -> BlockTile:
     """The tile of a product of matrices, no larger than these; threads have fewer rows where they would be less than a warp."""
     tile = choose(TILES, c, gpu)
     rows, columns, depth = (
-        min(t, padded_length(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.sums), strict=True)
+        min(t, padded_length(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.reduction), strict=True)
     )
     tile = replace(tile, rows=rows, columns=columns, depth=depth, thread_rows=min(tile.thread_rows, rows))
     tile = replace(tile, thread_columns=min(tile.thread_columns, columns))
@@ -240,7 +240,7 @@ def _levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
     A thread has strips of four columns, so that a warp reads whole lines of shared memory, and rows as far apart as there are
     threads, so that its threads read the left factor from different banks.
     """
-    (row,), (column,), (step,) = c.rows, c.columns, c.sums
+    (row,), (column,), (step,) = c.rows, c.columns, c.reduction
     strip = min(4, tile.thread_columns)
     return {
         **{it.var.name: (1, 1, 1, 1) for it in c.batch},
@@ -252,7 +252,7 @@ def _levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
 
 def _lanes(s: OpenSchedule, copy: str, buffer: str, c: Contraction, tile: BlockTile) -> int:
     """How many elements of a factor of a product of matrices a thread loads at once."""
-    lengths = {c.rows[0].var.name: tile.rows, c.columns[0].var.name: tile.columns, c.sums[0].var.name: tile.depth}
+    lengths = {c.rows[0].var.name: tile.rows, c.columns[0].var.name: tile.columns, c.reduction[0].var.name: tile.depth}
     factor = c.left if c.left.buffer.name == buffer else c.right
     shape = [lengths.get(i.name, 1) if isinstance(i, Var) else 1 for i in factor.indices]
     return lanes_of(source_of(s, copy), shape, tile.threads)

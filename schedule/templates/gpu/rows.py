@@ -20,8 +20,8 @@ from tir.ir import Axis, Block, Call, Const, Load, Store
 from tir.memory import WARP
 from tir.traverse import loads, walk
 
+from ..block_analysis import epilogue, is_elementwise, reuses_data, stored
 from ..rowwise import Rows, by_rows, written_axes
-from ..structure import epilogue, is_elementwise, reuses_data, stored
 from ..template import Template, Verdict
 from .launch import MAX_ACCESS_BYTES, reduces_along_memory
 from .products import few_results

@@ -12,7 +12,7 @@ from schedule.schedule import Schedule
 from tir.ir import Const
 from tir.traverse import blocks
 
-from ..structure import Contraction, loop_of, size
+from ..block_analysis import Contraction, loop_of, size
 from ..template import Template, Verdict
 from . import rows
 from .launch import reduces_along_memory
@@ -48,9 +48,9 @@ class SplitSum(Template):
         """Into how many parts a sum may be cut, the formula's number first; none if it is short, or there are results enough."""
         c = matches(s.block(block))
         n = 1 if c is None else seed(c, s.target.machine)
-        return [
-            k for k in dict.fromkeys((n, n // 2, 2 * n)) if c is not None and n > 1 < k and size(c.sums) >= MIN_PART_STEPS * k
-        ]
+        if c is None or n == 1:
+            return []
+        return [k for k in dict.fromkeys((n, n // 2, 2 * n)) if k > 1 and size(c.reduction) >= MIN_PART_STEPS * k]
 
 
 def build(s: OpenSchedule, block: str, n: int) -> None:
@@ -123,7 +123,7 @@ def seed(c: Contraction, gpu: GPU) -> int:
     blocks = -(-size(c.rows) // GOOD_TILE_EDGE) * -(-size(c.columns) // GOOD_TILE_EDGE) * size(c.batch)
     if blocks >= gpu.sms // 2:
         return 1
-    return max(1, min(2 * gpu.sms // blocks, size(c.sums) // SEED_PART_STEPS))
+    return max(1, min(2 * gpu.sms // blocks, size(c.reduction) // SEED_PART_STEPS))
 
 
 def split(s: Schedule, c: Contraction, n: int) -> Contraction:
@@ -133,7 +133,7 @@ def split(s: Schedule, c: Contraction, n: int) -> Contraction:
     Rewrite   C[i, j] += A[i, k] * B[k, j]
            => C_rf[p, i, j] += A[i, p * m + k] * B[p * m + k, j];   C[i, j] += C_rf[p, i, j]   # the sum filled up to n * m steps
     """
-    (step,) = c.sums
+    (step,) = c.reduction
     length = -(-extent(step) // (n * PART_MULTIPLE)) * PART_MULTIPLE
     n = -(-extent(step) // length)
     if extent(step) % length:

@@ -18,7 +18,7 @@ from tir.arith.symbolic import map_choice
 from tir.ir import Block, Load, Var, annotation
 from tir.memory import WARP
 
-from ..structure import Contraction, last_axis, loop_of, size, stored
+from ..block_analysis import Contraction, last_axis, loop_of, size, stored
 from ..template import Template, Verdict
 from .launch import accumulate, bind_blocks, choose_pipeline, grouped, inline_producers, lanes_of, load_together, pad, source_of
 from .products import choose, is_matrices, padded_length
@@ -77,13 +77,13 @@ def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
     float32 has one only where the block is annotated `tf32`.
     """
     c = product(block)
-    if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.sums)) < MIN_EXTENT:
+    if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.reduction)) < MIN_EXTENT:
         return None
     factors, sums = {c.left.buffer.dtype, c.right.buffer.dtype}, c.store.buffer.dtype
     if len(factors) != 1:
         return None
     for x, inner in ((c.left, c.rows), (c.right, c.columns), (c.store, (*c.rows, *c.columns))):
-        wanted = {it.var.name for it in (inner if x is c.store else (*inner, *c.sums))}
+        wanted = {it.var.name for it in (inner if x is c.store else (*inner, *c.reduction))}
         if {i.name for i in x.indices[-2:] if isinstance(i, Var)} != wanted:
             return None
     (factor,) = factors
@@ -97,7 +97,7 @@ def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> WarpTile:
     """The tile of a product, no larger than that is, in units of an instruction."""
     tile = choose(TF32_TILES if how.factors == "tf32" else TILES, c, gpu)
     rows, columns = (padded_length(-(-size(axes) // FRAGMENT)) * FRAGMENT for axes in (c.rows, c.columns))
-    depth = padded_length(-(-size(c.sums) // how.depth)) * how.depth
+    depth = padded_length(-(-size(c.reduction) // how.depth)) * how.depth
     return replace(tile, rows=min(tile.rows, rows), columns=min(tile.columns, columns), depth=min(tile.depth, depth))
 
 
@@ -126,7 +126,7 @@ def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
     after = accumulate(s, block, "warp")
     for copy in shared:
         inline_producers(s, copy)
-    (row,), (column,), (step,) = c.rows, c.columns, c.sums
+    (row,), (column,), (step,) = c.rows, c.columns, c.reduction
     group, (warps_down, warps_across) = grouped(-(-extent(row) // tile.rows)), tile.warps
     levels = (
         (row, FRAGMENT, "gwf", (group, warps_down, tile.warp_rows // FRAGMENT)),

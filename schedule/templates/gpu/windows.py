@@ -15,7 +15,7 @@ from schedule.schedule import Schedule
 from tir.ir import Iter, Load
 from tir.traverse import blocks, variables
 
-from ..structure import Contraction, epilogue
+from ..block_analysis import Contraction, epilogue
 from ..template import Template, Verdict
 from .products import is_matrices, matches
 
@@ -63,13 +63,13 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contrac
     block, axes = c.block, find_block(s.func, c.block).iters
     batch = tuple((it,) for it in c.batch)
     copies = []
-    for factor, groups in ((c.left, (c.rows, c.sums)), (c.right, (c.sums, c.columns))):
+    for factor, groups in ((c.left, (c.rows, c.reduction)), (c.right, (c.reduction, c.columns))):
         copy = s.reindex_cache_read(block, factor.buffer.name, "global", _index_map(axes, (*batch, *groups)))
         copies.append((copy, factor, groups))
     result = s.reindex_cache_write(block, c.store.buffer.name, "global", _index_map(axes, (*batch, c.rows, c.columns)))
     if after is not None:
         s.reverse_compute_inline(after)
-    s.transform_block_layout(block, _index_map(axes, (*batch, c.rows, c.columns, c.sums)))
+    s.transform_block_layout(block, _index_map(axes, (*batch, c.rows, c.columns, c.reduction)))
     for copy, place, groups in (*copies, (result, Load(c.store.buffer, c.store.indices), (c.rows, c.columns))):
         own = [it for it in axes if it.var.name in set().union(*(variables(i) for i in place.indices))]
         s.transform_block_layout(copy, _index_map(own, (*batch, *groups)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from schedule.open_schedule import OpenSchedule
 from schedule.templates import Template
-from schedule.templates.structure import epilogue
+from schedule.templates.block_analysis import epilogue
 from tir.traverse import stores
 
 from .rule import Verdict

@@ -8,7 +8,7 @@ from math import prod
 
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from schedule.templates import SumOfProducts, Template, gemm
-from schedule.templates.structure import Contraction, epilogue
+from schedule.templates.block_analysis import Contraction, epilogue
 from tir.ir import Block, Const, Var
 from tir.traverse import loads, loops_to, stores
 

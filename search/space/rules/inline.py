@@ -6,7 +6,7 @@ from schedule import ScheduleError
 from schedule.legality.axis_windows import affine_index
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import Template
-from schedule.templates.structure import reuses_data
+from schedule.templates.block_analysis import reuses_data
 from tir.arith.polynomial import coefficient, polynomial
 from tir.ir import Block, Call, Const, Expr, Node, Select, Store
 from tir.traverse import loads, variables, walk

@@ -6,7 +6,7 @@ from math import prod
 
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
 from schedule.templates import Template
-from schedule.templates.structure import epilogue
+from schedule.templates.block_analysis import epilogue
 from tir import dtypes
 from tir.ir import Const, Var, const_shape
 from tir.traverse import loads, loops_to, stores

@@ -10,7 +10,7 @@ from typing import Any
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.templates import Template
-from schedule.templates.structure import epilogue, lacking, reuses_data, walks_memory
+from schedule.templates.block_analysis import epilogue, lacking, reuses_data, walks_memory
 from tir.ir import Block, Var, annotation
 from tir.traverse import stores
 

@@ -29,7 +29,7 @@ import numpy as np
 
 import tir
 from codegen.cuda import GPUError
-from codegen.cuda.isolated import Tried, apart, attempt
+from codegen.cuda.isolated import Attempt, apart, attempt
 from codegen.target import Target
 from schedule import replay
 from schedule.templates import gpu
@@ -119,7 +119,7 @@ def programs(count: int = 60) -> Iterator[Case]:
 
 
 def check(
-    groups: dict[str, Iterator[Case]], tries: Callable[[Case], Tried], workers: int, end: float, sources: Path, target: Target
+    groups: dict[str, Iterator[Case]], tries: Callable[[Case], Attempt], workers: int, end: float, sources: Path, target: Target
 ) -> Iterator[tuple[str, int]]:
     """What there is to say of each group, line by line, with the number of wrong cases that a line tells of. The cases that are
     not reached before `end` (of `time.monotonic`) are counted apart."""
@@ -188,7 +188,7 @@ def _tensors(pipe: Connection, target: str) -> None:
                 pass
         except Exception as error:  # the outermost frame of a child
             problems.append(f"{dtype}: {type(error).__name__}: {error}")
-    pipe.send(Tried("ok", message="; ".join(problems)))
+    pipe.send(Attempt("ok", message="; ".join(problems)))
 
 
 def circumstances() -> str:

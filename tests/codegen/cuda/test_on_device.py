@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from codegen.cuda import lower_cuda
-from codegen.cuda.isolated import Tried
+from codegen.cuda.isolated import Attempt
 from codegen.target import Target
 from tests.arrays import copies
 from tests.codegen.cuda import on_device
@@ -38,17 +38,17 @@ def test_cases_of_each_kind_are_right(tmp_path):
     def emulated(case):
         arrays = copies(case.arguments)
         kernels[id(case)](*arrays)
-        return Tried("ok", 1e-6, "", tuple(arrays))
+        return Attempt("ok", 1e-6, "", tuple(arrays))
 
     said = lines({kind: iter(cases) for kind, cases in groups.items()}, emulated, time.monotonic() + 600, tmp_path)
     assert said == [(f"{kind}: 1 right, 0 wrong", 0) for kind in ("library", "products", "candidates", "programs")]
 
 
 def test_what_is_wrong_is_counted_and_kept(tmp_path):
-    crashed = Tried("crash", message="the process ended with code -9\nand said no more")
+    crashed = Attempt("crash", message="the process ended with code -9\nand said no more")
 
     def tries(case):
-        return crashed if "37" in case.name else Tried("ok", 1e-6, "", tuple(copies(case.arguments)))
+        return crashed if "37" in case.name else Attempt("ok", 1e-6, "", tuple(copies(case.arguments)))
 
     first, second, last = lines(
         {"library": islice(on_device.library(TARGET), 1, 3)}, tries, time.monotonic() + 60, tmp_path / "sources"
@@ -61,5 +61,5 @@ def test_what_is_wrong_is_counted_and_kept(tmp_path):
 
 
 def test_what_is_not_reached_in_time_is_said(tmp_path):
-    said = lines({"library": some()["library"]}, lambda case: Tried("crash"), time.monotonic() - 1, tmp_path)
+    said = lines({"library": some()["library"]}, lambda case: Attempt("crash"), time.monotonic() - 1, tmp_path)
     assert said == [("library: 0 right, 0 wrong, not all reached", 0)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen.passes.compact_gpu_buffers import _last
+from codegen.passes.compact_gpu_buffers import _max_index
 from codegen.passes.thread_storage_sync import Footprint
 from tir.arith.enumeration import evaluate, grid
 from tir.ir import Const, Var
@@ -27,7 +27,7 @@ def test_the_last_element_that_guards_leave():
         others = [copied // row * 2 + 3, 5 - copied // row, copied // row + copied // rows, column + copied]
         for index in (*dims, *others):
             ranges = {"k": (0, turns - 1), "ty": (0, y - 1), "tx": (0, x - 1)}
-            found = _last(Footprint((index,), counts, guards, set(), ranges, ["tx", "ty", "tz"], (x, y, 1)), index)
+            found = _max_index(Footprint((index,), counts, guards, set(), ranges, ["tx", "ty", "tz"], (x, y, 1)), index)
             last = int(np.broadcast_to(evaluate(index, values), there.shape)[there].max())
             assert found is not None and found >= last, (str(index), guards)
             exact = index is dims[0] or index is dims[1] or (index is column and n >= row)

@@ -10,7 +10,7 @@ import pytest
 from codegen.target import Target
 from schedule import replay
 from schedule.open_schedule import OpenSchedule, Stage
-from schedule.templates.structure import epilogue, reuses_data
+from schedule.templates.block_analysis import epilogue, reuses_data
 from search.space import generation
 from search.space.rules import (
     DEFAULT,

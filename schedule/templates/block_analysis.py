@@ -25,8 +25,8 @@ class Contraction:
     """A reduction of pairs of elements, out[...] = sum of left[...] * right[...], or with other operators than these.
 
     The axes by where they occur: `batch` in both factors and the result (or in the result alone, of extent 1), `rows` in `left`
-    and the result, `columns` in `right` and the result, `sums` in the factors only. The last dimension of the result is an axis
-    of `right`.
+    and the result, `columns` in `right` and the result, `reduction` in the factors only. The last dimension of the result is
+    an axis of `right`.
     """
 
     block: str
@@ -36,7 +36,7 @@ class Contraction:
     batch: tuple[Iter, ...]
     rows: tuple[Iter, ...]
     columns: tuple[Iter, ...]
-    sums: tuple[Iter, ...]
+    reduction: tuple[Iter, ...]
 
     @property
     def vector(self) -> str:
@@ -57,7 +57,7 @@ class Contraction:
     @property
     def work(self) -> int:
         """The number of pairs."""
-        return size((*self.batch, *self.rows, *self.columns, *self.sums))
+        return size((*self.batch, *self.rows, *self.columns, *self.reduction))
 
     def threads(self, processor: CPU) -> int:
         """How many threads are worth waking for it: one where it is small."""
