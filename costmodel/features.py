@@ -33,14 +33,14 @@ import numpy as np
 from schedule.machine import CACHE_LINE_BYTES, CYCLES_PER_LINE, Machine
 from tir.ir import Kind
 
-from .loopnest import Loop, Program, Statement, Touched
-from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
+from .loopnest import BufferAccess, Loop, Program, Statement
+from .recording import Number, Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
 
 BUFFERS = 5
 SAMPLES = 10  # of the curve of arithmetic intensity
-CLOCK = 3.0  # cycles a nanosecond, and the nanoseconds that the shortest loop takes: round figures, as the trees correct them
-LEAST = 100.0
-PLANS = 8192  # statements of which the recorded formulas are kept
+CYCLES_PER_NANOSECOND = 3.0  # a round figure, as the trees correct it
+MIN_NANOSECONDS = 100.0  # of the shortest loop: starting it; a round figure, too
+MAX_PLANS = 8192  # statements of which the recorded formulas are kept
 CHUNK = 1024  # rows evaluated at a time, so that what is computed stays in the cache
 
 OPERATIONS = (
@@ -119,7 +119,7 @@ class _Plan:
     recording: Recording
 
 
-@lru_cache(maxsize=PLANS)
+@lru_cache(maxsize=MAX_PLANS)
 def _plan(statement: Statement, machine: Machine) -> _Plan:
     recorder = Recorder()
     values = _statement(statement, recorder, machine)
@@ -146,9 +146,9 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
     outer: list[Value] = [1.0, *accumulate(extents, mul)]  # iterations of the loops down to a depth
     inner: list[Value] = [1.0, *accumulate(reversed(extents), mul)][::-1]  # and from a depth on
     total = inner[0]
-    nests = [_Nest(t, s, recorder, extents, inner) for t in s.touched]
-    # Touched by the loops from a depth on.
-    bytes_at = [sum((n.elements[d] * n.touched.nbytes for n in nests), start=0.0) for d in range(depth + 1)]
+    accesses = [_AccessFeatures(t, s, recorder, extents, inner) for t in s.accesses]
+    # Bytes of all buffers that the loops from a depth on touch.
+    bytes_at = [sum((n.elements[d] * n.access.nbytes for n in accesses), start=0.0) for d in range(depth + 1)]
 
     result: list[Value] = [s.operations[op] * total for op in OPERATIONS]
     for _, kind in ANNOTATIONS:
@@ -161,13 +161,13 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
     result.append(float(bool(threads)))
     result += [threads.get(t, 1.0) for t in THREADS]
     for n in range(BUFFERS):
-        result += nests[n].features(bytes_at) if n < len(nests) else [0.0] * len(ACCESS)
+        result += accesses[n].features(bytes_at) if n < len(accesses) else [0.0] * len(ACCESS)
     result += _intensity(sum(c for op, c in s.operations.items() if op.startswith("float")), inner, bytes_at)
-    result += _allocation(s, nests[0], outer, inner)
+    result += _allocation(s, accesses[0], outer, inner)
     loops = sum((where(e > 1, 1.0, 0.0) for e in extents), start=0.0)
     unroll = next((number(loop.unroll) for loop in reversed(s.loops) if loop.unroll), 0.0)
     result += [total, loops, unroll]
-    result += _machine(s, recorder, extents, outer, total, nests, bytes_at, machine)
+    result += _machine(s, recorder, extents, outer, total, accesses, bytes_at, machine)
     return result
 
 
@@ -193,7 +193,7 @@ def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> li
     starts: list[Value] = []
     for d in range(len(inner)):
         within = min(d + 1, last)
-        slopes.append((curve[d] - curve[within]) / most(inner[d] - inner[within], 1.0))
+        slopes.append((curve[d] - curve[within]) / maximum(inner[d] - inner[within], 1.0))
         starts.append(curve[within] - slopes[d] * inner[within])
     result: list[Value] = []
     for k in range(SAMPLES):
@@ -206,35 +206,35 @@ def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> li
     return result
 
 
-def _allocation(s: Statement, written: _Nest, outer: list[Value], inner: list[Value]) -> list[Value]:
+def _allocation(s: Statement, written: _AccessFeatures, outer: list[Value], inner: list[Value]) -> list[Value]:
     """Size of the memory that the statement writes if it is allocated by the function: bytes, elements by the loops around it,
     these loops, and those within."""
     if s.allocated is None:
         return [0.0] * 4
     elements, around = product(written.shape), outer[s.allocated]
-    return [elements * written.touched.nbytes, elements * around, around, inner[s.allocated]]
+    return [elements * written.access.nbytes, elements * around, around, inner[s.allocated]]
 
 
 def _machine(
-    s: Statement, recorder: Recorder, extents: list[Value], outer: list[Value], total: Value, nests: list[_Nest],
+    s: Statement, recorder: Recorder, extents: list[Value], outer: list[Value], total: Value, accesses: list[_AccessFeatures],
     bytes_at: list[Value], machine: Machine,
 ) -> list[Value]:  # fmt: skip
-    lanes = max(1, machine.vector_bits // (8 * nests[0].touched.nbytes))
+    lanes = max(1, machine.vector_bits // (8 * accesses[0].access.nbytes))
     number = recorder.number
     shared = [loop for loop in s.loops if loop.kind is Kind.PARALLEL]
     tasks = product(e for x, e in zip(s.loops, extents, strict=True) if x.kind in (Kind.PARALLEL, Kind.THREAD))
-    chunk = _most_of(number(loop.chunk) for loop in shared)
-    once = most(chunk, 1.0)
+    chunk = _maximum_of(number(loop.chunk) for loop in shared)
+    once = maximum(chunk, 1.0)
     start = len(extents)  # where the loops begin that are vectorised or unrolled
     while start and s.loops[start - 1].kind in (Kind.VECTORIZED, Kind.UNROLLED):
         start -= 1
     vector = next((n for n in range(start, len(extents)) if s.loops[n].kind is Kind.VECTORIZED), None)
     length = extents[vector] if vector is not None else 1.0
     vectors = ceil(length / lanes)
-    registers = [n.elements[start] for n in nests]
+    registers = [n.elements[start] for n in accesses]
     if vector is not None:
-        registers = [where(n.steps[vector][1], r / length * vectors, r) for n, r in zip(nests, registers, strict=True)]
-    loads = sum((r for n, r in zip(nests, registers, strict=True) if n.touched.read and not n.touched.written), start=0.0)
+        registers = [where(n.steps[vector][1], r / length * vectors, r) for n, r in zip(accesses, registers, strict=True)]
+    loads = sum((r for n, r in zip(accesses, registers, strict=True) if n.access.read and not n.access.written), start=0.0)
     moved: list[Value] = []
     for size in machine.caches:
         # What a tile needs that fits stays while the loop around it runs: of that, everything is loaded once.
@@ -243,7 +243,7 @@ def _machine(
             around = max(0, d - 1)
             level = where(bytes_at[d] <= size, bytes_at[around] * outer[around], level)
         moved.append(level)
-    threads = least(tasks, float(machine.cores))
+    threads = minimum(tasks, float(machine.cores))
     cycles = total / length * vectors
     for amount, line in zip(moved, CYCLES_PER_LINE, strict=True):
         cycles = cycles + amount * (line / CACHE_LINE_BYTES)
@@ -252,63 +252,63 @@ def _machine(
         total / number(s.useful),
         vectors * lanes / length,
         ceil(ceil(tasks / once) / machine.cores) * machine.cores * once / tasks,
-        registers[0], loads, registers[0] / most(loads, 1.0),
+        registers[0], loads, registers[0] / maximum(loads, 1.0),
         *moved,
         total / threads,
-        cycles / threads / CLOCK + LEAST,
-        chunk, _most_of(number(loop.dynamic) for loop in shared),
-        *(_most_of(number(getattr(loop, asked)) for loop in s.loops) for asked in ("prefetch", "streamed", "stages", "resident")),
+        cycles / threads / CYCLES_PER_NANOSECOND + MIN_NANOSECONDS,
+        chunk, _maximum_of(number(loop.dynamic) for loop in shared),
+        *(_maximum_of(number(getattr(x, name)) for x in s.loops) for name in ("prefetch", "streamed", "stages", "resident")),
     ]  # fmt: skip
 
 
-class _Nest:
-    """One buffer in the loops of a statement."""
+class _AccessFeatures:
+    """The features of one buffer access in the loops of a statement."""
 
-    def __init__(self, touched: Touched, statement: Statement, recorder: Recorder, extents: list[Value], inner: list[Value]):
-        self.touched = touched
+    def __init__(self, access: BufferAccess, statement: Statement, recorder: Recorder, extents: list[Value], inner: list[Value]):
+        self.access = access
         self.statement = statement
         self.extents = extents
         self.inner = inner
         number = recorder.number
-        self.shape = [number(size) for size in touched.shape]
-        self.steps = _steps(touched, self.shape, recorder, statement.loops)
-        spans: list[Value] = [float(1 + spread) for spread in touched.spread]
+        self.shape = [number(size) for size in access.shape]
+        self.steps = _steps(access, self.shape, recorder, statement.loops)
+        spans: list[Value] = [float(1 + spread) for spread in access.spread]
         terms: list[list[tuple[int, Value]]] = [[] for _ in extents]
-        for position, dim in enumerate(touched.dims):
+        for position, dim in enumerate(access.dims):
             for t in dim:
                 terms[t.loop].append((position, number(t.coefficient) * (number(t.reach) - 1)))
-        clipped = [least(span, size) for span, size in zip(spans, self.shape, strict=True)]
+        clipped = [minimum(span, size) for span, size in zip(spans, self.shape, strict=True)]
         count = product(clipped)
         self.elements: list[Value] = [count] * (len(extents) + 1)  # touched by the loops from a depth on
         for d in reversed(range(len(extents))):
             for position, added in terms[d]:
                 spans[position] = spans[position] + added
-                clipped[position] = least(spans[position], self.shape[position])
+                clipped[position] = minimum(spans[position], self.shape[position])
             if terms[d]:
                 count = product(clipped)
             self.elements[d] = count
         self.region = clipped
 
     def features(self, bytes_at: list[Value]) -> list[Value]:
-        t, extents = self.touched, self.extents
+        t, extents = self.access, self.extents
         nbytes = t.nbytes
         stride: Value = 0.0  # of the innermost loop that moves the access
         innermost: Value = 0.0  # of the innermost loop, whether it does or not
-        still: Value = self.inner[0]  # iterations inside the loop that moves it
+        repeats: Value = self.inner[0]  # iterations inside the loop that moves it, all at the same element
         for d, e in enumerate(extents):
             step, moves = self.steps[d]
             stride = where(moves, step, stride)
-            still = where(moves, self.inner[d + 1], still)
+            repeats = where(moves, self.inner[d + 1], repeats)
             innermost = where(e > 1, where(moves, step, 0.0), innermost)
         total = self.inner[0]
         unique = self.elements[0] * nbytes
-        lines = most(1.0, total / still * least(1.0, stride * (nbytes / CACHE_LINE_BYTES)))
+        lines = maximum(1.0, total / repeats * minimum(1.0, stride * (nbytes / CACHE_LINE_BYTES)))
         run = self.region[-1] if self.region else 1.0
         whole: Value = True
         for position in reversed(range(1, len(self.region))):
             whole = and_not(whole, self.region[position] < self.shape[position])
             run = run * where(whole, self.region[position - 1], 1.0)
-        unique_lines = most(1.0, unique / least(run * nbytes, float(CACHE_LINE_BYTES)))
+        unique_lines = maximum(1.0, unique / minimum(run * nbytes, float(CACHE_LINE_BYTES)))
         loop, serial, distance, away, count = self._reuse(bytes_at)
         divisor = where(count <= 0.5, 0.5, count)
         amounts: list[Value] = [total * nbytes, unique, lines, unique_lines]
@@ -319,10 +319,10 @@ class _Nest:
         ]  # fmt: skip
 
     def _reuse(self, bytes_at: list[Value]) -> tuple[Value, ...]:
-        """The innermost loop that touches elements again, by standing still or because other statements in it touch them, too:
+        """The innermost loop that touches elements again, as it does not move the access or other statements touch them, too:
         two indicators, the iterations and bytes between two touches, and how many there are."""
         found: tuple[Value, ...] = (0.0,) * 5
-        others = self.statement.others[self.touched.buffer]
+        others = self.statement.others[self.access.buffer]
         for d, e in enumerate(self.extents):
             moves = self.steps[d][1]
             new: tuple[Value, ...] = (1.0, 0.0, self.inner[d + 1], bytes_at[d + 1], e)
@@ -336,24 +336,24 @@ class _Nest:
         return found
 
 
-def _most_of(values: Iterable[Value]) -> Value:
+def _maximum_of(values: Iterable[Value]) -> Value:
     """The largest of some numbers that are at least 0."""
     result: Value = 0.0
     for value in values:
-        result = most(result, value)
+        result = maximum(result, value)
     return result
 
 
-def _steps(touched: Touched, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:
+def _steps(access: BufferAccess, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:
     """By how many elements each loop moves an access, and in which rows it does; a part of a fused loop that has one iteration
     moves nothing."""
     result: list[tuple[Value, Value]] = [(0.0, False)] * len(loops)
     row: Value = 1.0
     for position in reversed(range(len(shape))):
-        for t in touched.dims[position]:
+        for t in access.dims[position]:
             new, moves = row * recorder.number(t.coefficient), recorder.number(t.reach) > 1
             step, before = result[t.loop]
-            shorter = least(where(before, step, new), where(moves, new, step)) if before is not False else new
-            result[t.loop] = shorter, either(before, moves)
+            shorter = minimum(where(before, step, new), where(moves, new, step)) if before is not False else new
+            result[t.loop] = shorter, logical_or(before, moves)
         row = row * shape[position]
     return result

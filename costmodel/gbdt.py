@@ -22,17 +22,17 @@ import numpy as np
 
 from schedule.machine import GPU, Machine
 
-from . import kept
+from . import model_file
 from .dataset import FORMULA, Dataset
-from .learned import LEAST_PROGRAMS, LEAST_WEIGHT, LearnedModel
+from .learned import MIN_PROGRAMS, MIN_WEIGHT, LearnedModel
 from .losses import Loss, TimeSum
 from .trees import Forest
 
 
 @dataclass(frozen=True, slots=True)
 class Boosting:
-    """How trees are grown. `least` is how many programs there must be before the trees are asked, `most` how many they are fitted
-    to: the fastest half of these, and others at random."""
+    """How trees are grown. The trees score when at least `min_programs` programs were measured. They are fitted to at most
+    `max_programs`: the fastest half of these, and others at random."""
 
     trees: int = 80
     added: int = 16  # trees for new data
@@ -41,9 +41,9 @@ class Boosting:
     leaf: int = 6  # statements at least
     share: float = 0.25  # of the features tried at each node
     sample: float = 0.8  # of the programs that each tree sees
-    least: int = LEAST_PROGRAMS
-    most: int = 3000
-    weight: float = LEAST_WEIGHT  # of the slowest program, and of one that failed; the fastest has 1
+    min_programs: int = MIN_PROGRAMS
+    max_programs: int = 3000
+    weight: float = MIN_WEIGHT  # of the slowest program, and of one that failed; the fastest has 1
     growth: float = 1 / 3
     loss: Loss = field(default_factory=TimeSum)
 
@@ -57,7 +57,7 @@ class GBDTModel(LearnedModel):
 
     def __init__(self, machine: Machine, seed: int = 0, boosting: Boosting | None = None):
         self.boosting = boosting or Boosting()
-        super().__init__(machine, self.boosting.loss, self.boosting.least)
+        super().__init__(machine, self.boosting.loss, self.boosting.min_programs)
         self.forest = Forest.empty(self.boosting.depth)
         self._rng = np.random.default_rng(seed)
         self._rebuilt = 0  # programs at the last fit from scratch
@@ -87,7 +87,7 @@ class GBDTModel(LearnedModel):
 
     def _chosen(self) -> np.ndarray:
         """The programs to fit to: all, or where these are too many, the fastest half and others at random."""
-        most = self.boosting.most
+        most = self.boosting.max_programs
         if self.programs <= most:
             return np.arange(self.programs)
         order = np.argsort(-self.throughputs(), kind="stable")
@@ -130,7 +130,7 @@ class GBDTModel(LearnedModel):
         forest = self.forest if self.loss == TimeSum() else Forest.empty(self.boosting.depth)
         counts = (self._fitted, self._rebuilt) if len(forest) else (0, 0)
         own = {"counts": np.array(counts, dtype=np.int64), "tasks": np.array(self.data.tasks, dtype=np.str_)}
-        kept.write(path, vars(forest) | vars(self.data) | own, isinstance(self.machine, GPU))
+        model_file.write(path, vars(forest) | vars(self.data) | own, isinstance(self.machine, GPU))
 
     @staticmethod
     def load(path: str | Path, machine: Machine, seed: int = 0, boosting: Boosting | None = None) -> GBDTModel:
@@ -138,7 +138,7 @@ class GBDTModel(LearnedModel):
         FileNotFoundError if there is none; ValueError, with the reason, if it is something else, damaged, or of a version with
         other features."""
         model = GBDTModel(machine, seed, boosting)
-        data = kept.read(path, isinstance(machine, GPU))
+        data = model_file.read(path, isinstance(machine, GPU))
         model.data = Dataset(data["matrix"], data["program"], data["task"], data["seconds"], data["tasks"].tolist())
         forest = Forest(data["features"], data["thresholds"], data["values"])
         if forest.depth == model.boosting.depth and model.loss == TimeSum():

@@ -19,8 +19,8 @@ from .recording import allocator, interpreter
 from .sketch_programs import SketchPrograms
 from .tile_model import TileModel
 
-LEAST_PROGRAMS = 12  # before which a formula scores
-LEAST_WEIGHT = 0.15  # of the slowest program, and of one that failed; the fastest has 1
+MIN_PROGRAMS = 12  # before which a formula scores
+MIN_WEIGHT = 0.15  # of the slowest program, and of one that failed; the fastest has 1
 
 
 class Regressor(Protocol):
@@ -36,13 +36,13 @@ class Regressor(Protocol):
 
 
 class LearnedModel(ABC):
-    """Scores programs by what is predicted of their statements, in the way of `loss`; by a formula until `least` programs were
-    measured. Measured rows of any task teach it."""
+    """Scores programs by what is predicted for their statements, combined by `loss`; by an analytic model until `min_programs`
+    programs were measured. It learns from measured rows of any task."""
 
-    def __init__(self, machine: Machine, loss: Loss, least: int):
+    def __init__(self, machine: Machine, loss: Loss, min_programs: int):
         self.machine = machine
         self.loss = loss
-        self.least = least
+        self.min_programs = min_programs
         self.data = Dataset()
         self._formula = GPUModel(machine) if isinstance(machine, GPU) else TileModel(machine)
         self._fitted = 0  # programs at the last fit
@@ -69,7 +69,7 @@ class LearnedModel(ABC):
         interpreter(), allocator()
 
     def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
-        if self.programs < self.least:
+        if self.programs < self.min_programs:
             return self._formula.score(sketch, rows)
         if self._fitted < self.programs:
             self.fit()
@@ -107,13 +107,13 @@ def _statements(sketch: SketchPrograms, rows: np.ndarray) -> Iterator[tuple[Stat
 class RegressorModel(LearnedModel):
     """Any regressor, fitted anew to all statements whenever something was measured: to what the start of the loss is off by."""
 
-    def __init__(self, machine: Machine, regressor: Regressor, loss: Loss | None = None, least: int = LEAST_PROGRAMS):
-        super().__init__(machine, loss or TimeSum(), least)
+    def __init__(self, machine: Machine, regressor: Regressor, loss: Loss | None = None, min_programs: int = MIN_PROGRAMS):
+        super().__init__(machine, loss or TimeSum(), min_programs)
         self.regressor = regressor
 
     def fit(self) -> None:
         start = self.loss.start(self.data.matrix.T).astype(np.float64)
-        missing, weights = self.loss.residuals(start, self.data.program, *self.loss.targets(self.data, LEAST_WEIGHT))
+        missing, weights = self.loss.residuals(start, self.data.program, *self.loss.targets(self.data, MIN_WEIGHT))
         self.regressor.fit(self.data.matrix, missing, sample_weight=weights)
 
     def predict(self, features: np.ndarray) -> np.ndarray:

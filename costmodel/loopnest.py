@@ -1,4 +1,4 @@
-"""A scheduled program as cost models see it: its statements, the loops around each, and what each accesses.
+"""A scheduled program as cost models see it: its statements, the loops around each, and its buffer accesses.
 
 All numbers are integers, or symbolic integers (`tir.arith.symbolic.SymbolicInt`) where the program is that of a sketch; so one
 description serves a single program and a whole population.
@@ -73,9 +73,9 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """A buffer that a statement accesses: for each dimension the terms of the index, and by how much the indices of several
-    accesses differ."""
+class BufferAccess:
+    """A buffer that a statement accesses: for each dimension the terms of the index, and the difference between the indices of
+    several accesses."""
 
     buffer: str
     nbytes: int  # of one element
@@ -90,11 +90,11 @@ class Touched:
 class Statement:
     """A store and the loops around it, outermost first. `operations` counts the arithmetic of one iteration by kind, `useful` is
     how often the statement runs where nothing is guarded, `allocated` how many of the loops are around the memory that it writes,
-    None if that is a parameter; `others` how many more statements access a touched buffer within each loop."""
+    None if that is a parameter; `others` how many more statements access an accessed buffer within each loop."""
 
     block: str
     loops: tuple[Loop, ...]
-    touched: tuple[Touched, ...]
+    accesses: tuple[BufferAccess, ...]
     operations: Mapping[str, int]
     useful: int
     allocated: int | None
@@ -109,7 +109,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundStore:
     block: str
     loops: tuple[For, ...]
     store: Store
@@ -119,21 +119,21 @@ class _Found:
 
 
 @dataclass
-class Known:
-    """What was found out about the nests of one function, for others that have the same ones (the same objects)."""
+class DescriptionCache:
+    """Descriptions of nests and statements, for other functions with the same ones (the same objects)."""
 
-    nests: dict[tuple[int, ...], tuple[_Found, tuple[Loop, ...], tuple[Touched, ...]]] = field(default_factory=dict)
+    nests: dict[tuple[int, ...], tuple[_FoundStore, tuple[Loop, ...], tuple[BufferAccess, ...]]] = field(default_factory=dict)
     statements: dict[tuple, Statement] = field(default_factory=dict)
-    equal: dict[tuple, Statement] = field(default_factory=dict)  # by what they say, so that it is said once
+    equal: dict[tuple, Statement] = field(default_factory=dict)  # by what they describe
 
 
-def program(func: PrimFunc, known: Known | None = None) -> Program:
+def program(func: PrimFunc, cache: DescriptionCache | None = None) -> Program:
     """The description of a function, scheduled or not, before it is lowered.
 
-    Statements that are the same in several functions described with the same `known` are the same objects.
+    Statements that are the same in several functions described with the same `cache` are the same objects.
     """
-    known = known or Known()
-    found: list[_Found] = []
+    cache = cache or DescriptionCache()
+    found: list[_FoundStore] = []
 
     def visit(
         n: Node, around: tuple[For, ...], block: str, bindings: dict[str, Expr], reduce: frozenset[str], useful: int
@@ -152,20 +152,20 @@ def program(func: PrimFunc, known: Known | None = None) -> Program:
             case Let(var, value, body):
                 visit(body, around, block, {**bindings, var.name: substitute(value, bindings)}, reduce, useful)
             case Store():
-                found.append(_Found(block, around, n, bindings, reduce, useful))
+                found.append(_FoundStore(block, around, n, bindings, reduce, useful))
             case Stmt():
                 for c in children(n):
                     visit(c, around, block, bindings, reduce, useful)
 
     visit(func.body, (), "", {}, frozenset(), 1)
-    accesses = [{n.buffer.name for n in walk(f.store) if isinstance(n, (Load, Store))} for f in found]
+    accessed = [{n.buffer.name for n in walk(f.store) if isinstance(n, (Load, Store))} for f in found]
     inside = [s.allocs for s in walk_stmts(func.body) if isinstance(s, Block)]
     temporary = {b.name for buffers in (func.allocs, *inside) for b in buffers}
     numbers: dict[str, int] = {}  # of the statements of each block so far
     statements = []
     for f in found:
         numbers[f.block] = number = numbers.get(f.block, -1) + 1
-        statements.append(_statement(f, number, found, accesses, temporary, known))
+        statements.append(_statement(f, number, found, accessed, temporary, cache))
     return Program(tuple(statements))
 
 
@@ -175,44 +175,44 @@ def _length(extent: Expr) -> int:
 
 
 def _statement(
-    f: _Found, number: int, found: list[_Found], accesses: list[set[str]], temporary: set[str], known: Known
+    f: _FoundStore, number: int, found: list[_FoundStore], accessed: list[set[str]], temporary: set[str], cache: DescriptionCache
 ) -> Statement:
     """The description of a store, the one object for all that say the same, but for two in one program: they have other numbers
     in their block."""
     key = (id(f.store), *map(id, f.loops))
-    if key not in known.nests:
-        known.nests[key] = f, *_nest(f)  # with what the key speaks of, so that no other object gets its place
-    _, loops, touched = known.nests[key]
-    others = {t.buffer: _others(f, t.buffer, found, accesses) for t in touched}
+    if key not in cache.nests:
+        cache.nests[key] = f, *_nest(f)  # keeps the objects alive whose ids are the key
+    _, loops, accesses = cache.nests[key]
+    others = {t.buffer: _others(f, t.buffer, found, accessed) for t in accesses}
     written = f.store.buffer.name
     outside = None
     if written in temporary:
-        outside = min(_common(f, g) for g, names in zip(found, accesses, strict=True) if written in names)
+        outside = min(_common(f, g) for g, names in zip(found, accessed, strict=True) if written in names)
     whole = (*key, outside, *others.values())
-    if whole not in known.statements:
-        new = Statement(f.block, loops, touched, operations(f.store.value), f.useful, outside, others)
-        known.statements[whole] = known.equal.setdefault((number, _said(new)), new)
-    return known.statements[whole]
+    if whole not in cache.statements:
+        new = Statement(f.block, loops, accesses, operations(f.store.value), f.useful, outside, others)
+        cache.statements[whole] = cache.equal.setdefault((number, _comparable(new)), new)
+    return cache.statements[whole]
 
 
-def _said(value: Any) -> Any:
-    """What a description says of all rows, to compare it with others: formulas for numbers, and no names of loops and buffers."""
+def _comparable(value: Any) -> Any:
+    """A description without names of loops and buffers, and with formulas for numbers, to compare it with others."""
     match value:
         case int():
             return formula(value)
         case tuple():
-            return tuple(map(_said, value))
-        case Loop() | Touched() | Term():
-            return tuple(_said(getattr(value, f.name)) for f in fields(value) if f.name not in ("name", "buffer"))
-        case Statement(block, loops, touched, operations, useful, allocated, others):
+            return tuple(map(_comparable, value))
+        case Loop() | BufferAccess() | Term():
+            return tuple(_comparable(getattr(value, f.name)) for f in fields(value) if f.name not in ("name", "buffer"))
+        case Statement(block, loops, accesses, operations, useful, allocated, others):
             counts = tuple(operations.items()), formula(useful), allocated, tuple(others.values())
-            return (block, _said(loops), _said(touched), *counts)
+            return (block, _comparable(loops), _comparable(accesses), *counts)
         case _:
             return value
 
 
-def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
-    """The loops around a store, and what it accesses in them."""
+def _nest(f: _FoundStore) -> tuple[tuple[Loop, ...], tuple[BufferAccess, ...]]:
+    """The loops around a store, and its buffer accesses in them."""
     ranges = ranges_of(f.loops)
     places = {loop.name: n for n, loop in enumerate(f.loops)}
     extents = tuple(_length(loop.extent) for loop in f.loops)
@@ -220,7 +220,7 @@ def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
     for n in walk(f.store):
         if isinstance(n, (Load, Store)):
             groups.setdefault(n.buffer.name, []).append(n)
-    touched = []
+    accesses = []
     for name, uses in groups.items():
         shape = tuple(map(_length, uses[0].buffer.shape))
         dims: list[tuple[Term, ...]] = []
@@ -239,11 +239,11 @@ def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
             dims.append(tuple(terms[key] for key in sorted(terms)))
             spread.append(max(offsets) - min(offsets))
         reads, writes = (any(isinstance(access, kind) for access in uses) for kind in (Load, Store))
-        touched.append(Touched(name, dtypes.nbytes(uses[0].buffer.dtype), shape, tuple(dims), tuple(spread), reads, writes))
-    touched.sort(key=lambda t: not t.written)
+        accesses.append(BufferAccess(name, dtypes.nbytes(uses[0].buffer.dtype), shape, tuple(dims), tuple(spread), reads, writes))
+    accesses.sort(key=lambda t: not t.written)
     written = f.store.buffer.name
     loops = tuple(_loop(x, e, x.name in f.reduce, written) for x, e in zip(f.loops, extents, strict=True))
-    return loops, tuple(touched)
+    return loops, tuple(accesses)
 
 
 def _loop(x: For, extent: int, reduce: bool, written: str) -> Loop:
@@ -269,14 +269,14 @@ def _ahead(value: Sequence[Any]) -> int:
     return max((n if isinstance(n, int) else _ahead(n) for n in value if not isinstance(n, str)), default=0)
 
 
-def _common(f: _Found, g: _Found) -> int:
+def _common(f: _FoundStore, g: _FoundStore) -> int:
     """How many loops two statements share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(f.loops, g.loops, strict=False)))
 
 
-def _others(f: _Found, buffer: str, found: list[_Found], accesses: list[set[str]]) -> tuple[int, ...]:
+def _others(f: _FoundStore, buffer: str, found: list[_FoundStore], accessed: list[set[str]]) -> tuple[int, ...]:
     """How many statements other than `f` access a buffer within each loop of `f`."""
-    depths = [_common(f, g) for g, names in zip(found, accesses, strict=True) if g is not f and buffer in names]
+    depths = [_common(f, g) for g, names in zip(found, accessed, strict=True) if g is not f and buffer in names]
     return tuple(sum(depth > n for depth in depths) for n in range(len(f.loops)))
 
 

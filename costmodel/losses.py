@@ -27,8 +27,8 @@ class Loss(Protocol):
         """f(s) before anything was learned, of statements that are the columns of `features`."""
         ...
 
-    def targets(self, data: Dataset, least: float) -> Weighted:
-        """The target and the weight of each program; `least` is the weight of the slowest, if the loss gives it one."""
+    def targets(self, data: Dataset, min_weight: float) -> Weighted:
+        """The target and the weight of each program; `min_weight` is the weight of the slowest, if the loss gives it one."""
         ...
 
     def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
@@ -55,8 +55,8 @@ class TimeSum:
     def start(self, features: np.ndarray) -> np.ndarray:
         return LN2 * features[ESTIMATE]
 
-    def targets(self, data: Dataset, least: float) -> Weighted:
-        return data.log_times(), np.maximum(data.throughputs(), least)
+    def targets(self, data: Dataset, min_weight: float) -> Weighted:
+        return data.log_times(), np.maximum(data.throughputs(), min_weight)
 
     def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
         times = np.exp(predicted)
@@ -78,7 +78,7 @@ class ThroughputSum:
     def start(self, features: np.ndarray) -> np.ndarray:
         return np.zeros(features.shape[1], dtype=np.float32)
 
-    def targets(self, data: Dataset, least: float) -> Weighted:
+    def targets(self, data: Dataset, min_weight: float) -> Weighted:
         throughputs = data.throughputs()
         return throughputs, throughputs
 

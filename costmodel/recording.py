@@ -108,7 +108,7 @@ class Recorder:
             if (b == 0 and op in ("+", "-")) or (b == 1 and op in ("*", "/", "//")):
                 return a
         elif not isinstance(b, Number):
-            return _plain(op, a, b)
+            return _operate_plain(op, a, b)
         elif (a == 0 and op == "+") or (a == 1 and op == "*"):
             return b
         if op == "*" and (a == 0 or b == 0):  # numbers equal themselves alone
@@ -149,7 +149,7 @@ class Recorder:
         return Recording(code, np.array([values[p] for p in constants.tolist()]), max(1, count))
 
 
-def _plain(op: str, a: Plain, b: Plain) -> Plain:
+def _operate_plain(op: str, a: Plain, b: Plain) -> Plain:
     if op not in OPERATIONS:
         raise ValueError(f"there is no operation {op!r}; there are: {', '.join(OPERATIONS)}")
     return a / b if op == "/" else PYTHON_OPERATORS[op](a, b)
@@ -165,7 +165,7 @@ def where(condition: Value, a: Value, b: Value) -> Value:
     return a if condition else b
 
 
-def either(a: Value, b: Value) -> Value:
+def logical_or(a: Value, b: Value) -> Value:
     """Whether one of two conditions holds."""
     return where(a, True, b) if isinstance(b, Number) else where(b, True, a)
 
@@ -175,11 +175,11 @@ def and_not(a: Value, b: Value) -> Value:
     return where(b, False, a)
 
 
-def least(a: Value, b: Value) -> Value:
+def minimum(a: Value, b: Value) -> Value:
     return _operate("min", a, b)
 
 
-def most(a: Value, b: Value) -> Value:
+def maximum(a: Value, b: Value) -> Value:
     return _operate("max", a, b)
 
 
@@ -193,7 +193,7 @@ def ceil(a: Value) -> Value:
 
 def _operate(op: str, a: Value, b: Value) -> Value:
     recorder = a.recorder if isinstance(a, Number) else b.recorder if isinstance(b, Number) else None
-    return _plain(op, a, b) if recorder is None else recorder.operate(op, a, b)  # type: ignore[arg-type]
+    return _operate_plain(op, a, b) if recorder is None else recorder.operate(op, a, b)  # type: ignore[arg-type]
 
 
 # --- evaluation ----------------------------------------------------------------------------------------------------------

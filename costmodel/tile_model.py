@@ -19,7 +19,7 @@ from schedule.machine import CACHE_LINE_BYTES, CPU, CYCLES_PER_LINE, SET_ALIASIN
 
 from .geometry import TileAccess, TiledNest
 from .model import Formula
-from .recording import Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
+from .recording import Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
 
 SHARE = 0.75  # of a cache that a tile can count on
 
@@ -44,7 +44,7 @@ def _recorded(nest: TiledNest, machine: CPU) -> Recording:
     return recorder.compiled({0: _cycles(nest, sizes, machine)})
 
 
-Tile = list[Value]  # a number for each axis
+Sizes = list[Value]  # a number for each axis
 
 
 def _cycles(nest: TiledNest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value:
@@ -57,21 +57,21 @@ def _cycles(nest: TiledNest, sizes: Sequence[Sequence[Value]], machine: CPU) -> 
     moved = _traffic(nest, levels, counts, machine)
     tasks = product(levels[0])
     rounds = ceil(tasks / machine.cores) * machine.cores / tasks
-    return (most(compute, moved) + 0.3 * least(compute, moved)) * rounds / machine.cores
+    return (maximum(compute, moved) + 0.3 * minimum(compute, moved)) * rounds / machine.cores
 
 
-def _vectors(nest: TiledNest, inner: Tile, machine: CPU) -> Value:
+def _vectors(nest: TiledNest, inner: Sizes, machine: CPU) -> Value:
     """Accumulators of the innermost spatial tile, in vector registers."""
     return _registers(nest, inner, [axis for axis in range(len(nest.extents)) if not nest.reduce[axis]], machine)
 
 
-def _registers(nest: TiledNest, inner: Tile, axes: Sequence[int], machine: CPU) -> Value:
+def _registers(nest: TiledNest, inner: Sizes, axes: Sequence[int], machine: CPU) -> Value:
     """How many vector registers hold what differs along some axes of the innermost tile."""
     lanes = machine.lanes(nest.element_bits)
     return product([ceil(inner[axis] / lanes) if axis == nest.vector else inner[axis] for axis in axes])
 
 
-def _body(nest: TiledNest, inner: Tile, machine: CPU) -> Value:
+def _body(nest: TiledNest, inner: Sizes, machine: CPU) -> Value:
     """Cycles of the innermost spatial tile for one step of the reduction."""
     vectors = _vectors(nest, inner, machine)
     elements: Value = 0.0  # that are broadcast
@@ -89,11 +89,11 @@ def _body(nest: TiledNest, inner: Tile, machine: CPU) -> Value:
             elements = elements + number
     issue, loading, waiting = machine.step_cycles(vectors, panel + crossing, elements)
     # More values than registers: each spilled one is stored and loaded again.
-    spilled = most(0.0, vectors + panel + 1 - machine.registers)
-    return most(most(issue, loading) + spilled, waiting if any(nest.reduce) else 0.0)
+    spilled = maximum(0.0, vectors + panel + 1 - machine.registers)
+    return maximum(maximum(issue, loading) + spilled, waiting if any(nest.reduce) else 0.0)
 
 
-def _traffic(nest: TiledNest, levels: list[Tile], counts: list[Value], machine: CPU) -> Value:
+def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine: CPU) -> Value:
     """Cycles spent on moving cache lines.
 
     The largest tile that fits a cache is loaded anew for each of its runs, except for what the loop around it leaves there: the
@@ -104,7 +104,7 @@ def _traffic(nest: TiledNest, levels: list[Tile], counts: list[Value], machine: 
     loaded = [footprints[0]]
     for depth in range(1, 6):
         around, length = _innermost(levels[depth - 1])
-        strip = [least(size * n, extent) for size, n, extent in zip(tiles[depth], around, nest.extents, strict=True)]
+        strip = [minimum(size * n, extent) for size, n, extent in zip(tiles[depth], around, nest.extents, strict=True)]
         loaded.append(sum(_lines(access, strip) for access in nest.accesses) * counts[depth] / length)
     total: Value = 0.0
     for size, way, cycles in zip(machine.caches, SET_ALIASING_BYTES, CYCLES_PER_LINE, strict=True):
@@ -130,9 +130,9 @@ PLACES = {
 }  # fmt: skip
 
 
-def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Tile]:
+def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Sizes]:
     """The lengths of the loops of S0 S1 R0 S2 R1 S3, 1 where an axis has no loop there."""
-    levels: list[Tile] = [[1.0] * len(nest.extents) for _ in range(6)]
+    levels: list[Sizes] = [[1.0] * len(nest.extents) for _ in range(6)]
     for axis, inner in enumerate(sizes):
         lengths = [ceil(nest.extents[axis] / product(inner)), *inner]
         # An axis of fewer levels lacks middle ones: the innermost of a spatial one is in the innermost tile.
@@ -141,7 +141,7 @@ def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Tile]:
     return levels
 
 
-def _counts(levels: list[Tile]) -> list[Value]:
+def _counts(levels: list[Sizes]) -> list[Value]:
     """How often the body of the first levels runs, by their number; the innermost level is the body itself."""
     return list(accumulate(map(product, levels[:5]), mul, initial=1.0))
 
@@ -151,36 +151,36 @@ def _aligned(access: TileAccess) -> bool:
     return len(access.dims[-1]) == 1 and access.shape[-1] * access.nbytes % CACHE_LINE_BYTES == 0
 
 
-def _tile(nest: TiledNest, levels: list[Tile], depth: int) -> Tile:
+def _tile(nest: TiledNest, levels: list[Sizes], depth: int) -> Sizes:
     """How far each axis runs while the levels from `depth` inwards do."""
-    return [least(product(axis), extent) for axis, extent in zip(zip(*levels[depth:], strict=True), nest.extents, strict=True)]
+    return [minimum(product(axis), extent) for axis, extent in zip(zip(*levels[depth:], strict=True), nest.extents, strict=True)]
 
 
-def _innermost(level: Tile) -> tuple[Tile, Value]:
+def _innermost(level: Sizes) -> tuple[Sizes, Value]:
     """For each axis of a level the length of its loop, or 1 if that is not the innermost one of several iterations; and the
     length of this one, 1 where there is none."""
-    around: Tile = []
+    around: Sizes = []
     inside: Value = False  # whether a loop further in has several iterations
     for length in reversed(level):
         several = length > 1
         around.insert(0, where(and_not(several, inside), length, 1.0))
-        inside = either(inside, several)
+        inside = logical_or(inside, several)
     return around, product(around)
 
 
-def _spans(access: TileAccess, tile: Tile) -> Tile:
+def _spans(access: TileAccess, tile: Sizes) -> Sizes:
     """How far each dimension of an access reaches in a tile."""
     whole = [sum((coefficient * (tile[axis] - 1) for axis, coefficient in dim), start=1.0) for dim in access.dims]
-    return [least(span, size) for span, size in zip(whole, access.shape, strict=True)]
+    return [minimum(span, size) for span, size in zip(whole, access.shape, strict=True)]
 
 
-def _lines(access: TileAccess, tile: Tile) -> Value:
+def _lines(access: TileAccess, tile: Sizes) -> Value:
     """Cache lines that one access touches in a tile."""
     *outer, last = _spans(access, tile)
     return product([*outer, ceil(last * access.nbytes / CACHE_LINE_BYTES)])
 
 
-def _rivals(access: TileAccess, tile: Tile, way: int) -> Value:
+def _rivals(access: TileAccess, tile: Sizes, way: int) -> Value:
     """How many lines of a tile compete for one set of a cache, as the rows of a matrix with a power-of-two length do; addresses
     `way` bytes apart fall into the same set."""
     result: Value = 1.0

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 OPTIMISM = 0.3  # how much faster, as a logarithm, a sketch of which little is known may prove to be
-ORDER = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
-ORDER_LIMIT = 0.2
-TRUST = 0.5  # of a predicted difference between sketches that were not tried
-LOSS_LIMIT = 1.0
-FAILURES = 3  # trials after which a sketch that never worked is given up
-DOUBT = 3  # trials that say as much about what a sketch may reach as they leave open
+ORDER_LOSS = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
+MAX_ORDER_LOSS = 0.2  # of the last sketches
+TRUST = 0.5  # factor of a predicted loss of a sketch that was not tried
+MAX_LOSS = 1.0  # that a model may predict, as a logarithm
+MAX_FAILURES = 3  # trials after which a sketch without a valid candidate is given up
+CONFIDENT_TRIALS = 3  # trials after which half of a measured loss counts: n of n + CONFIDENT_TRIALS
 
 
 class Bandit:
@@ -23,20 +23,20 @@ class Bandit:
     The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
     Machine Learning 2002); those of the same batch count as tried. A sketch not yet tried is expected to be slower than the best
     by `losses`, what a model predicts as a logarithm, and the more the later it stands in the order of preference. The best of a
-    few trials is far from the best that there is, so that a loss counts the less the fewer they are: n of n + DOUBT.
+    few trials is far from the best that there is, so that a loss counts the less the fewer they are: n of n + CONFIDENT_TRIALS.
     """
 
     def __init__(self, count: int):
         self.trials = np.zeros(count, dtype=np.int64)
         self.best = np.full(count, np.inf)
-        order = np.minimum(ORDER * np.arange(count), ORDER_LIMIT)
+        order = np.minimum(ORDER_LOSS * np.arange(count), MAX_ORDER_LOSS)
         self.losses = order.copy()
         self._order = order
 
     def predict(self, losses: Sequence[float] | np.ndarray) -> None:
         """Take over what a model predicts: by how much the best candidate of each sketch is slower than the best of all, as a
         logarithm."""
-        self.losses = self._order + TRUST * np.clip(losses, 0.0, LOSS_LIMIT)
+        self.losses = self._order + TRUST * np.clip(losses, 0.0, MAX_LOSS)
 
     def update(self, sketch: int, seconds: float) -> None:
         """A candidate of the sketch took `seconds`, infinity if it failed."""
@@ -56,10 +56,10 @@ class Bandit:
         fastest = np.min(self.best, initial=np.inf)
         loss = self.losses.copy()
         if math.isfinite(fastest):
-            loss[tried] = np.log(self.best[tried] / fastest) * (self.trials / (self.trials + DOUBT))[tried]
+            loss[tried] = np.log(self.best[tried] / fastest) * (self.trials / (self.trials + CONFIDENT_TRIALS))[tried]
         trials = self.trials + picked
         bonus = OPTIMISM * np.sqrt(math.log(2 + trials.sum()) / (trials + 0.5))
-        loss[~tried & (self.trials >= FAILURES)] = np.inf
+        loss[~tried & (self.trials >= MAX_FAILURES)] = np.inf
         return np.argsort(loss - bonus, kind="stable")
 
 

@@ -18,15 +18,17 @@ from ..space.generation import generate
 from ..space.rules import DEFAULT
 from ..space.sketch import Sketch
 
-TIE = 0.1  # of a score, the logarithm of a time
-ROWS = 2048  # candidates that the formula chooses from, a sketch
-LARGE = 10  # blocks; functions with more get sketches with few choices, because deriving one takes time by the square of that
-FEW = Space("few", DEFAULT, annotation.annotate_in_place)
+SCORE_TIE = 0.1  # difference of scores, logarithms of times, that the model cannot resolve
+SAMPLED_ROWS = 2048  # of each sketch, among which the model chooses
+MANY_BLOCKS = (
+    10  # blocks; functions with more get sketches with few choices, because deriving one takes time by the square of that
+)
+FEW_CHOICES = Space("few", DEFAULT, annotation.annotate_in_place)
 
 
 def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
-    """The schedule that the library has for `func`, if it is made of patterns that are known there; else the one that the tile
-    model takes for the fastest, of all sketches, tile sizes included.
+    """The schedule of the template library for `func`, if it consists of patterns that the library knows; else the one that the
+    analytic cost model predicts to be the fastest, of all sketches and sampled tile sizes.
 
     Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError if an extent
     is symbolic.
@@ -43,16 +45,18 @@ def constructed(func: PrimFunc, target: Target) -> Schedule:
     choices: list[tuple[float, Sketch, list[int]]] = []
     stages = len(blocks(func))
     sketches = (
-        generate(func, target) if stages <= LARGE else generate(func, target, space=FEW, max_sketches=max(1, 1000 // stages**2))
+        generate(func, target)
+        if stages <= MANY_BLOCKS
+        else generate(func, target, space=FEW_CHOICES, max_sketches=max(1, 1000 // stages**2))
     )
     for sketch in sketches:
-        rows = sample(sketch, target, ROWS if sketch.columns else 1, np.random.default_rng(0))
+        rows = sample(sketch, target, SAMPLED_ROWS if sketch.columns else 1, np.random.default_rng(0))
         scores = model.score(sketch_programs(sketch), rows)
         top = int(np.argmax(scores))
         choices.append((float(scores[top]), sketch, rows[top].tolist()))
     # The model knows tiles, not what fusion saves: of sketches that it cannot tell apart, the first fuses most.
     best = max(score for score, _, _ in choices)
-    choices.sort(key=lambda choice: (choice[0] < best - TIE, -choice[0] if choice[0] < best - TIE else 0.0))
+    choices.sort(key=lambda choice: (choice[0] < best - SCORE_TIE, -choice[0] if choice[0] < best - SCORE_TIE else 0.0))
     for _, sketch, row in choices:
         try:
             return replay(func, sketch.trace(row))

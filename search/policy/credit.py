@@ -1,4 +1,4 @@
-"""How often each mutation is applied."""
+"""Credit assignment: how often each mutation is applied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-MEMORY = 0.9  # how much of the past counts after a generation
+DECAY = 0.9  # factor of the counts so far after each generation
 PRIOR_TRIES = 4.0  # children that a mutation's initial probability counts for
 
 
@@ -40,4 +40,4 @@ class AdaptiveCredit(FixedCredit):
         return found / found.sum()
 
     def reward(self, name: str, wins: int, tries: int) -> None:
-        self._recent[name] = MEMORY * self._recent[name] + (wins, tries)
+        self._recent[name] = DECAY * self._recent[name] + (wins, tries)

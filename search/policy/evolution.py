@@ -35,7 +35,7 @@ from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit
 from .ranking import TrustedModel, score_rows
 
-SURVEYED = 64  # rows of a sketch that was not tried, by which it is compared with others
+SURVEYED_ROWS = 64  # rows of a sketch that was not tried, by which it is compared with others
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class Evolution:
         for number, island in enumerate(self._islands):
             rows = island.best(1)
             if not len(rows):
-                rows = sample(island.sketch, self.target, SURVEYED if island.sketch.columns else 1, rng)
+                rows = sample(island.sketch, self.target, SURVEYED_ROWS if island.sketch.columns else 1, rng)
                 rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
             best[number] = float(np.max(score_rows(most.model, island.programs, rows)))
         self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))

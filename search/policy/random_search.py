@@ -1,7 +1,4 @@
-"""Random search: rows of all sketches drawn at random, of which a cost model, if there is one, picks.
-
-It learns nothing from what was measured but what the model does; it is what `Evolution` has to be better than.
-"""
+"""Random search: random rows of all sketches, ranked by a cost model if there is one. The baseline for `Evolution`."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from ..population.sample import sample
 from ..space.sketch import Sketch
 from .ranking import score_rows
 
-POOL = 1024  # rows drawn for each batch, as many of each sketch
-BLIND = 0.25  # share of the candidates that are picked without asking the model
+SAMPLED_ROWS = 1024  # for each batch, the same number of each sketch
+UNSCORED_SHARE = 0.25  # of the candidates, picked at random instead of by score
 
 
 class RandomSearch:
@@ -36,11 +33,11 @@ class RandomSearch:
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
-        drawn = self._drawn(rng)
+        drawn = self._sampled(rng)
         order = rng.permutation(len(drawn)).tolist()
         if self.model is not None:
             ranked = sorted(order, key=lambda k: -drawn[k][0])
-            best = ranked[: n - math.ceil(BLIND * n)]
+            best = ranked[: n - math.ceil(UNSCORED_SHARE * n)]
             order = [*best, *(k for k in order if k not in set(best))]
         picked = [drawn[k] for k in order[:n]]
         self._seen |= {(sketch.name, row) for _, sketch, row in picked}
@@ -58,12 +55,12 @@ class RandomSearch:
                 rows = np.array([m.candidate.row for m in own], dtype=np.int64).reshape(len(own), sketch.columns)
                 self.model.update(sketch_programs(sketch), rows, np.array([m.seconds for m in own]))
 
-    def _drawn(self, rng: np.random.Generator) -> list[tuple[float, Sketch, tuple[int, ...]]]:
+    def _sampled(self, rng: np.random.Generator) -> list[tuple[float, Sketch, tuple[int, ...]]]:
         """Rows of all sketches with their scores, without repeats and those proposed before."""
         found: list[tuple[float, Sketch, tuple[int, ...]]] = []
         for sketch in self.sketches:
-            rows = np.unique(sample(sketch, self.target, max(1, POOL // len(self.sketches)), rng), axis=0)
-            said = np.zeros(len(rows)) if self.model is None else score_rows(self.model, sketch_programs(sketch), rows)
-            keyed = ((score, sketch, tuple(row)) for score, row in zip(said.tolist(), rows.tolist(), strict=True))
+            rows = np.unique(sample(sketch, self.target, max(1, SAMPLED_ROWS // len(self.sketches)), rng), axis=0)
+            scores = np.zeros(len(rows)) if self.model is None else score_rows(self.model, sketch_programs(sketch), rows)
+            keyed = ((score, sketch, tuple(row)) for score, row in zip(scores.tolist(), rows.tolist(), strict=True))
             found += [entry for entry in keyed if (sketch.name, entry[2]) not in self._seen]
         return found

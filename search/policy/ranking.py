@@ -12,10 +12,10 @@ from costmodel.metrics import count_pairs, rank_correlation
 
 from ..measure import Measurement
 
-MEMORY = 0.8  # how much of the past counts when a new batch was measured
-NOISE = 0.02  # times closer than this are the same
-START = 8.0  # pairs that other tasks count for
-LEAST = 0.02  # trust that a model keeps that was always wrong, so that it counts again when it has learned
+DECAY = 0.8  # factor of the counts so far when a new batch was measured
+TIME_NOISE = 0.02  # relative difference below which times count as equal
+PRIOR_PAIRS = 8.0  # pairs that the candidates of another task count for
+MIN_TRUST = 0.02  # of a model that was always wrong, so that it counts again when it has learned
 
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and the seconds they took
 
@@ -50,23 +50,23 @@ class TrustedModel:
     @property
     def trust(self) -> float:
         """From nothing for a model no better than chance to one for a perfect one; squared, so that the better one decides."""
-        return max(LEAST, (self.right - self.wrong) / (self.right + self.wrong)) ** 2
+        return max(MIN_TRUST, (self.right - self.wrong) / (self.right + self.wrong)) ** 2
 
     def begin(self, batch: Batch) -> None:
         """Start from how it orders the candidates of another task, from which it has not learned."""
         right, wrong = _pairs(batch)
         if right + wrong:
-            self.right, self.wrong = START * right / (right + wrong), START * wrong / (right + wrong)
+            self.right, self.wrong = PRIOR_PAIRS * right / (right + wrong), PRIOR_PAIRS * wrong / (right + wrong)
 
     def review(self, batch: Batch) -> None:
         """Count what was measured since."""
         right, wrong = _pairs(batch)
-        self.right = MEMORY * self.right + right
-        self.wrong = MEMORY * self.wrong + wrong
+        self.right = DECAY * self.right + right
+        self.wrong = DECAY * self.wrong + wrong
 
 
 def _pairs(batch: Batch) -> tuple[float, float]:
-    """How many pairs of candidates of one sketch the scores have in the right and in the wrong order; times within NOISE of each
-    other, and two that failed, count for nothing."""
-    counts = [count_pairs(scores, seconds, NOISE) for scores, seconds in batch]
+    """How many pairs of candidates of one sketch the scores order correctly, and how many wrongly; pairs of failures, and pairs
+    of times within TIME_NOISE of each other, do not count."""
+    counts = [count_pairs(scores, seconds, TIME_NOISE) for scores, seconds in batch]
     return float(sum(right for right, _, _ in counts)), float(sum(wrong for _, wrong, _ in counts))

@@ -1,4 +1,4 @@
-"""What records of other tasks teach: their candidates as rows of their sketches, made again from the recorded functions."""
+"""Warm start: the recorded candidates of other tasks as rows of their sketches, for cost models to learn from."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..records import Records
 from ..space.sketch import Sketch
 from ..task import Task
 
-TASKS = 8
-CANDIDATES = 256  # of a task, the latest
-PATIENCE = 5.0  # seconds after which no other task is looked at
+MAX_TASKS = 8  # other tasks to learn from
+MAX_CANDIDATES = 256  # of a task, the latest
+MAX_SECONDS = 5.0  # seconds after which no other task is looked at
 
 
 def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray, np.ndarray]]:
@@ -25,7 +25,7 @@ def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray,
     rows, and their seconds, infinite where they failed. Functions of the same structure come first, then those measured last.
 
     Left out is what the rules of today would not make any more: a row counts only if its trace is the recorded one. After
-    `PATIENCE` seconds no other function is looked at, so that a busy machine may learn of fewer.
+    `MAX_SECONDS` seconds no other function is looked at, so that a busy machine may learn of fewer.
     """
     from codegen.target import Target
 
@@ -35,14 +35,14 @@ def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray,
     others = [s for s in records.summaries() if s.fingerprint == own and s.workload != task.key and s.valid]
     like = {s.workload for s in records.near(task.func, task.key)}
     begin = time.monotonic()
-    for summary in sorted(others, key=lambda s: (s.workload not in like, -s.last))[:TASKS]:
-        if time.monotonic() - begin > PATIENCE:
+    for summary in sorted(others, key=lambda s: (s.workload not in like, -s.last))[:MAX_TASKS]:
+        if time.monotonic() - begin > MAX_SECONDS:
             return
         try:
             func = records.func(summary.workload)
         except ScriptError:  # an earlier version wrote what this one does not read
             continue
-        found = records.of(summary.workload, task.target)[-CANDIDATES:]
+        found = records.of(summary.workload, task.target)[-MAX_CANDIDATES:]
         for sketch in generate(func, Target(task.target)):
             same = [r for r in found if r.measurement.candidate.sketch == sketch.name and is_of(r.measurement.candidate, sketch)]
             if same:

@@ -20,11 +20,11 @@ from schedule.open_trace import Role, Tile
 from ..space.sketch import Sketch
 from .machine import machine_of
 
-COLUMNS = 2  # vectors of operands that registers are left for beside accumulators
-EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
-VECTORS = 4  # of the innermost tile
-BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
-ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or better what is too much
+OPERAND_VECTORS = 2  # vectors of operands that registers are left for beside accumulators
+DIVIDING_SHARE = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
+MAX_VECTORS = 4  # of the innermost tile
+MAX_BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
+MAX_ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or better what is too much
 
 
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -86,10 +86,10 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
     """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
     if not widths:
         return
-    budget = max(1, BODIES if any(t.perfect for t in widths) else machine_of(target, CPU).accumulators(COLUMNS))
+    budget = max(1, MAX_BODIES if any(t.perfect for t in widths) else machine_of(target, CPU).accumulators(OPERAND_VECTORS))
     columns = np.array([t.columns[-1] for t in widths])
     width = np.stack(list(widths.values()), axis=1)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         vectors = -(-rows[:, columns] // width)
         over = np.flatnonzero(np.prod(vectors, axis=1) > budget)
         if not len(over):
@@ -139,7 +139,7 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
-    budget = np.full(n, machine_of(target, CPU).accumulators(COLUMNS), dtype=np.int64)
+    budget = np.full(n, machine_of(target, CPU).accumulators(OPERAND_VECTORS), dtype=np.int64)
     for t in tiles:
         if not t.vector:
             continue
@@ -169,11 +169,11 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
 
 def _vectors(extent: int, width: int, n: int, rng: np.random.Generator) -> np.ndarray:
     """`n` lengths of a tile of some vectors of `width` elements, mostly such that divide the axis."""
-    menu = width * np.arange(1, min(VECTORS, -(-extent // width)) + 1)
-    exact = menu[extent % menu == 0]
-    drawn = rng.choice(menu, size=n)
+    lengths = width * np.arange(1, min(MAX_VECTORS, -(-extent // width)) + 1)
+    exact = lengths[extent % lengths == 0]
+    drawn = rng.choice(lengths, size=n)
     if len(exact):
-        drawn = np.where(rng.random(n) < EXACT, rng.choice(exact, size=n), drawn)
+        drawn = np.where(rng.random(n) < DIVIDING_SHARE, rng.choice(exact, size=n), drawn)
     return np.minimum(drawn, extent)
 
 
@@ -203,7 +203,7 @@ def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generato
     that makes as many tiles, so that the last is nearly full."""
     extent = np.broadcast_to(np.asarray(extent), size.shape)
     divisor = _divisor_below(extent, size)
-    near = (2 * divisor > size) & (rng.random(len(size)) < EXACT)
+    near = (2 * divisor > size) & (rng.random(len(size)) < DIVIDING_SHARE)
     return np.where(near, divisor, _even(extent, size))
 
 

@@ -30,15 +30,23 @@ Weights = tuple[tuple[int, float], ...]  # numbers, and how often each is drawn
 THREADS: Weights = ((32, 0.08), (64, 0.17), (128, 0.3), (256, 0.33), (512, 0.09), (1024, 0.03))  # of a block
 ELEMENTS: Weights = ((1, 0.03), (2, 0.05), (4, 0.1), (8, 0.15), (16, 0.25), (32, 0.22), (64, 0.15), (128, 0.05))  # of a thread
 VIRTUAL: Weights = ((1, 0.4), (2, 0.25), (4, 0.2), (8, 0.1), (16, 0.05))
-DEPTHS: Weights = ((1, 0.03), (2, 0.05), (4, 0.12), (8, 0.3), (16, 0.3), (32, 0.15), (64, 0.05))  # steps through shared memory
+REDUCTION_STEPS: Weights = (
+    (1, 0.03),
+    (2, 0.05),
+    (4, 0.12),
+    (8, 0.3),
+    (16, 0.3),
+    (32, 0.15),
+    (64, 0.05),
+)  # steps through shared memory
 GROUPS: Weights = ((1, 0.4), (2, 0.15), (4, 0.2), (8, 0.2), (16, 0.05))  # rows of blocks that run together
 WARPS: Weights = ((1, 0.05), (2, 0.1), (4, 0.4), (8, 0.4), (16, 0.05))  # of a block, on tensor cores
 FRAGMENTS: Weights = ((1, 0.05), (2, 0.1), (4, 0.2), (8, 0.25), (16, 0.3), (32, 0.1))  # of a warp, each 16 by 16
 INSTRUCTIONS: Weights = ((1, 0.2), (2, 0.5), (4, 0.3))  # along the sum, from one tile of shared memory
 FACTORS = (2, 3, 5, 7)
-EXACT = 0.9  # how often an axis that cannot be padded is cut only where that leaves no rest
+DIVIDING_SHARE = 0.9  # how often an axis that cannot be padded is cut only where that leaves no rest
 IDLE = 8  # of so many blocks, one at most is there only because rows of blocks come in groups
-ROUNDS = 24
+MAX_ROUNDS = 24
 
 
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -50,20 +58,20 @@ def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.rando
         for t in tiles:
             rows[:, t.columns] = 1
         if any("f" in t.roles for t in spatial):
-            _grow(rows, spatial, "w", _drawn(WARPS, n, rng), rng)
-            _grow(rows, spatial, "f", _drawn(FRAGMENTS, n, rng), rng)
-            _grow(rows, reduce, "r", _drawn(INSTRUCTIONS, n, rng), rng)
+            _grow(rows, spatial, "w", _weighted(WARPS, n, rng), rng)
+            _grow(rows, spatial, "f", _weighted(FRAGMENTS, n, rng), rng)
+            _grow(rows, reduce, "r", _weighted(INSTRUCTIONS, n, rng), rng)
         else:
-            _grow(rows, spatial, "t", _drawn(THREADS, n, rng), rng)
-            elements = _drawn(ELEMENTS, n, rng)
-            virtual = np.minimum(_drawn(VIRTUAL, n, rng), elements)
+            _grow(rows, spatial, "t", _weighted(THREADS, n, rng), rng)
+            elements = _weighted(ELEMENTS, n, rng)
+            virtual = np.minimum(_weighted(VIRTUAL, n, rng), elements)
             _grow(rows, spatial, "v", virtual, rng)
             _grow(rows, spatial, "s", elements // virtual, rng)
-            _grow(rows, reduce, "r", _drawn(DEPTHS, n, rng), rng)
-        _grow(rows, spatial, "g", _drawn(GROUPS, n, rng), rng)
+            _grow(rows, reduce, "r", _weighted(REDUCTION_STEPS, n, rng), rng)
+        _grow(rows, spatial, "g", _weighted(GROUPS, n, rng), rng)
 
 
-def _drawn(table: Weights, n: int, rng: np.random.Generator) -> np.ndarray:
+def _weighted(table: Weights, n: int, rng: np.random.Generator) -> np.ndarray:
     values, weights = zip(*table, strict=True)
     return rng.choice(values, size=n, p=np.array(weights) / sum(weights))
 
@@ -84,7 +92,7 @@ def _grow(rows: np.ndarray, tiles: Sequence[Tile], role: str, budget: np.ndarray
                 continue
             used = np.prod(rows[own[:, None], t.columns], axis=1)
             factor = _factor(t, used, rng)
-            fits = (factor <= left[own]) & (used * factor <= _most(t))
+            fits = (factor <= left[own]) & (used * factor <= _max_tile(t))
             column = np.array(mine)[rng.integers(len(mine), size=len(own))]
             rows[own, column] *= np.where(fits, factor, 1)
 
@@ -102,10 +110,10 @@ def _factor(t: Tile, used: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     found = np.ones(n, dtype=np.int64)
     for f in rng.permutation(FACTORS):
         found = np.where((found == 1) & (t.extent % (used * f) == 0), f, found)
-    return np.where((found == 1) & (rng.random(n) > EXACT), 2, found)
+    return np.where((found == 1) & (rng.random(n) > DIVIDING_SHARE), 2, found)
 
 
-def _most(t: Tile) -> int:
+def _max_tile(t: Tile) -> int:
     """The largest tile of an axis."""
     return 1 << (t.extent - 1).bit_length() if t.padded else t.extent
 
@@ -113,14 +121,14 @@ def _most(t: Tile) -> int:
 def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
     """Bring rows within the limits of the device, in place. Applying it twice changes nothing more."""
     for t in sketch.tiles:
-        left = np.full(len(rows), _most(t), dtype=np.int64)
+        left = np.full(len(rows), _max_tile(t), dtype=np.int64)
         for column in reversed(t.columns):
             rows[:, column] = np.clip(rows[:, column], 1, left)
             left //= rows[:, column]
     limits = machine_of(target, GPU)
-    for tiled in _tiled(sketch):
+    for tiled in _tiled_blocks(sketch):
         # Threads only grow to a warp, all else only shrinks; what shrinks may make room for threads.
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             before = rows.copy()
             _fit_block(tiled, limits, rows)
             if (rows == before).all():
@@ -128,18 +136,18 @@ def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
     for limit in sketch.limits:
         for column in limit.columns:
             others = np.prod(rows[:, limit.columns], axis=1) // rows[:, column]
-            _give_way(sketch, rows, column, limit.maximum // others)
+            _lower_choice(sketch, rows, column, limit.maximum // others)
 
 
-def _give_way(sketch: Sketch, rows: np.ndarray, column: int, most: np.ndarray) -> None:
-    """Take the largest option of a choice that is no larger than it was, and at most `most`, the smallest if there is none."""
+def _lower_choice(sketch: Sketch, rows: np.ndarray, column: int, upper: np.ndarray) -> None:
+    """Take the largest option of a choice that is no larger than it was, and at most `upper`, the smallest if there is none."""
     options = np.sort([o for c in sketch.choices if c.column == column for o in c.options])
-    wanted = np.maximum(options[0], np.minimum(rows[:, column], most))
+    wanted = np.maximum(options[0], np.minimum(rows[:, column], upper))
     rows[:, column] = options[np.searchsorted(options, wanted, side="right") - 1]
 
 
 @dataclass(frozen=True, slots=True)
-class _Tiled:
+class _TiledBlock:
     """A tiled block of a sketch, and what it reads through shared memory, by the tiles of its axes."""
 
     sketch: Sketch
@@ -194,7 +202,7 @@ class _Tiled:
         return span + (np.maximum(rest, (8 - span) % 32) if nbytes == 4 else rest)
 
 
-def _tiled(sketch: Sketch) -> list[_Tiled]:
+def _tiled_blocks(sketch: Sketch) -> list[_TiledBlock]:
     found = []
     for block, nest in by_block(sketch).items():
         tiles = [t for t in sketch.tiles if t.block == block]
@@ -205,11 +213,11 @@ def _tiled(sketch: Sketch) -> list[_Tiled]:
             for columns, roles in zip(nest.columns, nest.roles, strict=True)
         ]
         reads = [a for a, width in zip(nest.accesses, nest.widths, strict=True) if width is not None]
-        found.append(_Tiled(sketch, tiles, reads, axes, nest.units, nest.stages, sketch.column_of(block, Role.RESIDENT)))
+        found.append(_TiledBlock(sketch, tiles, reads, axes, nest.units, nest.stages, sketch.column_of(block, Role.RESIDENT)))
     return found
 
 
-def _fit_block(tiled: _Tiled, limits: GPU, rows: np.ndarray) -> None:
+def _fit_block(tiled: _TiledBlock, limits: GPU, rows: np.ndarray) -> None:
     if not tiled.cores:
         _fill_warp(tiled, rows)
     elements = tiled.columns("vsf")
@@ -223,12 +231,12 @@ def _fit_block(tiled: _Tiled, limits: GPU, rows: np.ndarray) -> None:
     _shrink(rows, elements, crowded)
     if tiled.stages is not None:
         one = np.maximum(1, tiled.shared(rows) // rows[:, tiled.stages])
-        _give_way(tiled.sketch, rows, tiled.stages, limits.shared // one)
+        _lower_choice(tiled.sketch, rows, tiled.stages, limits.shared // one)
     _shrink(rows, tiled.columns("r"), lambda r: tiled.shared(r) > limits.shared)
     _shrink(rows, elements, lambda r: tiled.shared(r) > limits.shared)
     if tiled.resident is not None:
         blocks = limits.register_file // (_allocated(tiled.threads(rows)) * (tiled.held(rows) + reserved(tiled.cores)))
-        _give_way(tiled.sketch, rows, tiled.resident, blocks)
+        _lower_choice(tiled.sketch, rows, tiled.resident, blocks)
     for t in tiled.tiles:
         if "g" in t.roles:
             _shrink(rows, _columns([t], "g"), partial(_idle, t))
@@ -246,7 +254,7 @@ def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:
     return -(-blocks // group) * group * (IDLE - 1) > blocks * IDLE
 
 
-def _fill_warp(tiled: _Tiled, rows: np.ndarray) -> None:
+def _fill_warp(tiled: _TiledBlock, rows: np.ndarray) -> None:
     """Double threads, of the last axis first, until there is a warp; elements of a thread become threads where the axis is used
     up."""
     for t in reversed([t for t in tiled.tiles if not t.reduce]):
@@ -254,7 +262,7 @@ def _fill_warp(tiled: _Tiled, rows: np.ndarray) -> None:
         others = [c for c in t.columns if c != thread]
         for _ in range(5):
             few = tiled.threads(rows) < WARP
-            room = 2 * np.prod(rows[:, t.columns], axis=1) <= _most(t)
+            room = 2 * np.prod(rows[:, t.columns], axis=1) <= _max_tile(t)
             rows[few & room, thread] *= 2
             for column in others:
                 taken = few & ~room & (rows[:, column] % 2 == 0)
@@ -265,7 +273,7 @@ def _fill_warp(tiled: _Tiled, rows: np.ndarray) -> None:
 
 def _shrink(rows: np.ndarray, columns: list[int], too_much: Callable[[np.ndarray], np.ndarray]) -> None:
     """Halve the largest of some columns where the rows are too much."""
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         over = np.flatnonzero(too_much(rows))
         if not len(over) or not columns:
             return

@@ -9,14 +9,14 @@ from functools import cache, lru_cache, partial
 import numpy as np
 
 from costmodel import Program, SketchPrograms, program
-from costmodel.loopnest import Known
+from costmodel.loopnest import DescriptionCache
 from schedule import ScheduleError, replay
 from tir.ir import PrimFunc
 
 from ..keys import key
 from ..space.sketch import Sketch
 from .geometry import nests
-from .symbolic import Alignment, Memory, aligned, alignments, symbolic
+from .symbolic import Alignment, ReplayCache, aligned, alignments, symbolic
 
 
 @lru_cache(maxsize=512)
@@ -27,13 +27,13 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
     tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row. What is the same in other
     sketches of the function is built once.
     """
-    memory, described = _shared(sketch.func)
+    replays, descriptions = _shared(sketch.func)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}
 
     @cache
     def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
         try:
-            return alignments(sketch, variant, memory)
+            return alignments(sketch, variant, replays)
         except ScheduleError:
             return ()
 
@@ -41,7 +41,7 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
         if (variant, how) not in known:
             like = dict(zip(decides(variant), how, strict=True))
             try:
-                known[variant, how] = program(symbolic(sketch, variant, memory, like), described)
+                known[variant, how] = program(symbolic(sketch, variant, replays, like), descriptions)
             except ScheduleError:
                 known[variant, how] = None
         return known[variant, how]
@@ -82,9 +82,9 @@ def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Pr
 
 
 @lru_cache(maxsize=64)
-def _shared(func: PrimFunc) -> tuple[Memory, Known]:
+def _shared(func: PrimFunc) -> tuple[ReplayCache, DescriptionCache]:
     """What the sketches of a function have in common: what their steps make, and what is found out about nests."""
-    return Memory(), Known()
+    return ReplayCache(), DescriptionCache()
 
 
 def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:

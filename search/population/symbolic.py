@@ -2,7 +2,7 @@
 
 The trace is replayed through the real primitives with symbolic integers (`tir.arith.symbolic.SymbolicInt`) in place of
 plain ones, so that every extent, stride and shape of the result tells how it depends on the row. It is replayed on a longer
-problem of the same structure (`enlarged`), with tiles of several iterations on every level and several tiles, so that no special
+problem of the same structure (`enlarge`), with tiles of several iterations on every level and several tiles, so that no special
 case arises, however short the axes of the function itself are.
 """
 
@@ -27,7 +27,7 @@ from tir.ir import Binary, Const, Expr, Kind, PrimFunc, nest
 from tir.traverse import blocks, loads, loops_to, variables, walk
 
 from ..space.sketch import Sketch
-from .enlarged import Rounded, stretched
+from .enlarge import RoundUp, enlarge
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
 MARKS = {"parallel": Kind.PARALLEL, "vectorize": Kind.VECTORIZED, "unroll": Kind.UNROLLED, "bind": Kind.THREAD}
@@ -52,7 +52,7 @@ class Multiples:
 
 
 @dataclass(frozen=True, slots=True)
-class Still:
+class Unmoved:
     """Whether nothing moves an index that is divided inside of a stage: all of these columns are 1."""
 
     columns: tuple[int, ...]
@@ -61,12 +61,12 @@ class Still:
         return (rows[:, self.columns] == 1).all(axis=1)
 
 
-Alignment = Multiples | Still  # what decides how much of a divided index changes where a stage is computed
-Ways = Mapping[Alignment, int]  # what `of` says for rows that share a program
+Alignment = Multiples | Unmoved  # what decides how much of a divided index changes where a stage is computed
+AlignmentValues = Mapping[Alignment, int]  # what `of` says for rows that share a program
 
 
 @dataclass
-class Memory:
+class ReplayCache:
     """What was made for one variant of a sketch and serves others, and other sketches of the function: problems long enough for
     witnesses (by the tiles of these), and what runs of steps make of them."""
 
@@ -77,25 +77,25 @@ class Memory:
 def symbolic(
     sketch: Sketch,
     variant: Sequence[int],
-    memory: Memory | None = None,
-    like: Ways | None = None,
+    replays: ReplayCache | None = None,
+    like: AlignmentValues | None = None,
 ) -> PrimFunc:
     """The program of a variant, with constants that are `SymbolicInt`; of its rows that are `aligned` so, where that matters.
     Raises ScheduleError where no witness is legal.
     """
-    memory = memory or Memory()
+    replays = replays or ReplayCache()
     row = witness(sketch, variant, like)
-    still = _still(like or {})
-    numbers = [1 if c in still else SymbolicInt.column(n, c) for c, n in enumerate(row)]
+    unit = _unit_columns(like or {})
+    numbers = [1 if c in unit else SymbolicInt.column(n, c) for c, n in enumerate(row)]
     tiled = sketch.tiles, tuple(row[c] for t in sketch.tiles for c in t.columns)
-    if tiled not in memory.longer:
-        longer = stretched(sketch.func, _lengths(sketch, row))
-        memory.longer[tiled] = next((known for known in memory.replayed if known == longer), longer)
-    func = memory.longer[tiled]
-    below = memory.replayed.setdefault(func, {})
+    if tiled not in replays.longer:
+        longer = enlarge(sketch.func, _lengths(sketch, row))
+        replays.longer[tiled] = next((known for known in replays.replayed if known == longer), longer)
+    func = replays.longer[tiled]
+    below = replays.replayed.setdefault(func, {})
     made: dict[str, str] = {}
     for step in sketch.planned(variant):
-        key = step, tuple((row[c], c in still) for _, value in step.args for c in open_in(value))
+        key = step, tuple((row[c], c in unit) for _, value in step.args for c in open_in(value))
         if key not in below:
             if step.name in UNCHECKED:
                 below[key] = UNCHECKED[step.name](func, named_step(func, step, made)), step, {}
@@ -124,10 +124,10 @@ def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
 UNCHECKED: dict[str, Callable[[PrimFunc, Step], PrimFunc]] = {**dict.fromkeys(MARKS, _marked), "reorder": _reordered}
 
 
-def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], Rounded]:
+def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], RoundUp]:
     """For each tiled axis the lengths that have more than one tile of the row, the last one of a single iteration unless tiles
     are to divide; where an axis is one that steps make of those of the block, for the first of these."""
-    found: dict[tuple[str, str], Rounded] = {}
+    found: dict[tuple[str, str], RoundUp] = {}
     for block in blocks(sketch.func):
         axes = {it.var.name: is_spatial(it) for it in block.iters}
         for t in sketch.tiles:
@@ -137,7 +137,7 @@ def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], Rounde
     return found
 
 
-def _tiles_of(t: Tile, tile: int) -> Rounded:
+def _tiles_of(t: Tile, tile: int) -> RoundUp:
     rest = 0 if t.perfect else 1
 
     def rounded(length: int) -> int:
@@ -147,13 +147,13 @@ def _tiles_of(t: Tile, tile: int) -> Rounded:
     return rounded
 
 
-def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[Alignment, ...]:
+def alignments(sketch: Sketch, variant: Sequence[int], replays: ReplayCache) -> tuple[Alignment, ...]:
     """What decides how much of an index that is divided changes in the tiles in which a variant computes stages; its program is
-    made with `memory`. Raises ScheduleError where that is refused."""
+    made with `replays`. Raises ScheduleError where that is refused."""
     divided = _divided(sketch)
     if not divided:
         return ()
-    func = symbolic(sketch, variant, memory)
+    func = symbolic(sketch, variant, replays)
     bindings = {(b.name, it.var.name): it.binding for b in blocks(func) for it in b.iters}
     found: dict[Alignment, None] = {}
     for name in (dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"):
@@ -162,7 +162,7 @@ def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[
             inside = [_inside(bindings.get((t.block, t.axis), Const(0)), around) for t, _ in index]
             found |= {Multiples(i, divisor): None for i, (_, divisor) in zip(inside, index, strict=True) if i}
             if all(inside):
-                found[Still(tuple(sorted({c for i in inside for c in i[-1]})))] = None
+                found[Unmoved(tuple(sorted({c for i in inside for c in i[-1]})))] = None
     return tuple(found)
 
 
@@ -190,7 +190,7 @@ def aligned(found: Sequence[Alignment], rows: np.ndarray) -> np.ndarray:
     return np.stack([a.of(rows) for a in found], axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
 
 
-def witness(sketch: Sketch, variant: Sequence[int], like: Ways | None = None) -> list[int]:
+def witness(sketch: Sketch, variant: Sequence[int], like: AlignmentValues | None = None) -> list[int]:
     """A row of a variant with tiles of more than one iteration on every level, and numbers that have nothing in common with each
     other or the function, but for what rows have that are `aligned` so. Its tiles need not fit the function itself."""
     row = [1] * sketch.columns
@@ -202,7 +202,7 @@ def witness(sketch: Sketch, variant: Sequence[int], like: Ways | None = None) ->
     for a, way in (like or {}).items():
         if isinstance(a, Multiples) and way:
             row[min(a.inside[way - 1])] *= a.divisor  # its outermost column is inside of no further loop
-    for column in _still(like or {}):
+    for column in _unit_columns(like or {}):
         row[column] = 1
     for choice in sketch.choices:
         row[choice.column] = max(choice.options)
@@ -214,6 +214,6 @@ def witness(sketch: Sketch, variant: Sequence[int], like: Ways | None = None) ->
     return row
 
 
-def _still(like: Ways) -> set[int]:
+def _unit_columns(like: AlignmentValues) -> set[int]:
     """The columns that are 1 in all rows that are `aligned` so."""
-    return {c for a, still in like.items() if isinstance(a, Still) and still for c in a.columns}
+    return {c for a, unit in like.items() if isinstance(a, Unmoved) and unit for c in a.columns}

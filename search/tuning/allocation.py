@@ -50,7 +50,7 @@ class History:
     group: str
     best: list[float] = field(default_factory=list)
     dead: bool = False
-    alone: bool = False  # expelled from its group: it is slower than similar tasks, and will stay so
+    expelled: bool = False  # from its group: it is slower than similar tasks, and will stay so
 
     @property
     def seconds(self) -> float:
@@ -61,7 +61,7 @@ class History:
         return len(self.best)
 
     @property
-    def idle(self) -> int:
+    def stalled_rounds(self) -> int:
         """Rounds since the last progress."""
         return sum(1 for s in self.best if s == self.seconds) - 1
 
@@ -93,21 +93,21 @@ def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> fl
     would be; whichever promises more. Where that did not come true lately, less."""
     h = histories[n]
     hoped = -h.seconds / h.rounds
-    speeds = [o.flop / o.seconds for o in histories if o.group == h.group and not o.alone and math.isfinite(o.seconds)]
-    if not h.alone and len(speeds) > 1 and max(speeds) > 0:
+    speeds = [o.flop / o.seconds for o in histories if o.group == h.group and not o.expelled and math.isfinite(o.seconds)]
+    if not h.expelled and len(speeds) > 1 and max(speeds) > 0:
         hoped = min(hoped, allocation.beta * h.flop / max(speeds) - h.seconds)
-    return min(0.0, hoped) * allocation.gamma**h.idle
+    return min(0.0, hoped) * allocation.gamma**h.stalled_rounds
 
 
 def expel(histories: Sequence[History], allocation: Allocation) -> None:
     """Take tasks out of their group that are `beta` times as slow as its best although they got many more rounds than the
     others."""
     for n, h in enumerate(histories):
-        others = [o for k, o in enumerate(histories) if k != n and o.group == h.group and not o.alone]
-        if h.alone or not others or not math.isfinite(h.seconds):
+        others = [o for k, o in enumerate(histories) if k != n and o.group == h.group and not o.expelled]
+        if h.expelled or not others or not math.isfinite(h.seconds):
             continue
         fastest = max(o.flop / o.seconds if math.isfinite(o.seconds) else 0.0 for o in others)
-        h.alone = h.flop / h.seconds < fastest / allocation.beta and h.rounds > 5 + max(o.rounds for o in others)
+        h.expelled = h.flop / h.seconds < fastest / allocation.beta and h.rounds > 5 + max(o.rounds for o in others)
 
 
 def choose(histories: Sequence[History], objective: Objective, allocation: Allocation, rng: np.random.Generator) -> int | None:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 BATCH = 16  # candidates proposed at once
-LEAST_BATCH = 2  # candidates, where there is no time left for more
-POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best
-RACE = 0.15  # share of the seconds that is kept for races, unless these take less
-LONGEST_RACE = 0.3  # share of the seconds, where calls are so long that rounds of a race take longer
+MIN_BATCH = 2  # candidates, where there is no time left for more
+POLISH_SHARE = 0.15  # share of the budget, the last, that goes to candidates next to the best
+RACE_SHARE = 0.15  # share of the seconds that is kept for races, unless these take less
+MAX_RACE_SHARE = 0.3  # share of the seconds, where calls are so long that rounds of a race take longer
 
 Clock = Callable[[], float]  # seconds since whenever
 
@@ -46,8 +46,8 @@ class Budget:
         """Seconds kept for the final races, three rounds of each at least; 0 without a budget in seconds."""
         if self.seconds is None:
             return 0.0
-        kept = min(2 * self._race * self.tasks, RACE * self.seconds)
-        return min(max(kept, 5 * sum(self.rounds.values())), LONGEST_RACE * self.seconds)
+        kept = min(2 * self._race * self.tasks, RACE_SHARE * self.seconds)
+        return min(max(kept, 5 * sum(self.rounds.values())), MAX_RACE_SHARE * self.seconds)
 
     @property
     def race(self) -> float:
@@ -72,16 +72,16 @@ class Budget:
     @property
     def polishing(self) -> bool:
         """Whether what is left is for candidates next to the best."""
-        return self.used >= 1 - POLISH
+        return self.used >= 1 - POLISH_SHARE
 
     def share(self, polishes: bool, each: float = 0.0) -> tuple[int, bool]:
         """How many candidates the next round of a single task has, and whether they are to be next to the best, which only some
         searches can do. A candidate takes `each` seconds: there are fewer where there is no time left for many."""
         batch = BATCH
         if self.seconds is not None and each > 0:
-            batch = min(BATCH, max(LEAST_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
+            batch = min(BATCH, max(MIN_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
         left = batch if self.left is None else self.left
-        last = int(POLISH * self.trials) if self.trials is not None and polishes else 0
+        last = int(POLISH_SHARE * self.trials) if self.trials is not None and polishes else 0
         if left > last and not self.polishing:
             return min(batch, left - last), False
         return min(batch, left), True

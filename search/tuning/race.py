@@ -13,9 +13,9 @@ from .events import RaceStarted
 from .journal import Journal
 
 LEADERS = 4  # candidates in the race, at most, beside the first ones
-MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
-CHANCE = 4.0  # how much slower a first candidate may be
-DISTURBED = 2.0  # times as slow as before is no property of a program, if all of them are
+LEADER_MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
+FIRST_MARGIN = 4.0  # how much slower a first candidate may be
+DISTURBANCE = 2.0  # times as slow as before is no property of a program, if all of them are
 
 Entry = tuple[Measurement, Measurement]  # of one candidate: before the race, and in it
 
@@ -62,11 +62,11 @@ def leaders(
             if not any(m is f or (m.digest and m.digest == f.digest) for f in found):
                 found.append(m)
 
-    take([m for m in valid if not m.cut and m.seconds <= MARGIN * best.seconds])
+    take([m for m in valid if not m.cut and m.seconds <= LEADER_MARGIN * best.seconds])
     del found[LEADERS:]
-    take([m for m in valid if m.seconds <= CHANCE * best.seconds and m.candidate in first])
+    take([m for m in valid if m.seconds <= FIRST_MARGIN * best.seconds and m.candidate in first])
     known = any(m.candidate == BASELINE for m in found)  # of an earlier run
-    return [*found, written] if written is not None and written.seconds <= MARGIN * best.seconds and not known else found
+    return [*found, written] if written is not None and written.seconds <= LEADER_MARGIN * best.seconds and not known else found
 
 
 def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
@@ -81,7 +81,7 @@ def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
 
 def disturbed(raced: Sequence[Entry]) -> bool:
     """Whether everything took much longer than before: then the machine was busy."""
-    return bool(raced) and all(after.seconds > DISTURBED * before.seconds for before, after in raced)
+    return bool(raced) and all(after.seconds > DISTURBANCE * before.seconds for before, after in raced)
 
 
 def _lower_quartile(entry: Entry) -> float:

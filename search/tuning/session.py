@@ -34,9 +34,9 @@ from .options import Options
 from .race import LEADERS, race
 from .result import Result
 
-IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
-WRITTEN = 0.06  # share of a budget in seconds, at most, that the program as written gets
-ONE_THREAD = 3.0  # seconds that one thread of a GPU gets for the program as written
+MAX_COPIES = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
+BASELINE_SHARE = 0.06  # share of a budget in seconds, at most, that the program as written gets
+ONE_THREAD_SECONDS = 3.0  # seconds that one thread of a GPU gets for the program as written
 
 
 Turn = tuple["Session", int, bool]  # who measures, how many candidates, and whether next to the best
@@ -173,7 +173,7 @@ class Session:
         return search, first, proposed
 
     def _begin(self, measurer: Measurer, n: int, prepared: threading.Event) -> Beginning:
-        """The search, told what is known. The candidates are built until the program as written has run."""
+        """The search, measured what is known. The candidates are built until the program as written has run."""
         journal = self._journal
         search, first = self._make_search()
         if isinstance(search, WarmUp):
@@ -224,15 +224,15 @@ class Session:
         if proposed:
             self._round(measurer, search, proposed)
         self._idle = 0 if self.trials > before else self._idle + len(proposed)
-        self._exhausted = not proposed or self._idle >= IDLE
+        self._exhausted = not proposed or self._idle >= MAX_COPIES
 
     def _round(self, measurer: Measurer, search: Search, proposed: Sequence[Candidate]) -> None:
         """Measure candidates, tell the search what became of them, and callbacks what the search says of itself."""
         journal = self._journal
-        told: list[Measurement] = []
+        measured: list[Measurement] = []
         built, ran = measurer.build_seconds, measurer.run_seconds
         for measurement in measurer.measure(proposed):
-            told.append(measurement)
+            measured.append(measurement)
             self._measured += 1
             journal.add(measurement)
             best = 0.0 if journal.best is None else journal.best.seconds
@@ -242,11 +242,11 @@ class Session:
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran
         with journal.phase("propose"):
-            search.update(told)
+            search.update(measured)
         journal.scored_per_second = getattr(search, "scored_per_second", None)
         journal.scored = dict(getattr(search, "scored", {}))
         ranked = getattr(search, "rank_correlation", None)
-        ranked = correlation(told) if ranked is None else ranked
+        ranked = correlation(measured) if ranked is None else ranked
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
 
 
@@ -305,9 +305,9 @@ def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:
     device, known = backend(task.target).device is not None, task.workload is not None
     most = limits.baseline
     if budget.seconds is not None and (known or not device):
-        most = min(most, 10.0, max(2.0, WRITTEN * budget.seconds / budget.tasks))
+        most = min(most, 10.0, max(2.0, BASELINE_SHARE * budget.seconds / budget.tasks))
     if known and device:
-        most = min(most, ONE_THREAD)
+        most = min(most, ONE_THREAD_SECONDS)
     return replace(limits, baseline=most)
 
 

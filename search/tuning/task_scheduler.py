@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from codegen import Target
     from costmodel import CostModel
 
-LEAST = 4  # candidates of a round, unless the budget is too small for that
-ROUNDS = 4  # a task, on average, at least
+MIN_ROUND = 4  # candidates of a round, unless the budget is too small for that
+MIN_ROUNDS = 4  # a task, on average, at least
 STRATEGIES = ("gradient", "round-robin")
 
 
@@ -149,7 +149,7 @@ def _size(trials: int | None, tasks: int) -> int:
     """Candidates of a round: where the budget is small fewer, so that each task gets a first round and there are some to give."""
     if trials is None:
         return BATCH
-    return min(BATCH, trials // tasks, max(LEAST, trials // (ROUNDS * tasks)))
+    return min(BATCH, trials // tasks, max(MIN_ROUND, trials // (MIN_ROUNDS * tasks)))
 
 
 def _total(value: Objective, seconds: Sequence[float]) -> float:
@@ -213,7 +213,7 @@ class _Scheduler:
         history.best.append(math.inf if session.best is None else session.best.seconds)
         patience = self._allocation.patience
         hopeless = not math.isfinite(history.seconds) and history.rounds >= 3
-        history.dead = session.exhausted or hopeless or (patience is not None and history.idle >= patience)
+        history.dead = session.exhausted or hopeless or (patience is not None and history.stalled_rounds >= patience)
         expel(self._histories, self._allocation)
         self.rounds.append(Round(task, trials, history.seconds, _total(self._value, [h.seconds for h in self._histories])))
 

@@ -91,7 +91,7 @@ def test_trees_are_added_for_new_data_and_built_anew_after_growth():
 
 def test_training_is_bounded():
     f, rows = some_rows(109)
-    model = GBDTModel(MACHINE, boosting=Boosting(trees=5, depth=3, most=40))
+    model = GBDTModel(MACHINE, boosting=Boosting(trees=5, depth=3, max_programs=40))
     seconds = pretended(f, rows)
     model.update(f, rows, seconds)
     chosen = model._chosen()

@@ -44,7 +44,7 @@ def test_the_search_asks_any_regressor(name):
 
     regressor = Counted(**REGRESSORS[name]().get_params())
     func = matmul(40, 13, 109)
-    found = search(Task.of(func, "llvm -num-cores 1"), model=RegressorModel(MACHINE, regressor, least=4), space="ansor")
+    found = search(Task.of(func, "llvm -num-cores 1"), model=RegressorModel(MACHINE, regressor, min_programs=4), space="ansor")
     rng = np.random.default_rng(0)
     for _ in range(2):
         found.update([Measurement(c, "ok", (1.0 + sum(c.row),)) for c in found.propose(8, rng)])
@@ -52,7 +52,7 @@ def test_the_search_asks_any_regressor(name):
 
 
 def test_autotune_takes_it():
-    model = RegressorModel(MACHINE, Ridge(), least=2)
+    model = RegressorModel(MACHINE, Ridge(), min_programs=2)
     result = tir.autotune(matmul(7, 13, 40), "llvm -num-cores 1", trials=20, model=model)
     assert 4 <= model.programs <= len(result.measurements) and hasattr(model.regressor, "coef_")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.recording import BLOCK, Recorder, and_not, ceil, either, least, most, where
+from costmodel.recording import BLOCK, Recorder, and_not, ceil, logical_or, maximum, minimum, where
 from tir.arith.symbolic import SymbolicInt
 
 X, Y = SymbolicInt.column(3, 0), SymbolicInt.column(5, 1)
@@ -15,13 +15,13 @@ CASES = {
     "difference": lambda x, y: 7 - x - y,
     "product": lambda x, y: x * y * 1.5,
     "quotient": lambda x, y: x / y,
-    "least": lambda x, y: least(x, y),
-    "most": lambda x, y: most(x * 2, most(y, 13)),
+    "least": lambda x, y: minimum(x, y),
+    "most": lambda x, y: maximum(x * 2, maximum(y, 13)),
     "ceil": lambda x, y: ceil(x / y),
     "less": lambda x, y: where(x < y, x, 109.0),
     "at most": lambda x, y: where(x <= y, 1.0, y),
     "more": lambda x, y: where(x > y, 1.0, where(x >= y, 2.0, 3.0)),
-    "either": lambda x, y: where(either(x < 4, y < 4), 1.0, 2.0),
+    "either": lambda x, y: where(logical_or(x < 4, y < 4), 1.0, 2.0),
     "and not": lambda x, y: where(and_not(x < 9, y < 4), 1.0, 2.0),
     "used again": lambda x, y: (x + y) * (x + y) - (x + y) / (y + 1),
     "the same in all rows": lambda x, y: 4.0,
@@ -63,7 +63,7 @@ def test_what_is_shared_is_computed_once_and_what_is_not_needed_never():
     _ = x * 5
     program = recorder.compiled({0: one, 1: two})
     assert len(program.code) == 5  # the column, the product, the sum, two results
-    assert (x * 0, x * 1 is x, x < x, least(x, x) is x) == (0.0, True, 0.0, True)
+    assert (x * 0, x * 1 is x, x < x, minimum(x, x) is x) == (0.0, True, 0.0, True)
 
 
 def test_a_recorded_number_is_neither_true_nor_false():

@@ -114,7 +114,7 @@ def test_a_run_full_of_faults_ends_with_the_best_of_the_rest(faulty_builder, tmp
 
 @pytest.mark.parametrize("margin", [0.0, 1e9])  # it races alone, or beside the program as written
 def test_a_candidate_that_dies_in_the_final_race_loses_it_alone(faulty_builder, tmp_path, monkeypatch, margin):
-    monkeypatch.setattr("search.tuning.race.MARGIN", margin)
+    monkeypatch.setattr("search.tuning.race.LEADER_MARGIN", margin)
     races = []
     late = Candidate("late", (), {"fault": "dies_in_the_race", "directory": str(tmp_path)})
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import tir
 from codegen import Target
-from search.policy.construction import LARGE, constructed
+from search.policy.construction import MANY_BLOCKS, constructed
 from tir import te
 from tir.traverse import blocks
 
@@ -31,7 +31,7 @@ def same(func, schedule) -> None:
 
 
 def test_small_and_large_functions():
-    for n in (2, LARGE + 3):
+    for n in (2, MANY_BLOCKS + 3):
         func = stages(n)
         s = constructed(func, Target("llvm", num_cores=2))
         assert len(s.trace) >= n and len(blocks(s.func)) >= n  # each stage was scheduled
@@ -39,6 +39,6 @@ def test_small_and_large_functions():
 
 
 def test_the_same_again():
-    func = stages(LARGE + 1)
+    func = stages(MANY_BLOCKS + 1)
     target = Target("llvm", num_cores=2)
     assert constructed(func, target).trace == constructed(func, target).trace

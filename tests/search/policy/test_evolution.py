@@ -244,7 +244,7 @@ def test_sketches_may_get_equal_shares():
 
 def test_rows_may_be_described_one_by_one():
     sketches = generate(matmul(40, 13, 109), TWO, space="ansor")[:1]
-    model = GBDTModel(TWO.machine, boosting=Boosting(trees=3, least=4))
+    model = GBDTModel(TWO.machine, boosting=Boosting(trees=3, min_programs=4))
     search, rng = (
         Evolution(sketches, TWO, model, settings=Settings(population=20), describe=concrete_programs),
         np.random.default_rng(0),

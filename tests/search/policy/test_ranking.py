@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel import RandomModel
-from search.policy.ranking import LEAST, MEMORY, START, TrustedModel, score_rows
+from search.policy.ranking import DECAY, MIN_TRUST, PRIOR_PAIRS, TrustedModel, score_rows
 
 SCORES = np.array([4.0, 3.0, 2.0, 1.0])
 SECONDS = np.array([1.0, 2.0, 3.0, np.inf])
@@ -18,15 +18,15 @@ def trusted(right: float = 1.0, wrong: float = 1.0) -> TrustedModel:
 
 def test_trust_is_earned():
     j = trusted()
-    assert j.trust == LEAST**2
+    assert j.trust == MIN_TRUST**2
     j.review([(SCORES, SECONDS)])
-    assert (j.right, j.wrong) == (MEMORY + 6, MEMORY)
+    assert (j.right, j.wrong) == (DECAY + 6, DECAY)
     before = j.trust
     j.review([(-SCORES, SECONDS)])
     assert j.trust < before
     for _ in range(20):
         j.review([(-SCORES, SECONDS)])
-    assert j.trust == LEAST**2
+    assert j.trust == MIN_TRUST**2
 
 
 class Says:
@@ -58,20 +58,20 @@ def test_what_is_not_to_be_tried_is_ordered_too():
     j = trusted()
     with np.errstate(all="raise"):
         j.review([(np.array([1.0, -np.inf, -np.inf]), SECONDS[:3])])
-    assert (j.right, j.wrong) == (MEMORY + 2, MEMORY)
+    assert (j.right, j.wrong) == (DECAY + 2, DECAY)
 
 
 def test_equal_times_say_nothing():
     j = trusted()
     j.review([(SCORES, np.array([1.0, 1.01, np.inf, np.inf])), (SCORES[:1], SECONDS[:1])])
-    assert (j.right, j.wrong) == (MEMORY + 4, MEMORY)
+    assert (j.right, j.wrong) == (DECAY + 4, DECAY)
 
 
 @pytest.mark.parametrize(("scores", "right"), [(SCORES, 1.0), (-SCORES, 0.0), (np.array([4.0, 3.0, 1.0, 2.0]), 5 / 6)])
 def test_another_task_says_how_far_it_is_trusted_at_first(scores, right):
     j = trusted()
     j.begin([(scores, SECONDS)])
-    assert (j.right, j.wrong) == pytest.approx((START * right, START * (1 - right)))
+    assert (j.right, j.wrong) == pytest.approx((PRIOR_PAIRS * right, PRIOR_PAIRS * (1 - right)))
     constant = trusted(6, 2)
     constant.begin([(np.zeros(4), SECONDS)])  # has no opinion: as before
     assert (constant.right, constant.wrong) == (6, 2)

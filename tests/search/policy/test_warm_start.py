@@ -164,5 +164,5 @@ def test_patience_is_bounded(records, monkeypatch):
         sketch = generate(task.func, TARGET)[0]
         records.add(records.start(task), measured(sketch, sample(sketch, TARGET, 1, np.random.default_rng(0))[0].tolist()))
     assert len(list(examples(records, OWN))) == 3
-    monkeypatch.setattr(warm_start, "PATIENCE", 0.0)
+    monkeypatch.setattr(warm_start, "MAX_SECONDS", 0.0)
     assert len(list(examples(records, OWN))) <= 1

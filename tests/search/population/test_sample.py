@@ -9,7 +9,7 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
-from search.population.cpu import EXACT
+from search.population.cpu import DIVIDING_SHARE
 from search.population.sample import sample
 from search.space.sketch import Sketch
 from tests.search.once import generate
@@ -123,7 +123,9 @@ def test_sizes_that_divide_are_preferred():
     for tile in sketch.tiles:
         inner = rows[:, tile.columns[-1]]
         exact = np.mean(tile.extent % inner == 0)
-        assert exact >= EXACT - 3 * math.sqrt(EXACT * (1 - EXACT) / len(rows)), tile  # three standard deviations
+        assert exact >= DIVIDING_SHARE - 3 * math.sqrt(DIVIDING_SHARE * (1 - DIVIDING_SHARE) / len(rows)), (
+            tile
+        )  # three standard deviations
         assert exact < 1.0, tile  # but the others are not left out
 
 

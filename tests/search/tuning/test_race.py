@@ -10,7 +10,7 @@ from search.measure import BASELINE, Baseline, Candidate, Comparison, Measuremen
 from search.records import Records
 from search.tuning.autotune import autotune
 from search.tuning.events import RaceStarted
-from search.tuning.race import CHANCE, MARGIN, disturbed, leaders, winner
+from search.tuning.race import FIRST_MARGIN, LEADER_MARGIN, disturbed, leaders, winner
 from tir import workloads
 
 FUNC = workloads.make("gmm", (7, 13, 109)).func
@@ -51,7 +51,7 @@ def test_the_leaders_are_the_fastest_of_different_programs(others, expected):
 
 
 def test_first_candidates_race_although_they_looked_slow():
-    best, slow, slower = at("best", 1.0), at("default", 0.99 * CHANCE), at("other", 1.01 * CHANCE)
+    best, slow, slower = at("best", 1.0), at("default", 0.99 * FIRST_MARGIN), at("other", 1.01 * FIRST_MARGIN)
     close = [at(n, 1.01) for n in "abc"]
     assert names(leaders(best, [slow, slower, *close], [slow.candidate, slower.candidate], None)) == [
         "best", "a", "b", "c", "default",
@@ -62,7 +62,7 @@ def test_first_candidates_race_although_they_looked_slow():
 def test_the_program_as_written_races_once_where_it_is_close():
     best = at("best", 1.0)
     assert names(leaders(best, [], (), WRITTEN)) == ["best", "unscheduled"]
-    assert names(leaders(best, [], (), replace(WRITTEN, samples=(1.01 * MARGIN,)))) == ["best"]
+    assert names(leaders(best, [], (), replace(WRITTEN, samples=(1.01 * LEADER_MARGIN,)))) == ["best"]
     earlier = replace(WRITTEN, samples=(1.02,))
     assert leaders(best, [earlier], (), WRITTEN) == [best, earlier]
     assert leaders(None, [], (), WRITTEN) == [WRITTEN] and leaders(None, [at("a", 1.0)], (), None) == []

@@ -277,7 +277,7 @@ def test_a_similar_task_raises_hopes():
 def test_a_task_that_stays_slow_is_expelled():
     slow, fast = History(100, "a", [5.0] * 8), History(100, "a", [1.0])
     expel([slow, fast], Allocation(beta=2.0))
-    assert slow.alone and not fast.alone
+    assert slow.expelled and not fast.alone
     patient = History(100, "a", [5.0] * 6)  # not more than five rounds ahead
     expel([patient, History(100, "a", [1.0])], Allocation(beta=2.0))
     assert not patient.alone

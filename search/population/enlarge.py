@@ -1,7 +1,8 @@
-"""Functions with longer axes than they have, of the same structure: problems on which nothing about a schedule is special.
+"""Enlarges the axes of a function without changing its structure, so that a schedule of it has no special cases.
 
-A schedule of a short axis is full of special cases: levels of one iteration, tiles that cover all. What the same steps make of a
-long one holds for both, if every number remembers what it is in the function itself (`tir.arith.symbolic.SymbolicInt`).
+A schedule of a short axis is full of special cases: levels of one iteration, tiles that cover the whole axis. The result of the
+same steps on a long axis holds for both, if every number remembers its value in the function itself
+(`tir.arith.symbolic.SymbolicInt`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tir.ir import Block, Buffer, Const, Expr, For, Load, Node, PrimFunc, Store,
 from tir.traverse import blocks, loops, rewrite, walk
 
 Place = tuple[str, str, int]  # ("axis", block, number), ("loop", name, 0) or ("dimension", buffer, number)
-Rounded = Callable[[int], int]  # the least length of an axis that is at least so large and will do
+RoundUp = Callable[[int], int]  # the smallest suitable length of an axis that is not below its argument
 
 ATTEMPTS = 100  # to find a length that suits several axes
 
 
-def stretched(func: PrimFunc, wanted: Mapping[tuple[str, str], Rounded]) -> PrimFunc:
+def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFunc:
     """`func` with other lengths of the axes (block, name of the variable) in `wanted`, and of what depends on them.
 
     Axes, loops and dimensions of buffers that are counted by one another have one length. A dimension that is read or written at
@@ -35,7 +36,7 @@ def stretched(func: PrimFunc, wanted: Mapping[tuple[str, str], Rounded]) -> Prim
     if same is None:
         return func
     classes: dict[Place, Place] = {place: same(place) for place in lengths}
-    rounds: dict[Place, list[Rounded]] = defaultdict(list)
+    rounds: dict[Place, list[RoundUp]] = defaultdict(list)
     for block in blocks(func):
         for n, it in enumerate(block.iters):
             if (block.name, it.var.name) in wanted:

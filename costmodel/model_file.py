@@ -1,4 +1,4 @@
-"""The file in which a model is kept: plain arrays in an `.npz`, none of which is trusted before it was checked."""
+"""The file of a saved model: plain arrays in an `.npz`, all of which are checked before they are used."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tir.files import write_atomically
 
 from .features import NAMES
 
-FORMAT = 1  # another one where features, or what is kept, mean something else than before
+FORMAT = 1  # version of the file; to be increased when features or arrays change their meaning
 
-# What is kept: the type of each array, and its dimensions by name; s statements, p programs, t trees of n + 1 leaves.
+# The type of each array, and its dimensions by name; s statements, p programs, t trees of n + 1 leaves.
 ARRAYS = {
     "matrix": ("float32", ("s", "columns")),
     "program": ("int64", ("s",)),
