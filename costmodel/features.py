@@ -4,7 +4,7 @@ The 164 numbers that Ansor describes a statement by (OSDI 2020, section 5.2 and 
 indicators go through slog(x) = log2(x + 1). What differs from the original, all of it on purpose:
 
 - A multiplication whose result is added counts as a `mad`; the original counts none.
-- Vectorised, unrolled and parallel loops are told apart by their place and by what they drive; the original knows only whether
+- Vectorised, unrolled and parallel loops are distinguished by their place and by what they drive; the original knows only whether
   there are any.
 - `lines` divides by the lengths of all loops inside the one that moves an access, the original by that of the innermost loop as
   often; contiguous bytes are those of the buffer itself, not of the last one looked at.

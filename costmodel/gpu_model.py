@@ -1,8 +1,8 @@
 """A formula for kernels on a GPU: issue slots, tensor cores, shared memory, caches and occupancy, after the roofline model
 (Williams, Waterman and Patterson, CACM 2009) with a roof for each.
 
-What it is told of a tiled nest are the columns of its virtual threads, threads, elements and steps, or of its warps and
-fragments; of any other the memory that must move at least. Figures are those of an H100 (white paper, 2022), rounded; only ratios
+For a tiled nest it reads the columns of virtual threads, threads, elements and steps, or of warps and fragments; for any other
+nest, the minimum of memory that must be moved. Figures are those of an H100 (white paper, 2022), rounded; only ratios
 matter.
 """
 

@@ -281,7 +281,7 @@ def _others(f: _FoundStore, buffer: str, found: list[_FoundStore], accessed: lis
 
 
 def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:
-    """What the loops add to an index, and its constant part. Where that cannot be told, a loop is taken to reach everything."""
+    """What the loops add to an index, and its constant part. Where that is unknown, a loop is assumed to reach everything."""
     result: list[Term] = []
     offset = 0
     for monomial, c in polynomial(index).items():

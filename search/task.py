@@ -1,4 +1,4 @@
-"""What is tuned: a function, the target, how many operations it takes, and the key under which records know it."""
+"""A tuning task: a function, a target, the number of operations, and the key of the function in records."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Task:
         return cls(func, target_text(resolved), resolved.num_cores, name or func.name, key(func), operations, workload)
 
     def as_json(self) -> dict[str, Any]:
-        """The task as JSON data, as what measures elsewhere is told it: the script of the function, the target's text, and the
+        """The task as JSON data, for measuring on another machine: the script of the function, the target's text, and the
         name and arguments of the workload."""
         workload = None if self.workload is None else asdict(self.workload)
         return {"script": self.func.script(), "target": self.target, "name": self.name, "workload": workload}

@@ -100,7 +100,7 @@ class LocalMeasurer(Measurer):
         except OSError as error:  # the temporary folder is full, missing or another user's
             raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
-        told = {
+        first_message = {
             "script": task.func.script(),
             "target": task.target,
             "workload": None if task.workload is None else asdict(task.workload),
@@ -111,7 +111,7 @@ class LocalMeasurer(Measurer):
         self._workers: list[WorkerProcess] = []
         try:
             for _ in range(workers or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)):
-                self._workers.append(WorkerProcess(told, task.threads, resident))
+                self._workers.append(WorkerProcess(first_message, task.threads, resident))
         except BaseException:
             self.close()
             raise
@@ -147,7 +147,7 @@ class LocalMeasurer(Measurer):
         """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
 
         Where the workload is not one of `tir.workloads`, the results of the program as written are the reference; inputs are
-        drawn from other ranges if those are not finite, or vanish. Where it takes longer than `limits.baseline`, those of the
+        sampled from other ranges if those are not finite, or vanish. Where it takes longer than `limits.baseline`, those of the
         default schedule are. Raises WorkerError where no reference can be had.
         """
         known = self.task.workload is not None

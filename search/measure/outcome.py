@@ -50,9 +50,9 @@ class Measurement:
 
     `samples` are seconds a call, in the order taken. `cut` says that the candidate was stopped after too few runs to be timed
     well because it was far slower than the best. `digest` identifies the scheduled program, so that two traces that make the
-    same one are seen to. `duplicate` says that the numbers were taken from an earlier candidate with the same digest.
+    same program are noticed. `duplicate` says that the numbers were taken from an earlier candidate with the same digest.
     `max_error` is set where the result was compared with the reference. `ended` is when it ended, in seconds after its run began
-    (None where no run was told of it). `provenance` names the device and the versions that measured, as the measurer found them
+    (None outside of a run). `provenance` names the device and the versions that measured, as the measurer found them
     where it did (None: this machine's); it plays no part in comparisons.
     """
 

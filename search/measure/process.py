@@ -31,9 +31,9 @@ class WorkerError(RuntimeError):
 
 class WorkerProcess:
     """One child process. `kernels` are the ids of the kernels that it holds; they die with it. `excess` is what it and its
-    children held when that was found to be too much. `provenance` is what it said of itself when it was ready.
+    children held when that was found to be too much. `provenance` is what it reported when it was ready.
 
-    `task` is what it is told at the start (see `search.measure.worker`); with its children it may come to hold `resident` bytes
+    `task` is the first message to it (see `search.measure.worker`); with its children it may come to hold `resident` bytes
     (None: no limit).
     """
 

@@ -1,8 +1,8 @@
-"""What the tuning loop asks of whatever measures candidates, here or elsewhere.
+"""The interface of a measurer to the tuning loop, on this machine or on another.
 
-A measurer is made for one task, which is data (`Task.as_json`), as are the traces of candidates and what is said of them
-(`Candidate.as_json`, `Measurement.from_json`): none of them needs the search where it is measured. One of one's own derives from
-`Measurer` and says how to prepare, submit, give results and compare:
+A measurer is made for one task, which is data (`Task.as_json`), as are candidates and measurements (`Candidate.as_json`,
+`Measurement.from_json`): measuring on another machine needs nothing of the search. A measurer of your own derives from `Measurer`
+and implements prepare, submit, results and compare:
 
     class Elsewhere(Measurer):
         def __init__(self, task):
@@ -25,8 +25,8 @@ A measurer is made for one task, which is data (`Task.as_json`), as are the trac
 
     tir.autotune(func, measurer=Elsewhere)
 
-There, `LocalMeasurer(Task.from_json(data))` does the work. Each other protocol here is one ability; the loop uses those that a
-measurer has.
+On the other machine, `LocalMeasurer(Task.from_json(data))` does the work. Each other protocol here is an optional ability that
+the loop uses if a measurer has it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Policies: what proposes candidates and is told what became of them.
+"""Policies: they propose candidates, and are updated with the measurements.
 
-`protocol` has what a policy is. `construction` measures nothing, `random_search` learns nothing, `evolution` is Ansor's;
+`protocol` defines a policy. `construction` measures nothing, `random_search` is the baseline, `evolution` is Ansor's search;
 `strategies` has their names.
 """

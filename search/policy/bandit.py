@@ -1,5 +1,4 @@
-"""How the trials of a batch are shared out among the sketches: which one is good is learned (a bandit over sketches, as in HARL,
-arXiv 2211.11172)."""
+"""A bandit over sketches: divides the trials of a batch among them (as in HARL, arXiv 2211.11172)."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-OPTIMISM = 0.3  # how much faster, as a logarithm, a sketch of which little is known may prove to be
+OPTIMISM = 0.3  # factor of the confidence bound, a logarithm of time
 ORDER_LOSS = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
 MAX_ORDER_LOSS = 0.2  # of the last sketches
 TRUST = 0.5  # factor of a predicted loss of a sketch that was not tried
@@ -18,7 +17,7 @@ CONFIDENT_TRIALS = 3  # trials after which half of a measured loss counts: n of 
 
 
 class Bandit:
-    """Knows for each sketch how often it was tried and how fast its best candidate was.
+    """Holds for each sketch the number of its trials and the time of its best candidate.
 
     The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
     Machine Learning 2002); those of the same batch count as tried. A sketch not yet tried is expected to be slower than the best
@@ -44,7 +43,7 @@ class Bandit:
         self.best[sketch] = min(self.best[sketch], seconds)
 
     def shares(self, n: int) -> np.ndarray:
-        """How many of the next `n` trials each sketch gets."""
+        """The number of the next `n` trials that each sketch gets."""
         picked = np.zeros(len(self.trials), dtype=np.int64)
         for _ in range(n):
             picked[self.order(picked)[0]] += 1
@@ -64,7 +63,7 @@ class Bandit:
 
 
 class Uniform(Bandit):
-    """Gives all sketches as many trials, whatever is measured."""
+    """Gives all sketches the same number of trials."""
 
     def order(self, picked: np.ndarray) -> np.ndarray:
         return np.argsort(self.trials + picked, kind="stable")

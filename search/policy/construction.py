@@ -20,9 +20,7 @@ from ..space.sketch import Sketch
 
 SCORE_TIE = 0.1  # difference of scores, logarithms of times, that the model cannot resolve
 SAMPLED_ROWS = 2048  # of each sketch, among which the model chooses
-MANY_BLOCKS = (
-    10  # blocks; functions with more get sketches with few choices, because deriving one takes time by the square of that
-)
+MANY_BLOCKS = 10  # functions with more get sketches with few choices: deriving one takes time quadratic in the blocks
 FEW_CHOICES = Space("few", DEFAULT, annotation.annotate_in_place)
 
 

@@ -1,15 +1,15 @@
-"""The evolutionary search: generations of rows, scored by cost models, bred from the best measured ones (Ansor, section 5.1).
+"""The evolutionary search: generations of rows, bred from the best measured ones and scored by cost models (Ansor, section 5.1).
 
-What differs from the original, and why (`docs/search.md` tells more):
+Differences from the original (`docs/search.md` has the reasons):
 
-    - A bandit shares out the trials of a batch among the sketches; each is evolved by itself, and only if it gets some.
-    - Populations and operators are matrices, and every row is legal, so that nothing is tried and thrown away.
-    - Parents are chosen by rank, the best always survive, and some of each generation are drawn anew.
-    - Before there is anything to learn from, a formula ranks; then it and the learned model weigh as much as each has proved
-      right about the candidates measured so far.
-    - Mutations that make better children are taken more often.
-    - Of a batch, part are one mutation away from the best measured, and random ones are drawn for that batch. Near copies of each
-      other are not measured together.
+    - A bandit divides the trials of a batch among the sketches. Each sketch is evolved separately, and only if it gets trials.
+    - Populations and operators are matrices, and every row is legal, so that no row is rejected.
+    - Parents are chosen by rank, the best always survive, and a part of each generation is sampled at random.
+    - An analytic model ranks until there are measurements to learn from; after that it and the learned model are weighted by how
+      often each ordered the measured candidates correctly.
+    - Mutations that make better children are applied more often.
+    - A part of a batch are mutants of the best measured rows, and a part is random. Rows that are nearly equal are not measured
+      in the same batch.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit
 from .ranking import TrustedModel, score_rows
 
-SURVEYED_ROWS = 64  # rows of a sketch that was not tried, by which it is compared with others
+SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The constants of the search.
 
-    A sketch is evolved for `generations` of `population` rows, one that is to have less than `worth` trials of the batch for
-    fewer and of fewer. Of a new generation the share `elite` are the best of the old, `fresh` are drawn anew, of the rest
-    `crossover` have two parents; the parent of the others has the rank `population * u ** pressure`, u uniform. The share
-    `seeded` of the first generation are measured rows and their mutants, `parents` of them at most.
+    A sketch is evolved for `generations` generations of `population` rows; both are smaller for a sketch that gets less than
+    `worth` trials of the batch. Of a new generation the share `elite` are the best rows of the old one, the share `fresh` is
+    random, and of the rest the share `crossover` has two parents; the parent of the others has the rank
+    `population * u ** pressure`, u uniform in 0..1. The share `seeded` of the first generation are at most `parents` measured
+    rows and their mutants.
 
-    Of a batch the share `blind` is drawn at random, `near` are mutants of measured rows. Rows closer than `distance`, in
+    Of a batch the share `blind` is random, and the share `near` are mutants of measured rows. Rows closer than `distance`, in
     doublings of a size, are not measured in one batch if there are others. A population has rows of `variants` different variants
-    of its sketch, of which `unseen` are new, but for the first one. With `polish` the end of the budget goes to what is around
-    the best.
+    of its sketch, of which `unseen` are new, except for the first population. With `polish` the end of the budget goes to the
+    neighbours of the best rows.
     """
 
     population: int = 512
@@ -70,7 +71,7 @@ class Settings:
     polish: bool = True
 
     def scaled(self, trials: int) -> Settings:
-        """The settings for a sketch that is to have so many trials of the batch."""
+        """The settings for a sketch that gets this number of trials of the batch."""
         share = min(1.0, trials / self.worth)
         return replace(
             self,
@@ -99,7 +100,7 @@ class _Island:
 
 @dataclass
 class _Pool:
-    """Rows of a sketch that were not measured, best first, each with its scores and whether a measured row is its parent."""
+    """Unmeasured rows of a sketch, best first, each with its scores and whether it is a mutant of a measured row."""
 
     rows: np.ndarray
     scores: np.ndarray  # one column a model
@@ -109,15 +110,18 @@ class _Pool:
 
 
 class Evolution:
-    """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
+    """Proposes candidates with good scores, found by evolution from measured rows and from random ones.
 
-    `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
-    measured rows and their children are proposed unseen. What `start` has, rows each with its sketch, is proposed first. Parts
-    that can be replaced: `mutations` by name (see `population.mutate`); `credit`, how often each is applied (adaptive, from their
-    initial probabilities); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of a
-    sketch. `rng` of `propose` decides everything: the same seed and measurements give the same candidates. For a live display:
-    `scored` (rows, by how), `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was then measured, in
-    recent batches; None before there is one), `shares` (trials by sketch).
+    `model` is the cost model that learns, `prior` an analytic one; without both, parents are measured rows and their children are
+    proposed without scores. `start` are rows, each with its sketch, that are proposed first.
+
+    Parts that can be replaced: `mutations` by name (see `population.mutate`); `credit`, how often each is applied (adaptive, from
+    their initial probabilities); `bandit`, which of a number of sketches gets the next trial; `describe`, the programs of a
+    sketch for cost models. The `rng` of `propose` is the only source of randomness: the same seed and measurements give the same
+    candidates.
+
+    For a live display: `scored` (rows, symbolic and concrete), `scored_per_second`, `rank_correlation` (Spearman's, of scores and
+    measurements, in recent batches; None before there is one), `shares` (trials by sketch).
     """
 
     def __init__(
@@ -141,7 +145,7 @@ class Evolution:
         self._mutations = mutations_of() if mutations is None else dict(mutations)
         self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})
         self._describe = describe
-        # The formula is trusted before anything is measured, what learns is not, unless it is alone.
+        # Before anything is measured the analytic model is trusted, the learned one is not, unless it is the only one.
         initial = [(model, 6, 2)] if prior is None else [(model, 1, 1), (prior, 6, 2)]
         self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
         self._islands = [_Island(s, describe(s)) for s in sketches]
@@ -203,7 +207,7 @@ class Evolution:
         return chosen
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        """Let the models learn. Candidates of sketches that the search does not have are passed over."""
+        """Update the models. Candidates of sketches that the search does not have are ignored."""
         own: dict[int, list[tuple[tuple[int, ...], float]]] = {}
         for m in measurements:
             number = self._numbers.get(m.candidate.sketch)
@@ -224,7 +228,7 @@ class Evolution:
                 self._bandit.update(number, s)
 
     def warm_up(self) -> None:
-        """Load what the models need to learn and to score."""
+        """Load the libraries that the models need."""
         for trusted in self._models:
             if isinstance(trusted.model, WarmUp):
                 trusted.model.warm_up()
@@ -393,13 +397,13 @@ class Evolution:
         if not island.seen:
             first = legalize(sketch, self.target, np.array([sketch.stand_ins()], dtype=np.int64))
             found |= dict.fromkeys(map(tuple, first[:, columns].tolist()))
-        drawn = sample(sketch, self.target, 8 * settings.variants, rng)
-        new = [v for v in dict.fromkeys(map(tuple, drawn[:, columns].tolist())) if v not in island.seen and v not in found]
+        sampled = sample(sketch, self.target, 8 * settings.variants, rng)
+        new = [v for v in dict.fromkeys(map(tuple, sampled[:, columns].tolist())) if v not in island.seen and v not in found]
         old = [v for v in island.seen if v not in found]
         left = max(0, settings.variants - len(found))
         fresh = new[: min(left, settings.unseen if island.seen else left)]
-        kept = [old[k] for k in rng.permutation(len(old))[: left - len(fresh)]]
-        found |= dict.fromkeys([*fresh, *kept])
+        again = [old[k] for k in rng.permutation(len(old))[: left - len(fresh)]]
+        found |= dict.fromkeys([*fresh, *again])
         island.seen |= found
         return np.array(list(found), dtype=np.int64)
 
@@ -429,8 +433,8 @@ class Evolution:
         mutants = parents.copy()
         if not names or not len(parents):
             return mutants, {}
-        drawn = rng.choice(len(names), size=len(parents), p=self._credit.weights(names))
-        made_by = {name: np.flatnonzero(drawn == n) for n, name in enumerate(names)}
+        picked = rng.choice(len(names), size=len(parents), p=self._credit.weights(names))
+        made_by = {name: np.flatnonzero(picked == n) for n, name in enumerate(names)}
         for name, own in made_by.items():
             if len(own):
                 mutants[own] = self._mutations[name].operate(sketch, self.target, parents[own], rng)

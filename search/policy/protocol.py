@@ -1,6 +1,6 @@
-"""What the tuning loop asks of whatever proposes candidates: the two methods of `Search`, and what it may have beside them.
+"""The interface of a search to the tuning loop: the two methods of `Search`, and optional ones.
 
-A search of one's own needs `propose` and `update` and nothing else:
+A search of your own needs only `propose` and `update`:
 
     class Fixed:
         def __init__(self, traces):
@@ -15,10 +15,10 @@ A search of one's own needs `propose` and `update` and nothing else:
 
     tir.autotune(func, search=Fixed(traces))
 
-Each other protocol here is one ability; the loop uses those that a search has, `costmodel.WarmUp` among them. What a search says
-of itself is shown, where it has these attributes: `sketches`, of which there are so many, each made by its `rules`; `scored`, how
-many rows its model judged, as {"symbolic": n, "concrete": m}, the latter one by one; `scored_per_second`; and `rank_correlation`,
-how its model's scores rank with what was then measured, -1 to 1. The last two are None where unknown.
+Each other protocol here is an optional ability that the loop uses if a search has it; `costmodel.WarmUp` is another. These
+optional attributes are shown: `sketches`, each with its `rules`; `scored`, the number of rows that its model scored, as
+{"symbolic": n, "concrete": m}, the latter as programs of their own; `scored_per_second`; and `rank_correlation`, Spearman's, of
+scores and measured speed, -1 to 1. The last two are None where unknown.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Search(Protocol):
-    """Where candidates come from."""
+    """Proposes candidates, and learns from their measurements."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
         """At most `n` candidates to measure next; none when the space is exhausted."""
         ...
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        """Learn what became of candidates: those proposed, the loop's own first ones, and at the start those of earlier runs.
+        """Learn from measurements: of the candidates proposed, of the loop's own first ones, and at the start of earlier runs.
 
-        Candidates of sketches that the search does not know are to be passed over.
+        Candidates of sketches that the search does not know are to be ignored.
         """
         ...
 
 
 @runtime_checkable
 class Polishes(Protocol):
-    """A search that knows what is next to the best."""
+    """A search that can propose the neighbours of the best candidates."""
 
     def polish(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
         """At most `n` candidates one step from the best measured ones, for the end of the budget."""
@@ -61,7 +61,7 @@ class Polishes(Protocol):
 
 @runtime_checkable
 class WarmStarts(Protocol):
-    """A search that can learn from other tasks."""
+    """A search that can learn from records of other tasks."""
 
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Learn from rows of other tasks and their seconds, before the first proposal; see `policy.warm_start.examples`."""

@@ -21,7 +21,7 @@ UNSCORED_SHARE = 0.25  # of the candidates, picked at random instead of by score
 
 
 class RandomSearch:
-    """Proposes candidates drawn at random from all sketches: any of them, or with a `model` its favourites and some others."""
+    """Proposes random rows of all sketches; with a `model`, those with the best scores and some random ones."""
 
     def __init__(self, sketches: Sequence[Sketch], target: Target, model: CostModel | None = None):
         if not sketches:
@@ -33,13 +33,13 @@ class RandomSearch:
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
-        drawn = self._sampled(rng)
-        order = rng.permutation(len(drawn)).tolist()
+        candidates = self._sampled(rng)
+        order = rng.permutation(len(candidates)).tolist()
         if self.model is not None:
-            ranked = sorted(order, key=lambda k: -drawn[k][0])
+            ranked = sorted(order, key=lambda k: -candidates[k][0])
             best = ranked[: n - math.ceil(UNSCORED_SHARE * n)]
             order = [*best, *(k for k in order if k not in set(best))]
-        picked = [drawn[k] for k in order[:n]]
+        picked = [candidates[k] for k in order[:n]]
         self._seen |= {(sketch.name, row) for _, sketch, row in picked}
         scored = self.model is not None
         return [Candidate(s.name, row, s.trace(row).as_json(), score if scored else None) for score, s, row in picked]

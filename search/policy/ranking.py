@@ -1,4 +1,4 @@
-"""The scores of cost models, and how well they order what is then measured."""
+"""The scores of cost models, and how well they rank measured candidates."""
 
 from __future__ import annotations
 

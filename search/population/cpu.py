@@ -20,9 +20,9 @@ from schedule.open_trace import Role, Tile
 from ..space.sketch import Sketch
 from .machine import machine_of
 
-OPERAND_VECTORS = 2  # vectors of operands that registers are left for beside accumulators
-DIVIDING_SHARE = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
-MAX_VECTORS = 4  # of the innermost tile
+OPERAND_VECTORS = 2  # vector registers for operands, beside the accumulators
+DIVIDING_SHARE = 0.75  # how often a size that divides is preferred: it needs no guard
+MAX_VECTORS = 4  # of the vectorised axis in the innermost tile
 MAX_BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
 MAX_ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or better what is too much
 
@@ -103,7 +103,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
 
 
 def _even(left: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The least sizes that make as many tiles: the last one is nearly full."""
+    """The smallest sizes with the same number of tiles: the last one is nearly full."""
     return -(-left // -(-left // size))
 
 
@@ -171,10 +171,10 @@ def _vectors(extent: int, width: int, n: int, rng: np.random.Generator) -> np.nd
     """`n` lengths of a tile of some vectors of `width` elements, mostly such that divide the axis."""
     lengths = width * np.arange(1, min(MAX_VECTORS, -(-extent // width)) + 1)
     exact = lengths[extent % lengths == 0]
-    drawn = rng.choice(lengths, size=n)
+    sampled = rng.choice(lengths, size=n)
     if len(exact):
-        drawn = np.where(rng.random(n) < DIVIDING_SHARE, rng.choice(exact, size=n), drawn)
-    return np.minimum(drawn, extent)
+        sampled = np.where(rng.random(n) < DIVIDING_SHARE, rng.choice(exact, size=n), sampled)
+    return np.minimum(sampled, extent)
 
 
 def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:
@@ -191,16 +191,16 @@ def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -
             left = -(-left // size)
 
 
-def _log_uniform(most: np.ndarray, rng: np.random.Generator, least: float = 1.0) -> np.ndarray:
-    """Sizes up to `most`, uniform in the exponent; from `least` on, where there are such."""
-    low = np.log(least)
-    drawn = np.exp(low + rng.random(len(most)) * (np.log(most + 0.999) - low)).astype(np.int64)
-    return np.clip(drawn, 1, most)
+def _log_uniform(upper: np.ndarray, rng: np.random.Generator, lower: float = 1.0) -> np.ndarray:
+    """Sizes from `lower` to `upper`, uniform in the exponent."""
+    low = np.log(lower)
+    sampled = np.exp(low + rng.random(len(upper)) * (np.log(upper + 0.999) - low)).astype(np.int64)
+    return np.clip(sampled, 1, upper)
 
 
 def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sizes near `size` that waste little: mostly the largest divisor of `extent` that is not much smaller, else the least size
-    that makes as many tiles, so that the last is nearly full."""
+    """Sizes near `size` that waste little: mostly the largest divisor of `extent` that is not much smaller, else the smallest
+    size with the same number of tiles, so that the last is nearly full."""
     extent = np.broadcast_to(np.asarray(extent), size.shape)
     divisor = _divisor_below(extent, size)
     near = (2 * divisor > size) & (rng.random(len(size)) < DIVIDING_SHARE)

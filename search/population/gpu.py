@@ -25,28 +25,20 @@ from ..space.sketch import Sketch
 from .geometry import by_block
 from .machine import machine_of
 
-Weights = tuple[tuple[int, float], ...]  # numbers, and how often each is drawn
+Weights = tuple[tuple[int, float], ...]  # numbers, each with its probability
 
 THREADS: Weights = ((32, 0.08), (64, 0.17), (128, 0.3), (256, 0.33), (512, 0.09), (1024, 0.03))  # of a block
 ELEMENTS: Weights = ((1, 0.03), (2, 0.05), (4, 0.1), (8, 0.15), (16, 0.25), (32, 0.22), (64, 0.15), (128, 0.05))  # of a thread
-VIRTUAL: Weights = ((1, 0.4), (2, 0.25), (4, 0.2), (8, 0.1), (16, 0.05))
-REDUCTION_STEPS: Weights = (
-    (1, 0.03),
-    (2, 0.05),
-    (4, 0.12),
-    (8, 0.3),
-    (16, 0.3),
-    (32, 0.15),
-    (64, 0.05),
-)  # steps through shared memory
+VIRTUAL: Weights = ((1, 0.4), (2, 0.25), (4, 0.2), (8, 0.1), (16, 0.05))  # threads of a thread
+DEPTHS: Weights = ((1, 0.03), (2, 0.05), (4, 0.12), (8, 0.3), (16, 0.3), (32, 0.15), (64, 0.05))  # of a tile in shared memory
 GROUPS: Weights = ((1, 0.4), (2, 0.15), (4, 0.2), (8, 0.2), (16, 0.05))  # rows of blocks that run together
 WARPS: Weights = ((1, 0.05), (2, 0.1), (4, 0.4), (8, 0.4), (16, 0.05))  # of a block, on tensor cores
 FRAGMENTS: Weights = ((1, 0.05), (2, 0.1), (4, 0.2), (8, 0.25), (16, 0.3), (32, 0.1))  # of a warp, each 16 by 16
 INSTRUCTIONS: Weights = ((1, 0.2), (2, 0.5), (4, 0.3))  # along the sum, from one tile of shared memory
-FACTORS = (2, 3, 5, 7)
-DIVIDING_SHARE = 0.9  # how often an axis that cannot be padded is cut only where that leaves no rest
-IDLE = 8  # of so many blocks, one at most is there only because rows of blocks come in groups
-MAX_ROUNDS = 24
+FACTORS = (2, 3, 5, 7)  # by which a tile grows
+DIVIDING_SHARE = 0.9  # how often a tile of an axis without padding grows only by factors that divide
+IDLE_PERIOD = 8  # blocks of which at most one is idle, as rows of blocks come in groups
+MAX_ROUNDS = 24  # of halving; each halves what exceeds a limit
 
 
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -67,7 +59,7 @@ def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.rando
             virtual = np.minimum(_weighted(VIRTUAL, n, rng), elements)
             _grow(rows, spatial, "v", virtual, rng)
             _grow(rows, spatial, "s", elements // virtual, rng)
-            _grow(rows, reduce, "r", _weighted(REDUCTION_STEPS, n, rng), rng)
+            _grow(rows, reduce, "r", _weighted(DEPTHS, n, rng), rng)
         _grow(rows, spatial, "g", _weighted(GROUPS, n, rng), rng)
 
 
@@ -103,7 +95,7 @@ def _columns(tiles: Sequence[Tile], role: str) -> list[int]:
 
 
 def _factor(t: Tile, used: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """By what the part of an axis in use grows: doubled where it can be padded, else mostly by a factor of what is left."""
+    """The factors by which the used part of an axis grows: 2 where it can be padded, else mostly one that divides the rest."""
     n = len(used)
     if t.padded:
         return np.full(n, 2)
@@ -140,7 +132,7 @@ def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
 
 
 def _lower_choice(sketch: Sketch, rows: np.ndarray, column: int, upper: np.ndarray) -> None:
-    """Take the largest option of a choice that is no larger than it was, and at most `upper`, the smallest if there is none."""
+    """Lower a choice to its largest option that is at most `upper`; to its smallest if there is none."""
     options = np.sort([o for c in sketch.choices if c.column == column for o in c.options])
     wanted = np.maximum(options[0], np.minimum(rows[:, column], upper))
     rows[:, column] = options[np.searchsorted(options, wanted, side="right") - 1]
@@ -248,10 +240,10 @@ def _allocated(threads: np.ndarray) -> np.ndarray:
 
 
 def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:
-    """Whether more than one of IDLE blocks along an axis is there only because blocks come in groups."""
+    """Whether more than one of IDLE_PERIOD blocks along an axis is there only because blocks come in groups."""
     group = np.prod(rows[:, _columns([t], "g")], axis=1)
     blocks = -(-t.extent // (np.prod(rows[:, t.columns], axis=1) // group))
-    return -(-blocks // group) * group * (IDLE - 1) > blocks * IDLE
+    return -(-blocks // group) * group * (IDLE_PERIOD - 1) > blocks * IDLE_PERIOD
 
 
 def _fill_warp(tiled: _TiledBlock, rows: np.ndarray) -> None:
@@ -272,7 +264,7 @@ def _fill_warp(tiled: _TiledBlock, rows: np.ndarray) -> None:
 
 
 def _shrink(rows: np.ndarray, columns: list[int], too_much: Callable[[np.ndarray], np.ndarray]) -> None:
-    """Halve the largest of some columns where the rows are too much."""
+    """Halve the largest of some columns in the rows that exceed a limit, until none does."""
     for _ in range(MAX_ROUNDS):
         over = np.flatnonzero(too_much(rows))
         if not len(over) or not columns:

@@ -22,7 +22,7 @@ from ..space.sketch import Sketch
 from .cpu import lanes
 from .sample import legalize, sample
 
-FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # what is moved between levels of a tile, or all of a level
+FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # moved between levels of a tile, or the whole level is
 
 T = TypeVar("T")
 Operator = Callable[[Sketch, Target, np.ndarray, np.random.Generator], np.ndarray]
@@ -57,8 +57,8 @@ def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gener
 
 
 def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Take the next larger or smaller size for one inner level of an axis, imperfect ones included; a vector gets longer or
-    shorter by as many elements as it has lanes."""
+    """Take the next larger or smaller size for one inner level of an axis, also one that does not divide; a vector grows or
+    shrinks by its number of lanes."""
     result = rows.copy()
     for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         position = rng.integers(len(t.columns), size=len(own))
@@ -71,7 +71,7 @@ def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
 
 
 def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
-    """The sizes next to those of an inner level: of which other numbers of tiles come out."""
+    """The next larger and smaller sizes of an inner level that change the number of tiles."""
     size = rows[:, t.columns[position]]
     if t.vector and position == len(t.columns) - 1:
         width = lanes(sketch, target, t, rows)
@@ -84,11 +84,11 @@ def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position:
 
 
 def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw all levels of one axis anew."""
+    """Sample all levels of one axis again."""
     result = rows.copy()
-    drawn = sample(sketch, target, len(rows), rng)
+    sampled = sample(sketch, target, len(rows), rng)
     for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
-        result[own[:, None], t.columns] = drawn[own[:, None], t.columns]
+        result[own[:, None], t.columns] = sampled[own[:, None], t.columns]
     return legalize(sketch, target, result)
 
 
@@ -138,7 +138,7 @@ def mutations() -> dict[str, Mutation]:
     """The mutations by name, all equally likely at first.
 
     MetaSchedule's initial probabilities are 0.9 for tile sizes together, 0.05 for compute locations, 0.03 for unrolling (0.08 on
-    a GPU) and 0.02 for parallel loops. With pretended times the search came less far with these.
+    a GPU) and 0.02 for parallel loops. In experiments with a simulated device, the search found slower programs with these.
     """
     roles = {"parallel": PARALLEL, "compute location": LOCATION, "pragma": PRAGMA, "choose": OTHERS}
     table = {name: Mutation(o, lambda sketch: bool(_open_tiles(sketch))) for name, o in TILE_OPERATORS.items()}
@@ -146,8 +146,8 @@ def mutations() -> dict[str, Mutation]:
 
 
 def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One child of each pair of rows, which has the genes of either: those of a block together as often as not (Ansor's
-    node-based crossover), else axis by axis."""
+    """One child of each pair of rows, with genes of both: with probability 0.5 all genes of a block come from one parent (Ansor's
+    node-based crossover), else those of an axis."""
     if not sketch.columns:
         return mothers.copy()
     by_block, by_axis = _genes(sketch)

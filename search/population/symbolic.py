@@ -34,15 +34,14 @@ MARKS = {"parallel": Kind.PARALLEL, "vectorize": Kind.VECTORIZED, "unroll": Kind
 LEVELS = 4  # different numbers of iterations; levels of an axis have each its own
 
 
-# What the steps taken so far make, by the next one and the numbers in it: a function, the step with names, and what the steps
-# after it make.
+# The results of replayed steps, a tree: by the next step and its numbers the function, the step with names, and the later steps.
 Replayed = dict[tuple, "tuple[PrimFunc, Step, Replayed]"]
 
 
 @dataclass(frozen=True, slots=True)
 class Multiples:
-    """How many of the loops of an axis around a stage move an index that is divided by a multiple of the divisor; `inside` has
-    the columns that are inside of each loop, outermost first."""
+    """Of the loops of an axis around a stage: how many of them step a divided index by a multiple of the divisor. `inside` has
+    the columns of the levels inside each loop, outermost first."""
 
     inside: tuple[tuple[int, ...], ...]
     divisor: int
@@ -53,7 +52,7 @@ class Multiples:
 
 @dataclass(frozen=True, slots=True)
 class Unmoved:
-    """Whether nothing moves an index that is divided inside of a stage: all of these columns are 1."""
+    """Whether a divided index is constant inside a stage: all of these columns are 1."""
 
     columns: tuple[int, ...]
 
@@ -61,14 +60,14 @@ class Unmoved:
         return (rows[:, self.columns] == 1).all(axis=1)
 
 
-Alignment = Multiples | Unmoved  # what decides how much of a divided index changes where a stage is computed
+Alignment = Multiples | Unmoved  # what decides which part of a divided index a stage needs
 AlignmentValues = Mapping[Alignment, int]  # what `of` says for rows that share a program
 
 
 @dataclass
 class ReplayCache:
-    """What was made for one variant of a sketch and serves others, and other sketches of the function: problems long enough for
-    witnesses (by the tiles of these), and what runs of steps make of them."""
+    """What the variants of the sketches of a function share: enlarged functions, by the tiles of their witnesses, and the
+    results of the steps replayed on them."""
 
     longer: dict[tuple, PrimFunc] = field(default_factory=dict)
     replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
@@ -119,8 +118,8 @@ def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
     return replace_path(func, above, nest(order, chain[-1].body))
 
 
-# What only marks loops or changes their order. Whether that is legal is not asked again, which would take longer than all the
-# rest: the rows of a sketch are legal, and each that is measured is replayed with all checks.
+# Steps that only mark or reorder loops. Their legality is not checked again, as that would take most of the time: the rows of a
+# sketch are legal, and each that is measured is replayed with all checks.
 UNCHECKED: dict[str, Callable[[PrimFunc, Step], PrimFunc]] = {**dict.fromkeys(MARKS, _marked), "reorder": _reordered}
 
 

@@ -49,10 +49,10 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         tried += ", interrupted"
     shares = f"Candidates were running, to be timed and checked, for {result.measuring:.0%} of the time."
     if result.scored_per_second is not None:
-        shares += f" The cost model judged {result.scored_per_second:,.0f} candidates a second."
+        shares += f" The cost model scored {result.scored_per_second:,.0f} candidates a second."
     if any(result.scored.values()):
         symbolic, concrete = (result.scored.get(how, 0) for how in ("symbolic", "concrete"))
-        shares += f" It judged {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
+        shares += f" It scored {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
     roof = "The roof is what arithmetic and memory allow if every parameter is moved once"
     roof += f": {result.peak / 1e9:.0f} GFLOP/s" if result.peak else ""
     roof += f", {bandwidth / 1e9:.0f} GB/s." if bandwidth else "."

@@ -55,8 +55,8 @@ def autotune(
     default the schedule that needs no measurement (`tir.default_schedule`), so that the result is never worse than that; then
     those of the search; at the end some next to the best; then the leaders race, timed in turns.
 
-    `records`, a file or an open `Records`, is told of each candidate as it ends. What it holds of this function on this target
-    and processor the search is told at the start, so that a run goes on where the last one ended; the best recorded schedule is
+    `records`, a file or an open `Records`, gets each candidate as it ends. At the start the search is updated with its records of
+    this function on this target and processor, so that a run continues where the last one ended; the best recorded schedule is
     in the final race.
 
     `search` is "evolution" (the default) or "random", with the cost `model` "gbdt", "tile", "random", "none" or an object, in the

@@ -68,7 +68,7 @@ class NewBest:
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
     """A batch of candidates has been measured. `correlation` is that of the cost model's ranking with what was measured, -1 to 1;
-    `scored_per_second` how many candidates it judges; None where unknown."""
+    `scored_per_second` how many candidates it scores; None where unknown."""
 
     trials: int
     outcomes: dict[str, int]

@@ -1,4 +1,4 @@
-"""What a run has found out about its task: measurements, the best of them, its records, and what callbacks are told."""
+"""The state of a run for one task: its measurements, the best of them, its records, and its callbacks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .result import PHASES, NothingFound, Result
 
 
 class Journal:
-    """Keeps what is known of a task, in memory and in `records`; callbacks are told as it grows.
+    """Holds the measurements of a task, in memory and in `records`, and calls the callbacks for each event.
 
     `measurements` are the trials of this run, copies left out, and `outcomes` counts them. `earlier` are candidates of earlier
-    runs that the search is told of, `again` those that need not be measured again. `best` is the fastest checked candidate,
+    runs with which the search is updated, `again` those that need not be measured again. `best` is the fastest checked candidate,
     of earlier runs too. `problem` is what went wrong on the way. The rest are fields of `Result`.
     """
 
@@ -45,10 +45,10 @@ class Journal:
         own = versions()
         # What another compiler made of a trace says how fast it is, about; what failed then may work now.
         known = records.of(task.key, task.target) if records is not None else []
-        told = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
-        self.earlier = [r.measurement for r in told]
-        self.again = [r.measurement for r in told if same_compiler(r.versions, own)]
-        self._identifiers = {id(r.measurement): r.id for r in told}  # of the rows in the records
+        usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
+        self.earlier = [r.measurement for r in usable]
+        self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
+        self._identifiers = {id(r.measurement): r.id for r in usable}  # of the rows in the records
         self._run = records.start(task, seed) if records is not None else ""
         self.best = self._fastest()
 
@@ -135,16 +135,16 @@ class Journal:
     ) -> None:
         """Candidates raced: each as it was before, and in the race. The `winner` is the best, and in the records nothing that is
         known of here counts as faster, if that is `certain`."""
-        told = {self._identifiers[id(before)]: after for before, after in entries if self.recorded(before)}
+        results = {self._identifiers[id(before)]: after for before, after in entries if self.recorded(before)}
         identifier = None
         if winner is not None:
             before, self.best = winner
             identifier = self._identifiers.get(id(before))
             if identifier is None and self.best.candidate == BASELINE:  # what is to be found again has to be recorded
                 identifier = self._keep(Records.add, self._run, self.best)
-                told |= {} if identifier is None else {identifier: self.best}
-        if told:
-            self._keep(Records.race, self._run, told, identifier if certain else None)
+                results |= {} if identifier is None else {identifier: self.best}
+        if results:
+            self._keep(Records.race, self._run, results, identifier if certain else None)
 
     def discard(self, broken: Sequence[Measurement]) -> None:
         """Candidates that were valid broke in a race: the best is one of the others."""

@@ -1,4 +1,4 @@
-"""The final race: who is in it, who wins it, and what is recorded of it."""
+"""The final race: its candidates, its winner, and its records."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .events import RaceStarted
 from .journal import Journal
 
 LEADERS = 4  # candidates in the race, at most, beside the first ones
-LEADER_MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
-FIRST_MARGIN = 4.0  # how much slower a first candidate may be
-DISTURBANCE = 2.0  # times as slow as before is no property of a program, if all of them are
+LEADER_MARGIN = 1.15  # time of a candidate in the race, at most, relative to the best
+FIRST_MARGIN = 4.0  # the same for one of the first candidates
+DISTURBANCE = 2.0  # slowdown of all candidates that shows that the machine was busy
 
 Entry = tuple[Measurement, Measurement]  # of one candidate: before the race, and in it
 

@@ -47,10 +47,10 @@ class Result:
     floating-point operations a second, as measured. `interrupted` says that Ctrl-C ended the run before its budget was used up;
     `problem`, if not empty, what else did, or why not all was recorded.
 
-    `measurements` are the trials in order, `earlier` how many recorded ones of this task the search was told of before. `phases`
-    are the seconds spent on each of PHASES; `scored_per_second` is how many candidates the cost model judges, if the search says
-    so; `scored` is how many rows it judged: `symbolic`, by formulas that many rows share, and `concrete`, each lowered by itself;
-    `rules` are the sketch rules that made each sketch, by its name.
+    `measurements` are the trials in order, `earlier` how many recorded ones of this task the search started from. `phases`
+    are the seconds spent on each of PHASES; `scored_per_second` is how many candidates the cost model scores, if the search has
+    that; `scored` is how many rows it scored: `symbolic`, by formulas that many rows share, and `concrete`, each lowered by
+    itself; `rules` are the sketch rules that made each sketch, by its name.
     """
 
     task: Task

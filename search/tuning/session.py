@@ -1,5 +1,7 @@
-"""The tuning of one task: propose candidates, measure them, write them down, tell the search. It goes in steps, so that several
-tasks can share a budget; here is also how a run of such sessions goes from start to end."""
+"""A session is the tuning of one task, in steps: propose candidates, measure and record them, update the search.
+
+Several sessions can share a budget; `drive` runs them from start to end.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ from .options import Options
 from .race import LEADERS, race
 from .result import Result
 
-MAX_COPIES = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
+MAX_COPIES = 100  # successive candidates that copy earlier ones before the space counts as exhausted
 BASELINE_SHARE = 0.06  # share of a budget in seconds, at most, that the program as written gets
 ONE_THREAD_SECONDS = 3.0  # seconds that one thread of a GPU gets for the program as written
 
 
-Turn = tuple["Session", int, bool]  # who measures, how many candidates, and whether next to the best
+Turn = tuple["Session", int, bool]  # a session, a number of candidates, and whether to polish
 Beginning = tuple[Search, Sequence[Candidate], Sequence[Candidate]]  # a search, the first candidates, and the first of the search
 
 
@@ -128,7 +130,7 @@ class Session:
     # --- the beginning -------------------------------------------------------------------------------------------------
 
     def _start(self, n: int) -> None:
-        """Prepare, tell the search what is known, and measure the first candidates and others of the search, about `n` in all."""
+        """Prepare, and measure the first candidates and others of the search, about `n` in all."""
         journal, budget = self._journal, self._budget
         own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
         journal.emit(Started(self.task, *own))
@@ -173,7 +175,7 @@ class Session:
         return search, first, proposed
 
     def _begin(self, measurer: Measurer, n: int, prepared: threading.Event) -> Beginning:
-        """The search, measured what is known. The candidates are built until the program as written has run."""
+        """The search, updated with what is known. The candidates are built until the program as written has run."""
         journal = self._journal
         search, first = self._make_search()
         if isinstance(search, WarmUp):
@@ -227,7 +229,7 @@ class Session:
         self._exhausted = not proposed or self._idle >= MAX_COPIES
 
     def _round(self, measurer: Measurer, search: Search, proposed: Sequence[Candidate]) -> None:
-        """Measure candidates, tell the search what became of them, and callbacks what the search says of itself."""
+        """Measure candidates, and update the search with the measurements."""
         journal = self._journal
         measured: list[Measurement] = []
         built, ran = measurer.build_seconds, measurer.run_seconds

@@ -1,4 +1,4 @@
-"""Tuning several functions under one budget: a scheduler gives each round to the task from which most is hoped for."""
+"""Tuning several functions under one budget: a scheduler gives each round to the task from which most is expected."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _result(session: Session, interrupted: bool) -> tuple[Result | None, str]:
 
 
 class _Scheduler:
-    """Decides who is next in one call of `tune_tasks`."""
+    """Chooses the next task in one call of `tune_tasks`."""
 
     def __init__(
         self, tuned: Sequence[Session], budget: Budget, value: Objective, strategy: str, allocation: Allocation, seed: int

@@ -15,7 +15,7 @@ from costmodel import Boosting, GBDTModel, RandomModel, TileModel
 from schedule import Trace, replay
 from search.measure import Candidate, Measurement
 from search.policy import strategies
-from search.policy.bandit import FAILURES, Bandit, Uniform
+from search.policy.bandit import MAX_FAILURES, Bandit, Uniform
 from search.policy.credit import FixedCredit
 from search.policy.evolution import Evolution, Settings
 from search.policy.ranking import TrustedModel
@@ -328,7 +328,7 @@ def test_one_bad_trial_does_not_bury_a_sketch():
 
 def test_a_sketch_that_never_works_is_given_up():
     bandit = Bandit(2)
-    for _ in range(FAILURES):
+    for _ in range(MAX_FAILURES):
         bandit.update(0, float("inf"))
     bandit.update(1, 1.0)
     assert deal(bandit, 100) == [0, 100]

@@ -11,7 +11,7 @@ from codegen.cuda import lower_cuda
 from codegen.target import Target
 from costmodel.gpu_model import reserved
 from schedule import replay
-from search.population.gpu import _idle, _tiled
+from search.population.gpu import _idle, _tiled_blocks
 from search.population.mutate import crossover, mutations
 from search.population.sample import legalize, sample
 from search.space import generate
@@ -43,7 +43,7 @@ def within(sketch, rows, target=TARGET):
     """Which rows keep all limits."""
     limits = target.machine
     ok = np.ones(len(rows), dtype=bool)
-    for t in _tiled(sketch):
+    for t in _tiled_blocks(sketch):
         threads, held = t.threads(rows), t.held(rows)
         ok &= (threads <= 1024) & (np.prod(rows[:, t.columns("v")], axis=1) <= limits.virtual)
         least = np.maximum(limits.register_file, (4 + reserved(t.cores)) * threads)
@@ -84,7 +84,7 @@ def test_kernels_take_no_more_shared_memory_than_was_reckoned(name, shape):
     func = function(name, shape)
     seen = 0
     for sketch in generate(func, TARGET):
-        for tiled in _tiled(sketch):
+        for tiled in _tiled_blocks(sketch):
             rows = sample(sketch, TARGET, 2, rng)
             for row, most in zip(rows.tolist(), tiled.shared(rows), strict=True):
                 program = lower_cuda(replay(func, sketch.trace(row)).func, TARGET)
@@ -97,7 +97,7 @@ def test_kernels_take_no_more_shared_memory_than_was_reckoned(name, shape):
 def test_threads_with_nothing_to_copy_take_no_shared_memory():
     """256 threads copy 64 and 128 times 4 elements."""
     func = workloads.make("gmm", (64, 16, 128)).func
-    sketch = next(s for s in generate(func, TARGET) if _tiled(s))
+    sketch = next(s for s in generate(func, TARGET) if _tiled_blocks(s))
     row = np.ones((1, sketch.columns), dtype=np.int64)
     for t in sketch.tiles:
         sizes = {64: {"t": 8, "s": 8}, 128: {"t": 32, "s": 4}, 16: {"r": 4}}[t.extent]
@@ -106,7 +106,7 @@ def test_threads_with_nothing_to_copy_take_no_shared_memory():
     wanted = {"A_shared skew": 2, "B_shared skew": 1, "A_shared vector": 4, "B_shared vector": 4, "C unroll": 0}
     for c in sketch.choices:
         row[0, c.column] = wanted.get(c.name, 1)
-    assert within(sketch, row).all() and _tiled(sketch)[0].shared(row) == 4 * (64 * 12 + 4 * 132)
+    assert within(sketch, row).all() and _tiled_blocks(sketch)[0].shared(row) == 4 * (64 * 12 + 4 * 132)
     (kernel,) = lower_cuda(replay(func, sketch.trace(row[0].tolist())).func, TARGET).kernels
     assert prod(kernel.block) == 256
     assert {b.name: [n.value for n in b.shape] for b in kernel.shared} == {"A_shared": [64, 5], "B_shared": [4, 132]}
@@ -133,7 +133,7 @@ def test_wild_rows_are_brought_within(name):
 def test_stages_take_shared_memory_and_resident_blocks_registers():
     for name in ("gmm", "float16"):
         sketch = generate(function(name, (1000, 1000, 1000)), TARGET)[0]
-        (tiled,) = _tiled(sketch)
+        (tiled,) = _tiled_blocks(sketch)
         rows = sample(sketch, TARGET, 500, np.random.default_rng(0))
         more = rows.copy()
         more[:, tiled.stages] += 1
@@ -169,6 +169,6 @@ def test_blocks_fill_warps_where_the_function_is_large_enough():
     for name, shape in (("gmm", (1000, 1000, 1000)), ("conv2d", (1, 57, 56, 64, 61, 3, 3, 1, 1))):
         sketch = generate(workloads.make(name, shape).func, TARGET)[0]
         rows = sample(sketch, TARGET, 500, np.random.default_rng(0))
-        (tiled,) = _tiled(sketch)
+        (tiled,) = _tiled_blocks(sketch)
         assert (tiled.threads(rows) >= 32).all()
         assert len(np.unique(rows, axis=0)) > 450

@@ -11,7 +11,7 @@ from schedule import ScheduleError, replay
 from schedule.open_trace import Hole
 from search.population.programs import sketch_programs
 from search.population.sample import sample
-from search.population.symbolic import Memory, Multiples, alignments, symbolic, witness
+from search.population.symbolic import Multiples, ReplayCache, alignments, symbolic, witness
 from search.space import Derivation, annotated, best_first, named
 from search.space.sketch import Sketch
 from tests.search.agreement import disagreements
@@ -86,7 +86,7 @@ def test_loops_inside_of_a_stage_divide_nothing():
     func = workloads.make("conv2d_transpose", (1, 3, 5, 7, 18, 4, 2, 1)).func
     sketch = next(s for s in generate(func, TWO) if any(t.reduce and t.columns for t in s.tiles))
     rows = sample(sketch, TWO, 100, np.random.default_rng(0))
-    found = {a for v in np.unique(sketch.variants(rows), axis=0).tolist() for a in alignments(sketch, v, Memory())}
+    found = {a for v in np.unique(sketch.variants(rows), axis=0).tolist() for a in alignments(sketch, v, ReplayCache())}
     spatial = {c for t in sketch.tiles if not t.reduce for c in t.columns}
     assert found and all(isinstance(a, Multiples) and set(a.inside[0]) <= spatial for a in found)
 
@@ -138,9 +138,9 @@ def test_steps_taken_unchecked_make_what_the_primitives_make(monkeypatch: pytest
     for func in (workloads.make("gmm", (61, 67, 109)).func, workloads.make("softmax", (13, 109)).func):
         for sketch in generate(func, target):
             some += [(sketch, sketch.variant(row)) for row in sample(sketch, target, 3, rng)]
-    quick = [symbolic(sketch, variant, Memory()).script() for sketch, variant in some]
+    quick = [symbolic(sketch, variant, ReplayCache()).script() for sketch, variant in some]
     monkeypatch.setattr("search.population.symbolic.UNCHECKED", {})
-    assert [symbolic(sketch, variant, Memory()).script() for sketch, variant in some] == quick
+    assert [symbolic(sketch, variant, ReplayCache()).script() for sketch, variant in some] == quick
 
 
 def test_the_witness_is_large_on_every_level():

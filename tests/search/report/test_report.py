@@ -68,7 +68,7 @@ def test_the_page_holds_every_figure_and_needs_nothing_else():
     assert sum(map(len, names)) == len(set().union(*names))  # no figure refers to parts of another
     assert (
         "after 7 of earlier runs" in text
-        and "judged 54,321 candidates a second" in text
+        and "scored 54,321 candidates a second" in text
         and "4,000 by formulas" in text
         and "50% of the time" in text
     )
