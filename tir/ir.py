@@ -362,7 +362,7 @@ class PrimFunc(Node):
         return _printer().func_text(self)
 
     def outline(self) -> str:
-        """The loop nest alone, a line for loops that stand in one another and one for each assignment; nothing parses it."""
+        """The loop nest in short form: one line for each perfect nest of loops and for each assignment. It cannot be parsed."""
         return _printer().outline_text(self)
 
     def show(self) -> None:
@@ -420,9 +420,8 @@ def const(value, dtype: str | None = None) -> Const:
     low, high = dtypes.limits(dtype)
     if not low <= value <= high:
         raise TypeError(f"{value!r} does not fit {dtype} ({low} .. {high})")
-    return Const(
-        +value if isinstance(value, int) else int(value), dtype
-    )  # + makes a bool an int, and leaves a `SymbolicInt` alone
+    # `+` makes a bool an int and leaves a SymbolicInt as it is
+    return Const(+value if isinstance(value, int) else int(value), dtype)
 
 
 def as_expr(value, dtype: str | None = None) -> Expr:

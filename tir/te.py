@@ -86,7 +86,7 @@ class Tensor:
         return self[indices]
 
     def __iter__(self):
-        raise TypeError(f"{self.name} has elements only where it is indexed, so it cannot be gone through")
+        raise TypeError(f"{self.name} has elements only where it is indexed, so it cannot be iterated over")
 
     def as_scalar(self) -> TensorRead:
         if self.ndim:
@@ -474,7 +474,7 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFu
     body: list[Stmt] = []
     for op in dict.fromkeys(t.op for t in order):
         if isinstance(op, Compute):
-            for i, value in enumerate(op.values):  # outputs nobody asked for still need a place
+            for i, value in enumerate(op.values):  # outputs that are not listed need a buffer, too
                 if (op, i) not in buffers:
                     buffers[op, i] = Buffer(fresh(taken, f"{op.name}_v{i}"), op.shape, value.dtype)
             body.append(_block(op, buffers, taken, iter_names))

@@ -272,90 +272,94 @@ def test_a_block_called_like_its_axis():
 # --- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def test_mistakes_are_refused_where_they_are_made():
-    A = te.placeholder((7, 13), name="A")
-    k = te.reduce_axis((0, 13), name="k")
-    N = te.placeholder((7,), "int32", name="N")
-    cases = (
-        (lambda: A[1], IndexError, "A has 2 dimension(s) (7, 13), but was indexed with 1"),
-        (lambda: te.placeholder((0,), name="Z"), ValueError, "Z: extents must be at least 1, got shape (0,)"),
-        (lambda: te.placeholder((7,), "float31"), TypeError, None),
-        (
-            lambda: te.compute((7,), lambda i, j: A[i, j], name="B"),
-            TypeError,
-            "B: the shape has 1 dimension(s), but the function takes 2 index(es)",
-        ),
-        (
-            lambda: te.compute((7,), lambda i: te.sum(A[i, k], axis=k) + 1.0, name="B"),
-            TypeError,
-            "B: a reduction must be the whole body of a compute; give `sum` a compute of its own",
-        ),
-        (
-            lambda: te.compute((7,), lambda i: A[i, k], name="B"),
-            TypeError,
-            "B: nothing reduces over `k`; put it in, as in te.sum(..., axis=k)",
-        ),
-        (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
-        (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
-        (
-            lambda: te.sum(A[0, k]),
-            TypeError,
-            "sum: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k",
-        ),
-        (
-            lambda: te.compute((7,), lambda i: "x", name="B"),
-            TypeError,
-            "B: the function gives 'x': cannot make an expression of 'x' (str); use numbers, indices, elements A[i, j]",
-        ),
-        (
-            lambda: te.sum(A[0, k], axis=k, where=3),
-            TypeError,
-            "a condition must be bool, got `3` of dtype int32; compare it: x != 0",
-        ),
-        (
-            lambda: te.sum(A[0, k] > 0, axis=k),
-            TypeError,
-            "sum needs numbers, got bool; use .astype('int32'), or te.max for any and te.min for all",
-        ),
-        (
-            lambda: te.prod(A[0, k] > 0, axis=k),
-            TypeError,
-            "prod needs numbers, got bool; use .astype('int32'), or te.max for any and te.min for all",
-        ),
-        (lambda: list(A), TypeError, "A has elements only where it is indexed, so it cannot be gone through"),
-        (lambda: te.var("n", "float32"), TypeError, "var n: a size must be an integer, got dtype float32"),
-        (lambda: te.placeholder((7,), name=3), ValueError, "a name must be a Python identifier, got 3"),
-        (lambda: te.placeholder((7,), float), TypeError, "a dtype is a string such as 'float32', got <class 'float'>"),
-        (
-            lambda: te.placeholder((7, 2.5), name="X"),
-            TypeError,
-            "X: a shape is a tuple of integers and sizes (te.var), got (7, 2.5): an index must be an integer, got T.float32(2.5) of "
-            "dtype float32",
-        ),
-        (lambda: te.compute((7,), lambda i: None, name="B"), TypeError, "B: the function gives None; does it lack a `return`?"),
-        (
-            lambda: te.compute((7,), A, name="B"),
-            TypeError,
-            "B: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got "
-            "Tensor(A, shape=(7, 13), dtype=float32)",
-        ),
-        (lambda: te.comm_reducer(3, 4), TypeError, "comm_reducer reduce: fcombine must be a function, got 3"),
-        (
-            lambda: te.comm_reducer(lambda a, b: a + b, lambda dtype: dtype)(A[0, k], axis=k),
-            TypeError,
-            "reduce: the identity of a dtype must be a number of that dtype; 'float32' is not a number, and cannot be a constant of "
-            "dtype float32",
-        ),
-        (
-            lambda: te.if_then_else(A[0, 0], 1.0, 2.0),
-            TypeError,
-            "a condition must be bool, got `A[0, 0]` of dtype float32; compare it: x != 0",
-        ),
-    )
-    for call, error, message in cases:
-        with pytest.raises(error) as caught:
-            call()
-        assert message is None or str(caught.value) == message
+A = te.placeholder((7, 13), name="A")
+k = te.reduce_axis((0, 13), name="k")
+N = te.placeholder((7,), "int32", name="N")
+MISTAKES = (
+    (lambda: A[1], IndexError, "A has 2 dimension(s) (7, 13), but was indexed with 1"),
+    (lambda: te.placeholder((0,), name="Z"), ValueError, "Z: extents must be at least 1, got shape (0,)"),
+    (lambda: te.placeholder((7,), "float31"), TypeError, None),
+    (
+        lambda: te.compute((7,), lambda i, j: A[i, j], name="B"),
+        TypeError,
+        "B: the shape has 1 dimension(s), but the function takes 2 index(es)",
+    ),
+    (
+        lambda: te.compute((7,), lambda i: te.sum(A[i, k], axis=k) + 1.0, name="B"),
+        TypeError,
+        "B: a reduction must be the whole body of a compute; give `sum` a compute of its own",
+    ),
+    (
+        lambda: te.compute((7,), lambda i: A[i, k], name="B"),
+        TypeError,
+        "B: nothing reduces over `k`; put it in, as in te.sum(..., axis=k)",
+    ),
+    (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
+    (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
+    (
+        lambda: te.sum(A[0, k]),
+        TypeError,
+        "sum: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k",
+    ),
+    (
+        lambda: te.compute((7,), lambda i: "x", name="B"),
+        TypeError,
+        "B: the function gives 'x': cannot make an expression of 'x' (str); use numbers, indices, elements A[i, j]",
+    ),
+    (
+        lambda: te.sum(A[0, k], axis=k, where=3),
+        TypeError,
+        "a condition must be bool, got `3` of dtype int32; compare it: x != 0",
+    ),
+    (
+        lambda: te.sum(A[0, k] > 0, axis=k),
+        TypeError,
+        "sum needs numbers, got bool; use .astype('int32'), or te.max for any and te.min for all",
+    ),
+    (
+        lambda: te.prod(A[0, k] > 0, axis=k),
+        TypeError,
+        "prod needs numbers, got bool; use .astype('int32'), or te.max for any and te.min for all",
+    ),
+    (lambda: list(A), TypeError, "A has elements only where it is indexed, so it cannot be iterated over"),
+    (lambda: te.var("n", "float32"), TypeError, "var n: a size must be an integer, got dtype float32"),
+    (lambda: te.placeholder((7,), name=3), ValueError, "a name must be a Python identifier, got 3"),
+    (lambda: te.placeholder((7,), float), TypeError, "a dtype is a string such as 'float32', got <class 'float'>"),
+    (
+        lambda: te.placeholder((7, 2.5), name="X"),
+        TypeError,
+        "X: a shape is a tuple of integers and sizes (te.var), got (7, 2.5): an index must be an integer, got T.float32(2.5) of "
+        "dtype float32",
+    ),
+    (lambda: te.compute((7,), lambda i: None, name="B"), TypeError, "B: the function gives None; does it lack a `return`?"),
+    (
+        lambda: te.compute((7,), A, name="B"),
+        TypeError,
+        "B: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got Tensor(A, shape=(7, 13), dtype=float32)",
+    ),
+    (lambda: te.comm_reducer(3, 4), TypeError, "comm_reducer reduce: fcombine must be a function, got 3"),
+    (
+        lambda: te.comm_reducer(lambda a, b: a + b, lambda dtype: dtype)(A[0, k], axis=k),
+        TypeError,
+        "reduce: the identity of a dtype must be a number of that dtype; 'float32' is not a number, and cannot be a constant of "
+        "dtype float32",
+    ),
+    (
+        lambda: te.if_then_else(A[0, 0], 1.0, 2.0),
+        TypeError,
+        "a condition must be bool, got `A[0, 0]` of dtype float32; compare it: x != 0",
+    ),
+)
+
+
+@pytest.mark.parametrize(("call", "error", "message"), MISTAKES)
+def test_mistakes_are_refused_where_they_are_made(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert message is None or str(caught.value) == message
+
+
+def test_inputs_are_listed_and_elements_have_no_truth_value():
     B = te.compute((7,), lambda i: A[i, 0], name="B")
     with pytest.raises(ValueError, match="the input A is read but not in the argument list"):
         te.create_prim_func([B])

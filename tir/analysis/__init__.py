@@ -1,1 +1,1 @@
-"""Facts derived from the IR: accesses and what stands around them, regions, dependences between iterations."""
+"""Facts derived from the IR: accesses and their contexts, regions, dependences between iterations."""

@@ -4,7 +4,7 @@ Accesses are index tuples over loop variables (block variables and lets substitu
 through a relation: for each loop of interest the first instance's variable is less than, greater than, equal to, or unrelated
 to the second's. An index pair never coincides if in some dimension the difference of the two polynomials is provably not zero:
 by its bounds, or because a sum of terms c x with |x| small enough represents each number once (mixed radix; Euclid's division).
-Loops whose variables appear under // or % by constants, as those made by fuse do, are first written in the digits of these.
+Loops whose variables appear under // or % by constants, as those made by fuse do, are first split by these.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Access:
 
 @dataclass(slots=True)
 class Unit:
-    """What is ordered as a whole below a loop: a block, or what a statement that is in no block computes itself."""
+    """The unit of dependences below a loop: a block, or the expressions of a statement outside of blocks."""
 
     stmt: Stmt
     parts: tuple[Node, ...]  # the block itself, or the expressions of the statement
@@ -75,7 +75,7 @@ class Unit:
 
 
 def units(stmt: Stmt) -> list[Unit]:
-    """The units below a statement, in program order. Blocks without iteration variables are looked into."""
+    """The units below a statement, in program order. Blocks without iteration variables are no units; those inside them are."""
     result: list[Unit] = []
 
     def visit(s: Stmt, env: dict[str, Expr]) -> None:
@@ -121,22 +121,22 @@ class Instances:
         self.around, self.nest, self.below_loops = list(around), list(nest), list(below)
         self.ranges: dict[str, Interval] = ranges_of([*self.around, *self.nest, *self.below_loops])
         self.below = {loop.name for loop in self.below_loops}
-        self.digits: dict[str, list[tuple[str, int | None]]] = {}  # most significant first: variable, size
+        self.parts: dict[str, list[tuple[str, int | None]]] = {}  # of a loop, outermost first: variable, extent
         self.expansion: dict[str, Expr] = {}
         divided = lower_factors(e for ix in indices for e in ix)
         for loop in self.nest:
             _, high = self.ranges[loop.name]
             size = None if high is None else high + 1
-            weights = [1]
+            factors = [1]
             for w in divided.get(loop.name, ()):
-                if w % weights[-1] == 0 and (size is None or w < size):
-                    weights.append(w)
-            digits = [loop.var]
-            if len(weights) > 1:
-                digits, self.expansion[loop.name] = split_variable(loop.var, weights)
-            counts = [*(b // a for a, b in pairwise(weights)), None if size is None else -(-size // weights[-1])]
-            self.digits[loop.name] = [(d.name, n) for d, n in zip(digits, counts, strict=True)][::-1]
-            for name, n in self.digits[loop.name]:
+                if w % factors[-1] == 0 and (size is None or w < size):
+                    factors.append(w)
+            parts = [loop.var]
+            if len(factors) > 1:
+                parts, self.expansion[loop.name] = split_variable(loop.var, factors)
+            counts = [*(b // a for a, b in pairwise(factors)), None if size is None else -(-size // factors[-1])]
+            self.parts[loop.name] = [(d.name, n) for d, n in zip(parts, counts, strict=True)][::-1]
+            for name, n in self.parts[loop.name]:
                 self.ranges[name] = (0, None if n is None else n - 1)
         self._polynomials: dict[Expr, Polynomial] = {}
         self._distinct: dict[tuple, tuple[bool, Indices, Indices]] = {}
@@ -144,7 +144,7 @@ class Instances:
         self._known_cases: dict[tuple, list[Case]] = {}
 
     def polynomial(self, e: Expr) -> Polynomial:
-        """An index as a polynomial in which loops of several digits are written in these."""
+        """An index as a polynomial over the parts of the loops that are split."""
         known = self._polynomials.get(e)
         if known is None:
             known = self._polynomials[e] = _with_atoms(polynomial(e), self._expanded)
@@ -156,15 +156,19 @@ class Instances:
         return polynomial(self.expansion[atom.name]) if atom.name in self.expansion else None
 
     def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
-        """Whether `a` in the first instance and `b` in the second are provably different, their loops being as `relation` says
-        (SAME where it says nothing)."""
+        """Whether `a` in the first instance and `b` in the second are provably different, under a relation between the loop
+        variables of the two instances (SAME for loops that are not in it)."""
         for x, y in zip(a, b, strict=True):
             if type(x) is Var and type(y) is Var and x.name == y.name and relation.get(x.name) in (LESS, GREATER):
                 return True
         key = (id(a), id(b), *relation.items())
         known = self._distinct.get(key)
         if known is None:
-            known = self._distinct[key] = (self._are_distinct(a, b, relation), a, b)  # kept, so that the ids stay theirs
+            known = self._distinct[key] = (
+                self._are_distinct(a, b, relation),
+                a,
+                b,
+            )  # a and b keep their ids
         return known[0]
 
     def _are_distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
@@ -186,7 +190,7 @@ class Instances:
         return any(_nonzero(add(self._renamed(p, first, "l"), self._renamed(q, second, "r"), -1), ranges) for p, q in pairs)
 
     def _renamed(self, p: Polynomial, mapping: dict[str, Polynomial], side: str) -> Polynomial:
-        key = (id(p), id(mapping), side)  # both are kept for as long as this object lives
+        key = (id(p), id(mapping), side)  # both live as long as this object, so their ids are unique
         known = self._renamings.get(key)
         if known is None:
             known = self._renamings[key] = _renamed(p, mapping, side)
@@ -215,20 +219,20 @@ class Instances:
         for loop in self.nest:
             match relation.get(loop.name, SAME):
                 case "*":
-                    for name, _ in self.digits[loop.name]:
+                    for name, _ in self.parts[loop.name]:
                         free(name)
                 case "<" | ">":
-                    choices.append([(loop.name, n) for n, (_, s) in enumerate(self.digits[loop.name]) if s is None or s > 1])
+                    choices.append([(loop.name, n) for n, (_, s) in enumerate(self.parts[loop.name]) if s is None or s > 1])
         for chosen in product(*choices):
             f, s, r = dict(first), dict(second), dict(ranges)
             for loop_name, place in chosen:
-                name, size = self.digits[loop_name][place]
+                name, size = self.parts[loop_name][place]
                 step = name + "+"
                 r[step] = (1, None if size is None else size - 1)
                 r[name] = (0, None if size is None else size - 2)
                 further = s if relation[loop_name] == LESS else f
                 further[name] = {(Var(name),): 1, (Var(step),): 1}
-                for other, _ in self.digits[loop_name][place + 1 :]:
+                for other, _ in self.parts[loop_name][place + 1 :]:
                     r[other + "'"] = r[other]
                     s[other] = _variable(other + "'")
             yield f, s, r

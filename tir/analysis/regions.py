@@ -19,9 +19,9 @@ Regions = dict[str, Region]  # by buffer name
 
 
 def relax(indices: Iterable[Expr], buffer: Buffer, inner: Ranges, outer: Ranges) -> Region:
-    """The box that `buffer[indices]` touches as the variables `inner` run over their ranges and all others stand still.
+    """The box that `buffer[indices]` touches as the variables `inner` run over their ranges and all others are fixed.
 
-    A dimension whose index cannot be bounded is taken whole.
+    Where the index of a dimension has no bounds, the box has the whole dimension.
     """
     ranges = {**outer, **inner}
     result = []
@@ -79,7 +79,7 @@ def _accessed(stmts: Iterable[Stmt], free: Ranges, only: Collection[str] | None)
         if isinstance(n, Block):
             outside = replace(around, blocks=around.blocks[:-1])
             for kind, regions in (("reads", n.reads), ("writes", n.writes)):
-                for region in regions or ():  # both corners of the box, as if they were two accesses
+                for region in regions or ():  # both corners of the box, as two accesses
                     note(kind, region.buffer, [r.min for r in region.ranges], outside)
                     note(kind, region.buffer, [r.min + r.extent - 1 for r in region.ranges], outside)
         else:

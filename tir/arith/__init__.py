@@ -1,1 +1,1 @@
-"""Arithmetic on indices: polynomials and their bounds, the simplifier, index digits, numbers that remember their formulas."""
+"""Arithmetic on indices: polynomials, intervals, the simplifier, proofs, iter maps, symbolic integers."""

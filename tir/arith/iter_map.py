@@ -36,13 +36,13 @@ def _divided(e: Expr) -> tuple[str, int] | None:
     return None
 
 
-def split_variable(var: Var, weights: Sequence[int]) -> tuple[list[Var], Expr]:
+def split_variable(var: Var, factors: Sequence[int]) -> tuple[list[Var], Expr]:
     """A variable as a sum of parts, each times its lower factor; the factors ascend from 1. Returns the parts and the sum."""
-    digits = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(weights))]
-    total: Expr = digits[0]
-    for digit, weight in zip(digits[1:], weights[1:], strict=True):
-        total = digit * weight + total
-    return digits, total
+    parts = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(factors))]
+    total: Expr = parts[0]
+    for part, factor in zip(parts[1:], factors[1:], strict=True):
+        total = part * factor + total
+    return parts, total
 
 
 def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Ranges) -> set[str]:

@@ -106,7 +106,7 @@ class SymbolicInt(int):
 
 
 class SymbolicChoice(SymbolicInt):
-    """One of a few `values` of any type; the integer is its index, which a column holds. It stands in a program where candidates
+    """One of a few `values` of any type; the integer is its index, which a column holds. It is used in a program where candidates
     differ in something that is no number."""
 
     values: tuple[Any, ...]

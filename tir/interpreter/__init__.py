@@ -1,18 +1,18 @@
-"""The meaning of the IR: a function turned into plain Python, and run.
+"""The reference semantics of the IR: a function is translated to plain Python and run.
 
-`run(func, *arrays)` executes; `source(func)` shows the Python; `compile(func)` keeps it for repeated use. With `fast=True` the
-same program is compiled by numba. Every other execution path is compared with this one, so it is accurate rather than quick:
+`run(func, *arrays)` executes it; `source(func)` returns the Python; `compile(func)` returns a callable for repeated use. With
+`fast=True` the same program is compiled by numba. All backends are tested against it, so it is accurate rather than quick:
 
 - Integer arithmetic on loaded values wraps at its dtype; index arithmetic (variables and constants only) is exact.
 - Each floating operation rounds to its dtype, ties to even; float16 and bfloat16 are computed in float32 first. Intrinsics are
   computed in float64 and rounded once. Division by zero and overflow give infinities and NaN.
 - A lazy Select evaluates only the chosen side; all else is evaluated, also the second operand of an `and` or `or` where it loads.
 
-Traps, which make a wrong program fail rather than pass by luck:
+Traps, which make an incorrect program fail instead of giving the right result by chance:
 
 - Parallel, vectorised and thread loops run in a shuffled order that is never the ascending one; only threads that reduce
-  together (see `bind`) take turns in order.
-- Allocated buffers start as NaN, or as a bit pattern that no sane program computes.
+  together (see `bind`) run in order.
+- Allocated buffers start as NaN, or as an integer that programs are unlikely to compute.
 - A negative or too large index raises `OutOfBounds` with the values of all variables around it, and so does the binding of a
   block iteration variable outside its domain.
 - A reduction block that updates an element before it has initialised it raises (plain Python only; numba leaves it to the NaN).

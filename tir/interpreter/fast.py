@@ -1,4 +1,4 @@
-"""The functions that generated Python calls, when numba has compiled it: the same meaning on machine numbers."""
+"""The functions that generated code calls when numba compiles it: those of `plain`, on machine numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def truncate(x):
 
 
 def shuffled(n, state):
-    """The same for numba, whose generators take long to compile: `state` is an array of one uint64, advanced by SplitMix64."""
+    """As `shuffle`, for numba, whose generators compile slowly: `state` is an array of one uint64, advanced by SplitMix64."""
     order = np.arange(n)
     for i in range(n - 1, 0, -1):
         state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -71,7 +71,7 @@ def shuffled(n, state):
 
 @cache
 def fast_names() -> dict[str, Any]:
-    """The names that generated code may use, when numba has compiled it: the same meaning on machine numbers."""
+    """The names that generated code may use when numba compiles it; see `plain_names`."""
     round_any = njit(round_to)
 
     def wrapper(dtype):

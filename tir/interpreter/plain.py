@@ -1,6 +1,6 @@
-"""The functions that generated Python calls, when Python itself runs it.
+"""The functions that generated code calls when it runs in plain Python.
 
-Those outside of `plain_names` are compiled by numba as they stand; see `fast`.
+Those outside of `plain_names` are also compiled by numba, unchanged; see `fast`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def round_to(x, bits, smallest, largest):
     """`x` to the nearest multiple of 2**smallest with `bits` significant bits, ties to even; infinite beyond `largest`."""
     if x == 0.0 or not math.isfinite(x):
         return x
-    if abs(x) > 2.0 * largest:  # so far beyond that what it is rounded to may overflow
+    if abs(x) > 2.0 * largest:  # rounding it may overflow
         return math.copysign(math.inf, x)
     _, exponent = math.frexp(x)
     quantum = max(exponent - bits, smallest)
@@ -65,7 +65,7 @@ def bfloat16_bits(x):
     return np.uint16(np.float32(x).view(np.uint32) >> np.uint32(16)) if x == x else np.uint16(0x7FC0)
 
 
-# What runs as it stands and is compiled as it stands.
+# Used without numba and compiled by numba, unchanged.
 SHARED: dict[str, Callable] = {
     "at": at, "within": at, "floordiv": floordiv, "floormod": floormod, "select": select, "both": both, "either": either,
     "bfloat16_bits": bfloat16_bits, **{name: i.evaluate for name, i in INTRINSICS.items()},

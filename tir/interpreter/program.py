@@ -1,4 +1,4 @@
-"""A function ready to run, and what a trap that fires says."""
+"""A function ready to run, and the error messages of its traps."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Blocks(Declarations):
         frame.stated["init"] = init
 
     def state(self, form: Any, node: ast.Call) -> None:
-        """What a block says of itself: its predicate, its regions, its annotations."""
+        """The header of a block: its predicate, its regions, its annotations."""
         frame = self.frame(node)
         arguments = self.arguments(form, node)
         if form is namespace.block_attr:
@@ -112,7 +112,7 @@ class Blocks(Declarations):
             frame.stated[field] = tuple(frame.closed(r) for r in self.regions(node.args))
 
     def frame(self, node: ast.Call) -> Frame:
-        """The block that a statement stands directly in."""
+        """The block whose body directly contains a statement."""
         frame = self.frames[-1]
         if not frame.block or frame.scope is not self.scope:
             raise self.error(f"`{self.text(node.func)}` stands directly in a block", node, 'with T.block("C"): ...')

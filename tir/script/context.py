@@ -1,4 +1,4 @@
-"""What every reader of a script needs: the source, the names in scope, and values checked where they are used."""
+"""The common base of the parser's parts: the source, the names in scope, and checks of values where they are used."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Context(ABC):
 
     @abstractmethod
     def value(self, node: ast.expr) -> Any:
-        """What a node stands for."""
+        """The value of a node."""
 
     def error(self, reason: str, node: ast.AST, hint: str | None = None) -> ScriptError:
         return self.source.error(reason, node, hint)

@@ -1,4 +1,4 @@
-"""What a script declares: buffers, views, sizes and lets."""
+"""Declarations of a script: buffers, views, sizes and lets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .views import Reshaped, Subview, element_count, strides
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
 
 
-# What a declaration may say only as if it were not there: such values, and what others would mean.
+# Arguments that must have their default value, and what another value would mean.
 _NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {
     "axis_separators": ((None, [], ()), "axis_separators"),
     "buffer_type": (("", "default"), "broadcasting buffers"),
@@ -33,7 +33,7 @@ _NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {
 
 @dataclass
 class Frame:
-    """What belongs to a block, or to the function: collected while its statements are read."""
+    """The header of a block or of the function, collected while its statements are parsed."""
 
     scope: Scope
     block: bool
@@ -51,7 +51,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Domain:
-    """What a loop or iteration variable runs over, as the source says it: `start`, and how many."""
+    """The range of a loop or iteration variable in the source: its `start` and its extent."""
 
     start: Expr
     extent: Expr
@@ -144,7 +144,7 @@ class Declarations(Expressions):
         return self.let(name, self.expr(arguments["value"]), node)
 
     def let(self, name: str, value: Any, node: ast.AST, dtype: str | None = None) -> Wrapper | None:
-        """Bind a name for the statements that follow; what Python knows is put in where the name stands."""
+        """Bind a name for the statements that follow; a Python value is substituted for the name."""
         if dtype is None and not isinstance(value, Expr):
             if not is_python_value(value) and not isinstance(value, (Buffer, Reshaped, Subview)):
                 self.checked(value, node)
@@ -221,7 +221,7 @@ class Declarations(Expressions):
         return self.index(inner)
 
     def declaration(self, form: Any, node: ast.Call) -> tuple[tuple[Expr, ...], str, str, dict[str, ast.expr]]:
-        """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot say is refused."""
+        """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot express is an error."""
         arguments = self.arguments(form, node)
         shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
         for extent in shape:
@@ -357,7 +357,7 @@ class Declarations(Expressions):
 
 
 def _placed(tree: ast.expr, at: ast.AST) -> ast.expr:
-    """A tree whose nodes all stand where `at` stands."""
+    """A tree whose nodes all have the position of `at`."""
     for n in ast.walk(tree):
         ast.copy_location(n, at)
     return tree

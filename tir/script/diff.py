@@ -10,7 +10,7 @@ from .printer import printed
 
 def diff(before: PrimFunc, after: PrimFunc, context: int = 3) -> str:
     """The change from one function to another as a unified diff of their scripts, without the import line; empty where they
-    print the same. `context` is how many unchanged lines stand around a change; ValueError if it is negative."""
+    print the same. `context` is the number of unchanged lines around a change; ValueError if it is negative."""
     if context < 0:
         raise ValueError(f"context must be at least 0 lines, got {context}")
     old, new = (printed(need_func(f, "diff")).lines for f in (before, after))

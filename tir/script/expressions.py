@@ -1,4 +1,4 @@
-"""Expressions of a script: what each node of Python's syntax tree stands for.
+"""Expressions of a script: the value of each node of Python's syntax tree.
 
 The value of a node is an expression of the IR, a buffer (or a view of one), a form of the namespace `T`, or plain Python:
 numbers, strings, tuples and captured objects stay Python's own until they meet an expression.
@@ -25,7 +25,7 @@ from .source import syntax
 from .values import Data, Scope, is_python_value
 from .views import Reshaped, Subview
 
-# What a script's modules stand for, by their names: `tir.script.tir` is the namespace and `prim_func`, which needs the parser.
+# The namespaces by module name: `tir.script.tir` adds only `prim_func`, which needs the parser, to `namespace`.
 _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
 
 # What every script may use of Python itself; values only.
@@ -38,7 +38,7 @@ class Expressions(Operators, Elements):
     """Evaluates the expressions of one function."""
 
     def value(self, node: ast.expr) -> Any:
-        """What a node stands for."""
+        """The value of a node."""
         match node:
             case ast.Constant(value=value):
                 if isinstance(value, (complex, bytes)):
@@ -219,7 +219,7 @@ class Expressions(Operators, Elements):
         return result
 
     def form_value(self, form: Any, node: ast.Call) -> Any:
-        """The few forms that stand within expressions."""
+        """The forms that may occur within expressions."""
         match form.name:
             case "truncdiv" | "truncmod":
                 a, b = (self.scalar(n) for n in self.arguments(form, node).values())
@@ -249,7 +249,7 @@ class Expressions(Operators, Elements):
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
 
     def within(self, pairs: list[tuple[str, Expr]], body: ast.expr) -> Expr:
-        """`body` where the names stand for the values: expressions have no lets, so the values are put in."""
+        """`body` with values substituted for names: expressions have no lets."""
         outer, self.scope = self.scope, Scope(self.scope, dict(pairs))
         result = self.expr(body)
         self.scope = outer

@@ -21,7 +21,7 @@ from ..ir import cast as cast_expr
 
 
 class Form:
-    """A name with a meaning only inside a script. `call` is the name with its parameters; `place` says where it may stand."""
+    """A name with a meaning only inside a script. `call` is the name with its parameters; `place` says where it is allowed."""
 
     def __init__(self, call: str, place: str, meaning: str):
         self.name, _, parameters = call.removesuffix(")").partition("(")
@@ -36,7 +36,7 @@ class Form:
 
 
 class Annotation(Form):
-    """A form that may also stand in a parameter list, which Python evaluates: there it returns itself."""
+    """A form that may also be used in a parameter list, which Python evaluates: there it returns itself."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self
@@ -198,7 +198,7 @@ def cast(value, dtype: str) -> Expr:
 
 
 def neg(value) -> Expr:
-    """-value, kept as an operation also on a constant."""
+    """-value; not folded for a constant."""
     return Unary("neg", as_expr(value))
 
 
@@ -265,7 +265,7 @@ def isnan(value) -> Expr:
 
 
 def likely(value) -> Expr:
-    """`value`: the hint is not kept."""
+    """`value`: the hint is ignored."""
     return as_expr(value)
 
 
@@ -290,7 +290,7 @@ def min_value(dtype: str) -> Expr:
 
 
 def target(description, host=None) -> Any:
-    """A target in an attribute: kept as plain data."""
+    """A target in an attribute, as plain data."""
     return description
 
 

@@ -59,7 +59,7 @@ class Operators(Context):
     """Evaluates operators."""
 
     def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
-        """A binary operator: on numbers alone Python's, else a node."""
+        """A binary operator: on numbers Python's, else a node."""
         op, python = _BINARY[type(node.op)]
         if is_python_value(a) and is_python_value(b):
             return self.guard(python, node, a, b)

@@ -1,7 +1,7 @@
-"""A function as its bare loop nest: what runs in which order on which elements, in a few lines for the eye; nothing parses it.
+"""The loop nest of a function in a few lines, for human readers; it cannot be parsed.
 
-Against the script, loops that are nested in one another share a line, a block is its assignment with the loops put in for its
-iteration variables, a loop of one iteration is gone, and so are annotations and dtypes.
+Unlike in the script, perfectly nested loops share a line, a block is shown as its assignment with loop variables substituted for
+its iteration variables, and loops of one iteration, annotations and dtypes are omitted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def outline_text(func: PrimFunc) -> str:
 
 
 class _Outline:
-    """The lines written so far. `values` has what stands for a variable, `ranges` what a loop variable runs over."""
+    """The lines so far. `values` maps variables to their values, `ranges` loop variables to their ranges."""
 
     def __init__(self, lines: list[str]):
         self.lines = lines
@@ -90,7 +90,7 @@ class _Outline:
                 assert_never(s)  # type: ignore[arg-type]
 
     def _nest(self, s: Stmt, depth: int, values: dict[str, Expr], ranges: dict[str, Interval]) -> None:
-        """The loops from here that have nothing beside them, the blocks among them, and what they hold."""
+        """A perfect nest of loops, with the blocks among them, and its body."""
         heads: list[str] = []
         condition: Expr = TRUE
         init = None

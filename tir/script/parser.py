@@ -1,8 +1,8 @@
-"""Scripts read: a text or a decorated function becomes a function of the IR.
+"""The parser of scripts: from a text or a decorated function to a function of the IR.
 
-The program is never executed. Names from outside a decorated function stand for their values; loops and blocks that share a name
-are told apart by suffixes, since names are the handles of schedules; what the IR says in one way only (loops that start at 0,
-buffers without views) is brought into that way here.
+The program is never executed. Names from outside a decorated function stand for their values. Loops and blocks that share a name
+get suffixes, since schedules refer to them by name. Forms that the IR does not have are normalised here: loops that do not start
+at 0, views of buffers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
 
     The text holds one function under `@T.prim_func` or one class under `@I.ir_module` (several functions make a module called
     Module), import lines, and constants such as `N = 128` or `N, M = 7, 13`; it may be indented as a whole. Nothing is executed.
-    ScriptError says where it is no program.
+    ScriptError, with the line, where it is no program of the dialect.
     """
     if not isinstance(source, str):
         raise TypeError(f"parse takes the text of a script, got {type(source).__name__}")
@@ -80,7 +80,7 @@ def _parsed(text: Source) -> PrimFunc | Module:
 
 @contextmanager
 def _not_too_deep(filename: str) -> Iterator[None]:
-    """Reading a source, whose expressions may be nested deeper than Python follows."""
+    """Turn a RecursionError while parsing into a ScriptError."""
     try:
         yield
     except RecursionError:
@@ -89,7 +89,7 @@ def _not_too_deep(filename: str) -> Iterator[None]:
 
 
 def parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
-    """The function that a decorated Python function says; `around` are the local names where it is defined."""
+    """The function in the source of a decorated Python function; `around` are the local names where it is defined."""
     name = getattr(function, "__name__", repr(function))
     if not inspect.isfunction(function):
         raise ScriptError(f"@T.prim_func stands above a function, not {name}")
@@ -121,7 +121,7 @@ def _statements(source: Source) -> list[ast.stmt]:
     code = next((line for line in source.lines if line.strip() and not line.lstrip().startswith("#")), "")
     indented = code[:1].isspace()
     text = "\n".join(("if 1:", *source.lines) if indented else source.lines)
-    before = source.first - (2 if indented else 1)  # what makes a line of `text` one of the source
+    before = source.first - (2 if indented else 1)  # from line numbers of `text` to those of the source
     try:
         tree = ast.parse(text)
     except SyntaxError as e:
@@ -135,7 +135,7 @@ def _statements(source: Source) -> list[ast.stmt]:
 
 
 def _import(s: ast.Import | ast.ImportFrom, captured: dict[str, Any]) -> None:
-    """The names of the namespaces; other imports are read over, since nothing is executed."""
+    """Bind the names of the namespaces; other imports are ignored, since nothing is executed."""
     if isinstance(s, ast.ImportFrom) and s.module and s.module.split(".")[-1] == "script":
         for alias in s.names:
             space = {"tir": namespace, "ir": namespace_ir}.get(alias.name)
@@ -144,7 +144,7 @@ def _import(s: ast.Import | ast.ImportFrom, captured: dict[str, Any]) -> None:
 
 
 def _decorated(s: ast.FunctionDef | ast.ClassDef, name: str, outside: Expressions) -> None:
-    """Check that `@T.prim_func` (or `@I.ir_module`) stands above."""
+    """Check that `@T.prim_func` (or `@I.ir_module`) is the only decorator."""
     names = [ast.unparse(d.func if isinstance(d, ast.Call) else d).split(".")[-1] for d in s.decorator_list]
     if names != [name]:
         what = "function" if isinstance(s, ast.FunctionDef) else "class"

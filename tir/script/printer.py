@@ -86,7 +86,7 @@ def _expr(e: Expr, outer: int) -> str:
         case Load(buffer, indices):
             return _element(buffer, indices)
         case _:
-            return e.text(lambda x: _expr(x, 0))  # type: ignore[attr-defined]  # the nodes of te say themselves
+            return e.text(lambda x: _expr(x, 0))  # type: ignore[attr-defined]  # nodes of te print themselves
 
 
 def last_index(extent: Expr) -> str:
@@ -132,7 +132,7 @@ def _region(region: Region) -> str:
 
 @dataclass
 class Printed:
-    """Printed lines, and where each statement stands: `spans[id(stmt)]` is (line, first column, end column), from 0."""
+    """Printed lines, and the position of each statement: `spans[id(stmt)]` is (line, first column, end column), from 0."""
 
     lines: list[str] = field(default_factory=list)
     spans: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -191,7 +191,7 @@ def module_text(name: str, functions: Mapping[str, PrimFunc]) -> str:
 
 
 def stmt_text(stmt: Stmt) -> str:
-    """A statement alone, for messages."""
+    """The text of a statement, for messages."""
     out = Printed()
     _stmt(out, stmt, 0)
     return out.text
@@ -284,7 +284,7 @@ def _stmt(out: Printed, s: Stmt, depth: int) -> None:
 
 
 def _closed(out: Printed, s: Stmt, depth: int) -> None:
-    """A statement that others follow: what it binds must end with it."""
+    """A statement that others follow: the scope of the name that it binds must end with it."""
     match s:
         case Let(var, value, body):
             out.add(depth, f"with T.LetStmt({_expr(value, 0)}) as {var.name}:", s)
@@ -358,5 +358,5 @@ def _block(out: Printed, b: Block, depth: int) -> None:
 
 
 def _remapped(out: Printed, it: Iter) -> bool:
-    """Whether `T.axis.remap` says this iteration variable: it takes the extent from the loop that is bound to it."""
+    """Whether `T.axis.remap` can declare an iteration variable: it takes the extent of the loop that it is bound to."""
     return isinstance(it.binding, Var) and out.extents.get(it.binding.name) == it.extent and it.var.dtype == it.extent.dtype

@@ -23,7 +23,7 @@ class Source:
         start = _characters(text, getattr(node, "col_offset", 0))
         last: int | None = getattr(node, "end_lineno", None)
         end = _characters(text, getattr(node, "end_col_offset", 0) or 0) if last == number else len(text)
-        if isinstance(node, (ast.For, ast.With, ast.FunctionDef, ast.ClassDef, ast.If)):  # point at the header alone
+        if isinstance(node, (ast.For, ast.With, ast.FunctionDef, ast.ClassDef, ast.If)):  # mark only the header
             end = len(text)
         return ScriptError(reason, self.filename, number, start, end, text, hint)
 
@@ -42,7 +42,7 @@ def _characters(text: str, offset: int) -> int:
 
 
 def syntax(node: ast.AST) -> str:
-    """What Python calls a piece of syntax."""
+    """The name of a piece of syntax in Python, for messages."""
     known = {
         ast.Lambda: "a lambda", ast.ListComp: "a comprehension", ast.SetComp: "a comprehension", ast.DictComp: "a comprehension",
         ast.GeneratorExp: "a generator", ast.Set: "a set", ast.Await: "await", ast.Yield: "yield", ast.YieldFrom: "yield",

@@ -19,7 +19,7 @@ from .views import Reshaped, Subview
 
 AXES = ("spatial", "reduce", "opaque", "scan", "remap")
 
-# Remarks that cannot change what a program computes.
+# Attributes that cannot change the result of a program.
 _REMARKS = ("pragma_", "buffer_dim_align", "storage_alignment", "hand_threaded", "realize_scope", "storage_scope", "extern_scope")
 
 # Statements of Python that are not in the dialect, and what to do instead.
@@ -38,7 +38,7 @@ class Function(Loops, Blocks):
     """Reads one function."""
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
-        """The function that a definition says."""
+        """The function of a definition."""
         a = node.args
         if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
             raise self.error("a function of the dialect has plain parameters only", node)

@@ -1,4 +1,4 @@
-"""What a name of a script may stand for, besides expressions, buffers and Python's own values; and the scopes that bind names."""
+"""Values of names in a script, besides expressions, buffers and Python values; and the scopes that bind names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .views import Reshaped, Subview
 
 @dataclass
 class Handle:
-    """A parameter without a shape, until `T.match_buffer` or a view of its data says one."""
+    """A parameter without a shape, until `T.match_buffer` or a view of its data gives it one."""
 
     name: str
     buffer: Buffer | None = None

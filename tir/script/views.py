@@ -1,4 +1,4 @@
-"""Other ways to see a buffer's elements: the IR has none, so an access through a view becomes one of the buffer itself."""
+"""Views of buffers. The IR has none: an access through a view becomes an access to the buffer itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Reshaped:
 
 @dataclass(frozen=True, slots=True)
 class Subview:
-    """A box of `buffer` that starts at `starts`, seen with the dimensions in `dims`; the others are of extent 1."""
+    """A box of `buffer` that starts at `starts`, with the dimensions `dims` of it; the others have extent 1."""
 
     buffer: Buffer
     shape: tuple[Expr, ...]
@@ -68,7 +68,7 @@ View = Reshaped | Subview
 
 
 def strides(shape: Sequence[Expr]) -> list[Expr]:
-    """How many elements apart neighbours in each dimension lie, in row-major order."""
+    """The strides of an array of this shape in row-major order, in elements."""
     result: list[Expr] = []
     step: Expr = Const(1)
     for extent in reversed(shape):

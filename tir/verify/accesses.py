@@ -1,4 +1,4 @@
-"""Accesses: what statements read and write, in which loops and under which conditions."""
+"""The accesses of statements, with the loops and conditions around them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ..traverse import N, substatements, substitute, walk
 
 @dataclass(frozen=True)
 class AccessSite:
-    """A load or store: its indices over the variables free around the statement and the loops inside it, under `conditions`."""
+    """A load or store: its indices over the free variables of the statement and the loops inside it, under `conditions`."""
 
     stmt: Stmt | None
     buffer: Buffer
@@ -49,7 +49,7 @@ class AccessSite:
 
 
 def accesses_in(root: Stmt, *conditions: Expr) -> list[AccessSite]:
-    """The accesses of a statement to buffers that are not allocated inside it, in the order in which they happen."""
+    """The accesses of a statement to buffers that are not allocated inside it, in execution order."""
     return [
         AccessSite(
             n if isinstance(n, Store) else place.stmt,
@@ -67,7 +67,7 @@ def accesses_in(root: Stmt, *conditions: Expr) -> list[AccessSite]:
 
 @dataclass(frozen=True)
 class ProgramPoint(AccessContext):
-    """What is known at a place of a program: `conditions` are all under which it is reached, over loop variables."""
+    """The facts known at a point of a program. `conditions`, over loop variables, all hold where it is reached."""
 
     stmt: Stmt | None = None  # that an expression here is a part of
     known: dict[str, Interval] = field(default_factory=dict)  # the ranges of the visible variables
@@ -97,7 +97,7 @@ class ProgramPoint(AccessContext):
                 return replace(inside, bindings=bindings, private=private)
 
     def _running(self, bound: Iterable[tuple[Var, Expr]]) -> Self:
-        """With variables that run from 0 up to extents."""
+        """This point, within variables that run from 0 to their extents."""
         known, facts = {**self.known}, self.facts
         for var, extent in bound:
             known[var.name] = extent_range(extent, self.known)
@@ -159,7 +159,7 @@ Extents = dict[str, int | None]  # by variable: how many values it has, None whe
 
 @dataclass(frozen=True)
 class IterationScope:
-    """A loop or a block, and what is known in it."""
+    """A loop or a block, and the facts known inside it."""
 
     stmt: Block | For
     ranges: dict[str, Interval]  # of what is visible inside
@@ -169,7 +169,7 @@ class IterationScope:
     conditions: tuple[Expr, ...]  # there, a predicate of its own included
 
     def points(self) -> Points | None:
-        """The iterations of these loops in which it is reached; see `enumerate_points`."""
+        """The iterations of `loops` that reach it; see `enumerate_points`."""
         extents = constant_extents((x.name, x.extent) for x in self.loops)
         return enumerate_points(extents, set(extents), self.conditions)
 

@@ -1,4 +1,4 @@
-"""Axes: spatial ones are data parallel, reductions count each step once and begin with their init."""
+"""Spatial axes are data parallel; reductions run each step once, and the init first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .report import Finding
 
 
 def check_axes(func: PrimFunc) -> Iterator[Finding]:
-    """Iterations of a block that differ in a spatial axis touch nothing that one of them writes; reductions update, count each of
-    their iterations once, and begin with their init."""
+    """Iterations of a block that differ in a spatial axis do not touch an element that one of them writes; reductions update
+    their result, run each of their iterations once, and their init first."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
     for findings in (_block_axes, _repeated, _started):
         for block, scope in blocks:
@@ -51,7 +51,7 @@ def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:
 
 
 def _reduction(b: Block, group: Sequence[AccessSite], scope: IterationScope) -> Iterator[Finding]:
-    """A store that several reduction iterations make to one element must combine with what is there."""
+    """A store by several iterations of a reduction to one element must combine its value with the previous one."""
     reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE and it.extent != Const(1, it.extent.dtype)}
     if not reduce:
         return
@@ -73,7 +73,7 @@ def _reduction(b: Block, group: Sequence[AccessSite], scope: IterationScope) -> 
 
 
 def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarray]) -> np.ndarray:
-    """How often the init of a reduction has run, in each of its iterations in order, for the element that it is at."""
+    """For each iteration of a reduction, in order: how often the init has run for its element."""
     spatial = [v for it, v in zip(b.iters, values, strict=True) if it.axis is not Axis.REDUCE]
     starts = np.all([v == 0 for it, v in zip(b.iters, values, strict=True) if it.axis is Axis.REDUCE], axis=0)
     count = np.cumsum(starts)
@@ -85,7 +85,7 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
 
 
 def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
-    """Where a block counts an iteration of its reduction twice, or may do so."""
+    """Findings where a block runs an iteration of its reduction twice, or may do so."""
     reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
     start = next((n for n, loop in enumerate(scope.loops) if loop.name in reduced), len(scope.loops))
     inner = {loop.name for loop in scope.loops[start:] if loop.extent != Const(1, loop.extent.dtype)}
@@ -106,7 +106,7 @@ def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
 
 
 def _counted_twice(b: Block, scope: IterationScope, start: int) -> Finding | bool | None:
-    """By enumeration, an iteration that the loops from number `start` on count twice; False if there is none, None if unknown."""
+    """By enumeration, an iteration that the loops from number `start` on run twice; False if there is none, None if unknown."""
     points, names = scope.points(), [loop.name for loop in scope.loops]
     values = points.evaluate(it.binding for it in b.iters) if points else None
     if not points or values is None:
@@ -129,7 +129,7 @@ def _counted_twice(b: Block, scope: IterationScope, start: int) -> Finding | boo
 
 
 def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
-    """Where the reduction of a block begins without its init."""
+    """Findings where the reduction of a block starts without its init."""
     if b.init is None:
         return
     reducing = [it for it in b.iters if it.axis is Axis.REDUCE]

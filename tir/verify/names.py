@@ -1,4 +1,4 @@
-"""Names: each stands for one thing."""
+"""Names are unique."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .report import Finding
 
 
 def check_names(func: PrimFunc) -> Iterator[Finding]:
-    """Each name stands for one thing; loops and blocks, which are handles, share one space of names with nothing else."""
+    """Each name has one meaning. The names of loops and blocks, by which schedules refer to them, differ from all others."""
     seen: dict[str, str] = {}
 
     def take(name: str, what: str, stmt: Stmt | None = None) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Ownership: whether iterations touch each other's elements, by proof from affine forms, else by trying points."""
+"""Whether iterations touch elements that other iterations write: by proof from polynomials, else by enumeration."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def provably_disjoint(accesses: Sequence[AccessSite], owners: set[str], scope: I
 
 
 def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tuple[Polynomial, int | None, int | None]:
-    """The terms over the variables `own` alone, and the bounds of all others, constants included."""
+    """The terms in which only variables of `own` occur, and the bounds of the sum of all others, the constant included."""
     other, mine = split_terms(p, names_in(p) - own)
     offset = mine.pop((), 0)
     low, high = polynomial_bounds(add(other, constant(offset)), ranges)
@@ -55,7 +55,7 @@ def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tupl
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two iterations that touch one element, of which one writes, as text; `access` is that of the other."""
+    """Two iterations that touch one element, as text: the first writes it, the second makes `access`."""
 
     element: str
     first: str

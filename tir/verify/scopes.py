@@ -44,7 +44,7 @@ from .report import Finding
 
 @dataclass(frozen=True)
 class _Visible:
-    """What is visible at a place: the dtypes of variables, and buffers; and what is not."""
+    """The visible names: variables with their dtypes, and buffers; and names that are not visible any more."""
 
     variables: dict[str, str]
     buffers: dict[str, Buffer]
@@ -71,7 +71,7 @@ class Scopes:
         self.findings.append(Finding("error", message, self._stmt))
 
     def _declare(self, b: Buffer, here: _Visible, sizes: _Visible) -> _Visible:
-        """What is visible once a buffer is, whose shape is over `sizes`."""
+        """The visible names with a buffer added, whose shape is over `sizes`."""
         if b.dtype not in dtypes.TABLE:
             self._error(f"buffer `{b.name}` has the unknown dtype {b.dtype!r}")
         if b.scope not in SCOPES:
