@@ -18,7 +18,14 @@ from .random_variables import map_leaves
 from .schedule import Schedule
 from .trace import Step
 
-LOOPS = ("loop", "loops", "ordered_loops", "block_or_loop", "x", "y")  # parameters of primitives that take the names of loops
+LOOP_PARAMETERS = (
+    "loop",
+    "loops",
+    "ordered_loops",
+    "block_or_loop",
+    "x",
+    "y",
+)  # parameters of primitives that take the names of loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ def with_loop_positions(step: Step, before: PrimFunc) -> Step:
             return value
         return LoopOf(blocks_below(above[-1])[-1].name, len(loops_on(above)) - 1)  # the last: one before may be inlined elsewhere
 
-    return replace(step, args=tuple((k, map_leaves(v, place) if k in LOOPS else v) for k, v in step.args))
+    return replace(step, args=tuple((k, map_leaves(v, place) if k in LOOP_PARAMETERS else v) for k, v in step.args))
 
 
 def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:

@@ -178,7 +178,7 @@ def json_data(value: Any) -> Any:
 
 
 # For each simple type of an argument: what brings a value to it, the type in words, and what several are called.
-_SIMPLE: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
+_ARGUMENT_TYPES: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
     int: (_integer, "an integer", "integers"),
     float: (_number, "a number", "numbers"),
     bool: (_exactly(bool), "a bool", "bools"),
@@ -190,8 +190,8 @@ _SIMPLE: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
 
 def _converted(value: Any, hint: Any) -> Any:
     """A value as one of a declared type: a simple one, a list, a union, or a class; TypeError where it is none."""
-    if hint in _SIMPLE:
-        return _SIMPLE[hint][0](value)
+    if hint in _ARGUMENT_TYPES:
+        return _ARGUMENT_TYPES[hint][0](value)
     args = typing.get_args(hint)
     if typing.get_origin(hint) is list and isinstance(value, (list, tuple)):
         return [_converted(v, args[0]) for v in value]
@@ -207,8 +207,8 @@ def _converted(value: Any, hint: Any) -> Any:
 
 
 def _type_in_words(hint: Any, plural: bool = False) -> str:
-    if hint in _SIMPLE:
-        _, one, several = _SIMPLE[hint]
+    if hint in _ARGUMENT_TYPES:
+        _, one, several = _ARGUMENT_TYPES[hint]
         return several if plural else one
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is list:
@@ -351,8 +351,8 @@ def fixed_factors(factors: list[int | None], example: str) -> list[int]:
     return known
 
 
-# What to try where the extent of a loop depends on another loop.
-SAME_FOR_ALL = "give the inner loop the largest extent, and its block a condition (T.where) for what is left out"
+# The hint where the extent of a loop depends on another loop.
+DEPENDENT_EXTENT_HINT = "give the inner loop the largest extent, and its block a condition (T.where) for what is left out"
 
 
 def need_serial(loop: For, what: str) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from .primitive import REGISTRY
 from .random_variables import Ref, map_leaves, references
 
-VERSION = 1
-REFERENCE = "$drawn"
+FORMAT_VERSION = 1
+REFERENCE_KEY = "$drawn"
 
-_TILES = ("sample_perfect_tile", "sample_tile")  # what they draw is a list
+_LIST_SAMPLERS = ("sample_perfect_tile", "sample_tile")  # what they draw is a list
 
 
 def _freeze(value: Any) -> Any:
@@ -26,13 +26,13 @@ def _thaw(value: Any) -> Any:
 
 def _to_json(value: Any) -> Any:
     """Arguments as JSON data; a reference is an object with the one key REFERENCE."""
-    return map_leaves(value, lambda v: {REFERENCE: v.name} if isinstance(v, Ref) else v)
+    return map_leaves(value, lambda v: {REFERENCE_KEY: v.name} if isinstance(v, Ref) else v)
 
 
 def _from_json(value: Any) -> Any:
     match value:
-        case dict() if set(value) == {REFERENCE}:
-            return Ref(value[REFERENCE])
+        case dict() if set(value) == {REFERENCE_KEY}:
+            return Ref(value[REFERENCE_KEY])
         case list():
             return [_from_json(v) for v in value]
         case dict():
@@ -99,7 +99,7 @@ class Trace:
         used = references([s.args for s in self.steps])
         lines = []
         for step in self.steps:
-            several = step.names if step.name in _TILES else ()
+            several = step.names if step.name in _LIST_SAMPLERS else ()
             target = f"[{', '.join(several)}] = " if several else "".join(f"{n} = " for n in step.names)
             lines.append((target if used & set(step.names) else "") + f"{step}\n")
         return "".join(lines)
@@ -107,7 +107,7 @@ class Trace:
     def as_json(self) -> dict[str, Any]:
         """The trace as JSON data."""
         return {
-            "version": VERSION,
+            "version": FORMAT_VERSION,
             "steps": [
                 {"name": s.name, "args": _to_json(s.bound), "results": _thaw(s.results)}
                 | ({"names": [*s.names]} if s.names else {})
@@ -127,8 +127,8 @@ class Trace:
             raise ValueError(f"a trace is what Trace.to_json gave, {str(data)[:60]!r} is not JSON: {error}") from None
         if not isinstance(content, dict) or "steps" not in content:
             raise ValueError(f"a trace is a JSON object with `version` and `steps`, got {str(data)[:60]!r}")
-        if content.get("version") != VERSION:
-            raise ValueError(f"this trace has version {content.get('version')!r}; version {VERSION} is understood")
+        if content.get("version") != FORMAT_VERSION:
+            raise ValueError(f"this trace has version {content.get('version')!r}; version {FORMAT_VERSION} is understood")
         try:
             steps = tuple(
                 Step(

@@ -110,7 +110,7 @@ def iter_map(
     return IterMap(terms, constants, bounds)
 
 
-_UNFUSED = "do this before the loops are fused"
+_BEFORE_FUSE_HINT = "do this before the loops are fused"
 
 
 def _repeated(loop: str, block: Block) -> Unproved:
@@ -137,7 +137,7 @@ def _need_roles(
         if x.name in reducing and x.name not in inside:
             raise Unproved(f"`{x.name}` is a loop of the reduction", f"choose a place outside of `{x.name}`")
         if x.name in reducing and x.name in placing:
-            raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well", _UNFUSED)
+            raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well", _BEFORE_FUSE_HINT)
         if x.name not in reducing and x.name not in placing:
             raise _repeated(x.name, block)
 
@@ -178,7 +178,7 @@ class _BindingReader:
             elif len(m) == 1 and type(m[0]) is Var and m[0].name in self.sizes and c > 0:
                 found[m[0].name] = c
             elif not self.inner_only or any(variables(a) & self.inside for a in m):
-                raise Unproved(f"{what} is not a sum of loops", _UNFUSED)
+                raise Unproved(f"{what} is not a sum of loops", _BEFORE_FUSE_HINT)
         return found, offset
 
     def terms(self, name: str, found: Mapping[str, int]) -> list[IterTerm]:

@@ -16,8 +16,8 @@ from tir.traverse import map_children, map_statements, substitute, variables, wa
 from ..error import ScheduleError
 from ..primitive import loop_at
 
-UNIT: Interval = (0, 0)
-KEPT: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
+UNIT_RANGE: Interval = (0, 0)
+UNFOLDED_UNIT_RANGE: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
 
 
 def driving(block: Block, *axes: Axis) -> set[str]:
@@ -81,10 +81,12 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
     """
 
     def simplified(e: Expr, ranges: Ranges) -> Expr:
-        return simplify(e, {name: KEPT if r == UNIT and name not in folded else r for name, r in ranges.items()})
+        return simplify(
+            e, {name: UNFOLDED_UNIT_RANGE if r == UNIT_RANGE and name not in folded else r for name, r in ranges.items()}
+        )
 
     def unproved(condition: Expr, ranges: Ranges) -> Expr:
-        return TRUE if UNIT in ranges.values() and prove(condition, ranges) else simplified(condition, ranges)
+        return TRUE if UNIT_RANGE in ranges.values() and prove(condition, ranges) else simplified(condition, ranges)
 
     def replaced(e: Expr, ranges: Ranges, finish: Callable[[Expr, Ranges], Expr] = simplified) -> Expr:
         return finish(substitute(e, mapping), ranges) if variables(e) & mapping.keys() else e

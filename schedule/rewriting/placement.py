@@ -16,7 +16,7 @@ from tir.traverse import stores
 
 from ..legality.axis_windows import Window, difference, shifted
 from .edits import Names
-from .loops import KEPT
+from .loops import UNFOLDED_UNIT_RANGE
 
 ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)
 
@@ -50,7 +50,7 @@ def laid_out(
             loops.append((offset, window.extent))
             inside[offset.name] = extent_range(window.extent, ranges)
             if inside[offset.name] == (0, 0):
-                inside[offset.name] = KEPT
+                inside[offset.name] = UNFOLDED_UNIT_RANGE
         binding = simplify(window.start + offset, inside)
         iters.append(it.with_(binding=binding))
         proving = {**inside, offset.name: extent_range(window.extent, ranges)} if type(offset) is Var else inside

@@ -27,7 +27,7 @@ from ...rewriting.index_map import IndexMap, parse_index_map
 from ...rewriting.layouts import buffer_argument, transformed_layout
 from ...rewriting.placement import laid_out, needed
 
-AS_IT_IS = "cache_read and cache_write copy a buffer as it is"
+CACHE_HINT = "cache_read and cache_write copy a buffer as it is"
 
 
 @primitive
@@ -126,7 +126,7 @@ def _read_through_copy(func: PrimFunc, block: str, source: Buffer, memory: str, 
         raise ScheduleError(
             f"`{block}` reads `{source.name}` at `{', '.join(map(str, place))}`, which may be outside of it",
             (reader, f"reads {source.name}"),
-            hint=AS_IT_IS,
+            hint=CACHE_HINT,
         )
     share: dict[str, Window] = {}
     if loops:
@@ -186,12 +186,12 @@ def _access_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     mark = (block, f"uses {buffer.name}")
     if len(places) > 1:
         texts = listing(f"{buffer.name}[{', '.join(map(str, p))}]" for p in places)
-        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at several places: {texts}", mark, hint=AS_IT_IS)
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at several places: {texts}", mark, hint=CACHE_HINT)
     axes = {it.var.name for it in block.iters}
     inner = sorted(v for i in places[0] for v in variables(i) if v not in axes)
     if inner or any(type(n) is Load for i in places[0] for n in walk(i)):
         moving = f"`{inner[0]}`" if inner else "loaded indices"
-        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at {moving}, not at its axes alone", mark, hint=AS_IT_IS)
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at {moving}, not at its axes alone", mark, hint=CACHE_HINT)
     return places[0]
 
 

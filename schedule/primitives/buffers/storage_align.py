@@ -8,7 +8,7 @@ from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, used_buffers
 from ...primitive import block_at, need_not_parameter, primitive, replace_path
 
-KEY = "buffer_dim_align"
+ALIGNMENT_ANNOTATION = "buffer_dim_align"
 
 
 @primitive
@@ -40,6 +40,6 @@ def storage_align(
     if factor < 1 or not 0 <= offset < factor:
         raise ScheduleError(f"`factor` must be positive and `offset` from 0 to below it, got {factor} and {offset}", mark)
     number = list(used_buffers(target, written=True)).index(buffer.name)
-    old = [entry for entry in annotation(target.annotations, KEY, []) if entry[:2] != [number, axis]]
-    notes = annotated(target.annotations, KEY, sorted([*old, [number, axis, factor, offset]]))
+    old = [entry for entry in annotation(target.annotations, ALIGNMENT_ANNOTATION, []) if entry[:2] != [number, axis]]
+    notes = annotated(target.annotations, ALIGNMENT_ANNOTATION, sorted([*old, [number, axis, factor, offset]]))
     return replace_path(func, above, target.with_(annotations=notes)), None

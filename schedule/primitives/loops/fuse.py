@@ -10,7 +10,7 @@ from tir.ir import Expr, For, PrimFunc, Var
 from tir.traverse import variables
 
 from ...error import ScheduleError
-from ...primitive import SAME_FOR_ALL, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
 from ...rewriting.loops import not_nested, substitute_loops
 
 
@@ -40,7 +40,7 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
                     f"the extent of `{name}` depends on `{outer.name}`",
                     (outer, "changes the extent"),
                     (inner, f"runs over {inner.extent}"),
-                    hint=SAME_FOR_ALL,
+                    hint=DEPENDENT_EXTENT_HINT,
                 )
         nest.append(inner)
     for loop in nest:

@@ -25,7 +25,7 @@ from tir.traverse import loops, variables
 
 from ...error import ScheduleError, listing
 from ...legality.requirements import in_any_order
-from ...primitive import KIND_WORDS, SAME_FOR_ALL, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, primitive, replace_path
 from ...rewriting.loops import reordered
 
 
@@ -58,7 +58,7 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
                     f"the extent of `{loop.name}` depends on `{inner.name}`, which would come inside it",
                     (inner, "must stay outside"),
                     (loop, f"runs over {loop.extent}"),
-                    hint=SAME_FOR_ALL,
+                    hint=DEPENDENT_EXTENT_HINT,
                 )
     swapped = list(_swapped(chain, order))
     for loop in chain:

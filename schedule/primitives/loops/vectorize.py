@@ -7,7 +7,7 @@ from tir.traverse import loops, variables
 
 from ...error import ScheduleError
 from ...legality.independence import has_disjoint_iterations, independent_iterations, need_markable, need_no_lanes
-from ...primitive import KIND_WORDS, SAME_FOR_ALL, constant_extent, loop_at, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, constant_extent, loop_at, primitive, replace_path
 
 
 @primitive
@@ -37,7 +37,7 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
                 f"the extent of `{inner.name}` depends on `{loop}`, so its lanes would run different numbers of iterations",
                 (target, "cannot be vectorized"),
                 (inner, f"runs over {inner.extent}"),
-                hint=SAME_FOR_ALL,
+                hint=DEPENDENT_EXTENT_HINT,
             )
     if not has_disjoint_iterations(above):
         independent_iterations(above, "vectorized")

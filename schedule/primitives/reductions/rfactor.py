@@ -34,7 +34,7 @@ from ...legality.dataflow import Leaf, locate
 from ...legality.iter_map import proving
 from ...legality.reducer import Reducer, reducer_of
 from ...legality.requirements import drives_both, need_complete, need_only_writer
-from ...primitive import SAME_FOR_ALL, blocks_below, find_loop, primitive
+from ...primitive import DEPENDENT_EXTENT_HINT, blocks_below, find_loop, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
 from ...rewriting.loops import driving
@@ -85,7 +85,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     axis = _axis_number(block, factor_axis)
     if any(x.name in variables(target.extent) for x in chain):
         raise ScheduleError(
-            f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"), hint=SAME_FOR_ALL
+            f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"), hint=DEPENDENT_EXTENT_HINT
         )
     reducer = reducer_of(block, not _keeps_order(block, target, chain))
 
