@@ -38,7 +38,7 @@ def test_what_was_measured_is_kept_and_judged(tmp_path: Path, monkeypatch: pytes
 def test_candidates_are_counted_through_all_sketches() -> None:
     known = [model.Known(name, np.arange(n)[:, None], np.arange(n) + 10.0 * n) for name, n in (("a", 3), ("b", 0), ("c", 2))]
     found = model.chosen(known, np.array([4, 0, 2]))
-    assert [(k.about, k.rows.ravel().tolist(), k.seconds.tolist()) for k in found] == [
+    assert [(k.programs, k.rows.ravel().tolist(), k.seconds.tolist()) for k in found] == [
         ("a", [0, 2], [30.0, 32.0]),
         ("c", [1], [21.0]),
     ]

@@ -116,7 +116,9 @@ def test_measurements_name_the_device_and_the_versions_of_the_worker(measurer, t
 
 
 def test_it_is_the_worker_that_says_what_measured(task, fake_builder, tmp_path, monkeypatch):
-    text = "from fake_builder import *\nfrom search import provenance\nprovenance.processor = lambda: 'another processor'\n"
+    text = (
+        "from fake_builder import *\nfrom search.measure import provenance\nprovenance.processor = lambda: 'another processor'\n"
+    )
     (tmp_path / "elsewhere_builder.py").write_text(text + "provenance.versions = lambda: {'tir': '0.0'}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with LocalMeasurer(task, workers=1, builder="elsewhere_builder", limits=QUICK) as measurer:
