@@ -83,7 +83,7 @@ def _here(target: Target | str, threads: int | None, what: str) -> Target:
 
 
 def _fastest(call: Callable[[], None], rounds: int) -> float:
-    """The least seconds of some calls."""
+    """The minimum seconds of some calls."""
     return min(timeit.repeat(call, number=1, repeat=rounds))
 
 

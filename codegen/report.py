@@ -1,6 +1,6 @@
 """What a kernel's assembly does: operations of its innermost loops, register spills, the share of the peak that they allow.
 
-The numbers are read off LLVM's annotated x86 assembly, whose comments tell loops, the blocks of the IR and spills. The bounds
+The numbers are read off LLVM's annotated x86 assembly, whose comments mark loops, the blocks of the IR and spills. The bounds
 count how often each resource of the core is used in one iteration, as if all loads hit the first-level cache; they are
 estimates, and upper bounds on speed rather than predictions.
 """
@@ -280,7 +280,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class _Code:
-    """A basic block: its label, the block of the IR it came from, and its innermost loop as LLVM's comments tell."""
+    """A basic block: its label, the block of the IR it came from, and its innermost loop from LLVM's comments."""
 
     label: str
     block: str

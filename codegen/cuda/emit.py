@@ -329,7 +329,7 @@ class _Kernel:
         return f"{self.names[buffer.name]} + {self.write.start(start, buffer, width)}"
 
     def copy(self, store: Store, value: Expr, lane: Var | None = None, n: int = 1) -> bool:
-        """Write a copy from global to shared memory that nobody waits for, if so many bytes can be moved so."""
+        """Write an asynchronous copy from global to shared memory; False where its bytes cannot be copied so."""
         found = copied(value, store.buffer.dtype)
         if found is None:
             return False

@@ -1,4 +1,4 @@
-"""Kernels for a GPU: machine code that checks its arguments, launches, times itself and tells what it takes."""
+"""Kernels for a GPU: machine code that checks its arguments, launches, times itself and reports its resources."""
 
 from __future__ import annotations
 

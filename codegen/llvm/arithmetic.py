@@ -200,7 +200,7 @@ class Arithmetic(Memory):
                 raise CodegenError(f"operator `{op}` is not for integers")
 
     def _divided(self, x: Value, y: Value, exact: bool) -> tuple[Value, Value]:
-        """Quotient and rest of signed integers, rounded toward zero. Unless `exact`, the least number over -1 wraps to
+        """Quotient and rest of signed integers, rounded toward zero. Unless `exact`, the minimum over -1 wraps to
         itself, where the processor would trap."""
         by = y
         if not exact:

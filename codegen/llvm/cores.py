@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-AVAILABLE = sys.platform == "linux"  # where threads can be told their cores in this way
+AVAILABLE = sys.platform == "linux"  # where the affinity of threads can be set in this way
 WORDS = 16  # of 64 bits in a set of cores, as many as the C library has
 NAME = "tir.part"
 

@@ -28,7 +28,7 @@ class Writer(Instructions):
         self.heap: list[tuple[str, int]] = []  # temporaries of constant size on the heap: pointers and where they start
         self.heap_size = 0  # bytes of them
         self.slots_to_free: list[str] = []  # of temporaries whose size is known at the call
-        self.fails = False  # whether it may end early for want of memory
+        self.fails = False  # whether it may end early, since an allocation failed
         self.env: dict[str, Value] = {}
         self.buffers: dict[str, str] = {}
         self.slots: dict[tuple[str, int], str] = {}  # temporaries of constant size, by name and size
@@ -197,12 +197,12 @@ class Writer(Instructions):
         ]
 
     def _failing(self) -> list[str]:
-        """The end, where memory was wanting."""
+        """The end, where an allocation failed."""
         status = "store atomic i64 1, ptr %failure monotonic, align 8" if self.in_parallel else "store i32 1, ptr %status"
         return [status, "br label %leave"]
 
     def leave_if(self, failed: Value) -> None:
-        """Go to the end, with the status 1, where memory was wanting."""
+        """Go to the end, with the status 1, where an allocation failed."""
         self.fails = True
         fail, go_on = self.label("fail"), self.label("go_on")
         for line in (f"br i1 {failed.name}, label %{fail}, label %{go_on}", f"{fail}:", *self._failing(), f"{go_on}:"):

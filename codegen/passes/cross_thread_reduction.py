@@ -114,8 +114,8 @@ class _CrossThreadLowering:
     def meet(self, r: _Shared, around: tuple[For, ...], kernel: Stmt, n: int, warps: int, mask: int) -> Stmt:
         """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each of n threads."""
         loop, mine, combine = r.loop, r.mine, r.combine
-        mentioned = variables(*mine.indices)
-        others = [x for x in around if is_thread(x, "threadIdx") and x.thread != loop.thread and x.name not in mentioned]
+        indexing = variables(*mine.indices)
+        others = [x for x in around if is_thread(x, "threadIdx") and x.thread != loop.thread and x.name not in indexing]
         shape = (*(x.extent for x in others), *r.place.buffer.shape, Const(warps or n))
         meeting = self.buffer(f"{r.place.buffer.name}_meeting", shape, mine.dtype, "shared")
 

@@ -34,7 +34,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for v in range(n): if a * v + rest < bound: S
               => for v in range(min(n, ceil((bound - rest) / a))): S
 
-    for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its least value
+    for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its minimum
     bounds v, and the condition stays for the exact test. Conditions on loaded values stay where they are, and so do those on
     the lanes of a vectorised loop around v.
     """
@@ -118,7 +118,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
               => for i: if i * f + f - 1 < n: (for ii: S) else: (for ii: if i * f + ii < n: S)
 
     so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
-    vectorised among those that the guards mention.
+    vectorised among those in the guards.
     """
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
@@ -150,8 +150,8 @@ def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
 def _full_tile_test(body: Stmt, ranges: Ranges) -> Expr | None:
     """The condition, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail.
 
-    None unless `body` holds such guards, and every one of them mentions the innermost of the loops outside or lies in a body
-    whose remaining serial loops it does not mention.
+    None unless `body` holds such guards, and every one of them depends on the innermost of the loops outside or lies in a
+    body on whose remaining serial loops it does not depend.
     """
     guards: list[tuple[Expr, Ranges]] = []
     postponed = False

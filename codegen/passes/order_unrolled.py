@@ -1,4 +1,4 @@
-"""The order in which the copies of a register tile are written."""
+"""The order of the unrolled loops around a register tile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def order_unrolled(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for j in unroll(n): for i in unroll(m): r[i, j] = r[i, j] + A[i] * B[j]
               => for i in unroll(m): for j in unroll(n): r[i, j] = r[i, j] + A[i] * B[j]        where m > n
 
-    of all orders of the unrolled loops that tell registers apart, the one in which the fewest loaded values are live at a time:
+    of all orders of the unrolled loops that index the registers, the one in which the fewest loaded values are live at a time:
     what depends on the inner loops stays in registers for the next round of the outer ones, here n values of B and one of A.
     LLVM does not change the order, and spills accumulators if it has to. Each register sees the same operations in the same
     order, so the numbers stay.
@@ -36,7 +36,7 @@ def order_unrolled(func: PrimFunc, target) -> PrimFunc:
 def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
     """The loops in the best order; `loops` itself if that is theirs, or it is not known that they can change places.
 
-    They can where the body is one update of a register that each of them tells apart. Other loops keep their places.
+    They can where the body is one update of a register that each of them indexes. Other loops keep their places.
     """
     while not isinstance(body, Store):
         match body:
@@ -49,8 +49,8 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
     read = loads(body.value)
     if any(x.buffer.name == body.buffer.name and x.indices != body.indices for x in read):
         return loops
-    told = [i.name for i in body.indices if isinstance(i, Var)]
-    free = [n for n, x in enumerate(loops) if told.count(x.name) == 1]
+    indexing = [i.name for i in body.indices if isinstance(i, Var)]
+    free = [n for n, x in enumerate(loops) if indexing.count(x.name) == 1]
     others = {x for x in read if x.buffer.scope != "register"}
 
     def order(places: Sequence[int]) -> list[For]:

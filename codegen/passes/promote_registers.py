@@ -99,7 +99,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
               => r = C[c];  for k: r = f(r);  C[c] = r
 
     for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register",
-    with one axis for each unrolled loop that tells places apart, one for lanes; its elements become SSA values. The loop may be a
+    with one axis for each unrolled loop that moves the place, one for lanes; its elements become SSA values. The loop may be a
     nest of serial loops, or unrolled. Where the statement before does nothing but set just these places to a constant, as an init
     does, the registers start from that, and it goes.
     """
@@ -284,7 +284,7 @@ def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], ranges, facts: list[Exp
 
     Rewrite   if c: r = f(r, A[i])   =>   r = f(r, A[i] if c else 0)
     where `c` also guards the load of `r` before the loops and its store behind them: the elements that are not there compute
-    what nobody sees, and full and partial tiles run the same instructions.
+    values that are never stored, and full and partial tiles run the same instructions.
     """
     match s:
         case If(condition, then, None):

@@ -1,10 +1,10 @@
 """Barriers: where threads of a block must wait for each other.
 
 Two accesses conflict if different threads may touch one element of shared or global memory, and one of them writes. Conflicting
-accesses need a barrier between them. One is put as late as possible, directly before the later access (or before the outermost
-loop around it that the earlier access is not in), which is the fewest that will do on a path; none is put where it is shown
-that every element is touched by one thread only. An asynchronous copy is made where its thread waits for it, for only a barrier
-behind that tells the others.
+accesses need a barrier between them. It is inserted as late as possible, directly before the later access (or before the
+outermost loop around it that the earlier access is not in), which gives the fewest barriers on a path. None is inserted where
+every element is proved to be touched by one thread only. An asynchronous copy is complete where its thread waits for it, and
+visible to other threads after the next barrier.
 
 The proof enumerates: for an access, the pairs (element, thread) over all threads and inner loops, conditions included; the part
 of the place that depends on what is the same for both accesses (blocks, loops around both) cancels. Where it does not, or there
@@ -63,7 +63,7 @@ class MemoryAccess:
     writes: bool
     path: Path
     footprint: Footprint
-    copying: bool = False  # a copy that nobody has waited for
+    copying: bool = False  # an asynchronous copy that its thread has not waited for
     carried: Path = ()  # of an earlier iteration of the loop at this path
     varying: frozenset[str] = frozenset()  # the loops whose variables may differ for that reason
 
@@ -219,7 +219,7 @@ class _BarrierInsertion:
 
 
 def _copies(pending: list[MemoryAccess]) -> list[MemoryAccess]:
-    """What a barrier leaves pending: copies that nobody has waited for."""
+    """What a barrier leaves pending: asynchronous copies that their threads have not waited for."""
     return [a for a in pending if a.copying]
 
 

@@ -2,8 +2,8 @@
 
     s = templates.schedule(func, target)    # a Schedule; None where the function is not made of known patterns
 
-A pattern is recognised by the structure of a block, never by a name. Each module has one: what it `matches`, and how to `build`
-it on an `OpenSchedule`, whose open numbers have the computed ones as seeds: `schedule` takes the seeds, the search draws others.
+A pattern is recognised by the formula of a block, never by its name. Each module has one: `matches` recognises it, `build`
+schedules it on an `OpenSchedule`. The computed numbers are the seeds of the open ones: `schedule` takes them, the search samples.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from .marks import UNROLL_LIMITS, annotate_choice, annotate_shares, parallel, pr
 from .packs import choose_packs
 
 MIN_VECTOR_BITS = 256  # bits of a vector that is half a register
-WIDTH_WEIGHTS = (0.9, 0.1)  # how often whole registers are drawn, and halves
+WIDTH_WEIGHTS = (0.9, 0.1)  # probabilities of sampling whole registers, and halves
 
 
 def annotate(state: OpenSchedule) -> None:

@@ -77,7 +77,7 @@ def contraction(block: Block) -> Contraction | None:
 
 def pairing(block: Block) -> Contraction | None:
     """The block as a reduction of any function of two elements, over axes with constant extents: of converted factors, of the
-    squares of differences, the least of sums."""
+    squares of differences, the minimum of sums."""
     body = block.body
     if not isinstance(body, Store) or not isinstance(block.init, Store) or block.predicate != Const(True, "bool"):
         return None

@@ -128,7 +128,7 @@ def cycles(c: Convolution, processor: CPU) -> float:
     outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
     count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
     weights = size((*c.groups, *c.channels, *c.reduction))
-    # Panels of weights that lie across are read from as many lines as they have channels, some of them twice.
+    # Panels of weights whose last dimension is no channel are read from as many lines as they have channels, some of them twice.
     across = last_axis(c.weights) != c.channels[-1].var.name
     copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
     transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.pack_cycles(bits) if c.transposed_result else 0.0

@@ -54,8 +54,8 @@ def matches(block: Block) -> Contraction | None:
 
 def suits(c: Contraction, processor: CPU) -> bool:
     """Whether rows reuse columns, and there are enough of them to transpose the columns where that is needed."""
-    least = 2 if last_axis(c.right) == c.vector else MIN_ROWS_TO_TRANSPOSE
-    return extent(c.rows[-1]) >= least and extent(c.columns[-1]) > 1
+    min_rows = 2 if last_axis(c.right) == c.vector else MIN_ROWS_TO_TRANSPOSE
+    return extent(c.rows[-1]) >= min_rows and extent(c.columns[-1]) > 1
 
 
 def cycles(c: Contraction, processor: CPU) -> float:

@@ -62,7 +62,7 @@ def written_axes(b: Block) -> list[Iter] | None:
 
 def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> Rows:
     """The producers of `last`, direct or not, that share its first `rank` axes, make rows or a number a row, and are used by
-    nobody else; but for those that stand `apart`."""
+    no other block; but for those that stand `apart`."""
     extents = [it.extent for it in (written_axes(find_block(s.func, last)) or [])[:rank]]
     outputs, found = s.get_output_blocks(), list[str]()
     for b in reversed([*takewhile(lambda b: b.name != last, blocks_below(s.func.body))]):

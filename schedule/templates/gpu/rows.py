@@ -38,12 +38,12 @@ ROWS_PER_BLOCK = (1, 2, 4, 8)  # that a block works on at a time
 @dataclass(frozen=True, slots=True)
 class RowLayout:
     """How a row lies in threads: `threads` of them have `width` neighbouring elements each, again and again; `rows` rows share a
-    block. So few threads as `least` can hold a row in registers."""
+    block. `min_threads` is the minimum number of threads that can hold a row in registers."""
 
     threads: int
     width: int
     rows: int
-    least: int
+    min_threads: int
 
 
 class CrossThreadReduction(Template):
@@ -128,7 +128,7 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
     last, rank = group.last, group.rank
     stages = _shortened(s, group, MAX_KEPT_BYTES if held else MAX_KEPT_BYTES // max(ROWS_PER_BLOCK) if keep else 0)
     lanes = seed(s, (*stages, last), rank, held, s.target.machine)
-    known = tuple(n for n in THREADS if n >= lanes.least)
+    known = tuple(n for n in THREADS if n >= lanes.min_threads)
     threads = s.choose(f"{last} threads", known, seed=lanes.threads, block=last, role=Role.PARALLEL)
     several = dict.fromkeys((lanes.rows, *(n for n in ROWS_PER_BLOCK if n <= _count(s.block(last), rank))))
     rows = s.choose(f"{last} rows", tuple(several), block=last, role=Role.PARALLEL)
