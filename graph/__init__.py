@@ -1,0 +1,32 @@
+"""Whole networks: a graph of calls of operators, read from ONNX, rewritten by passes, grouped into kernels and run.
+
+`ir` has the nodes of a graph, `ops` the operators, each a definition by tensor expressions. `onnx` reads files; `passes` rewrite
+graphs; `fusion` groups calls, each group one function of the IR below; `memory` gives values their places in one arena;
+`compilation` builds the kernels of a graph, and `model` runs them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .compilation import compile
+    from .ir import Call, Graph, GraphError, Value
+    from .model import Model
+    from .onnx import load_onnx
+
+_NAMES = {
+    **dict.fromkeys(("Call", "Graph", "GraphError", "Value"), "ir"),
+    "Model": "model",
+    "compile": "compilation",
+    "load_onnx": "onnx",
+}
+
+__all__ = ["Call", "Graph", "GraphError", "Model", "Value", "compile", "load_onnx"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(import_module(f"graph.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'graph' has no attribute {name!r}")

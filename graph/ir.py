@@ -1,0 +1,183 @@
+"""The nodes of a graph: values, and calls of operators on them.
+
+A graph is in static single assignment form: each value is an input, a constant, or the output of one call, and has a name of its
+own; calls stand in topological order. Nodes are frozen; a pass makes a new graph. What an operator means is in `ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tir import dtypes
+
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...]
+
+
+class GraphError(ValueError):
+    """A graph, or a file that should hold one, that is malformed or asks for what is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor in a graph: a name, a shape without symbols, and the name of an element type (see `tir.dtypes`)."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * dtypes.nbytes(self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {type_text(self)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator applied to values. An input that is left out is None; `attributes` are sorted by name."""
+
+    operator: str
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+    opset: int = 0  # the version of the operator set that says what the operator means; 0 for the newest
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The inputs that are there."""
+        return tuple(v for v in self.inputs if v is not None)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        return dict(self.attributes).get(name, default)
+
+    def with_inputs(self, found: Mapping[Value, Value]) -> Call:
+        """This call with some of its inputs exchanged; itself where none is."""
+        inputs = tuple(v if v is None else found.get(v, v) for v in self.inputs)
+        return self if inputs == self.inputs else replace(self, inputs=inputs)
+
+    def __str__(self) -> str:
+        arguments = ["none" if v is None else v.name for v in self.inputs]
+        arguments += [f"{name}={list(value) if isinstance(value, tuple) else repr(value)}" for name, value in self.attributes]
+        return f"{', '.join(map(str, self.outputs))} = {self.operator}({', '.join(arguments)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A network. `constants` are arrays by the names of their values; they are never written."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    calls: tuple[Call, ...]
+    outputs: tuple[Value, ...]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def with_(self, **changes: Any) -> Graph:
+        """A copy with the given fields changed."""
+        return replace(self, **changes)
+
+    def is_constant(self, value: Value) -> bool:
+        return value.name in self.constants
+
+    def producers(self) -> dict[Value, Call]:
+        """The call that makes each value."""
+        return {v: c for c in self.calls for v in c.outputs}
+
+    def consumers(self) -> dict[Value, list[Call]]:
+        """The calls that read each value, in order, each once; a value that none reads is not there."""
+        found: dict[Value, list[Call]] = {}
+        for c in self.calls:
+            for v in dict.fromkeys(c.values):
+                found.setdefault(v, []).append(c)
+        return found
+
+    def text(self) -> str:
+        """The graph in lines: inputs, constants that are read, calls in order, outputs."""
+        read = {v for c in self.calls for v in c.values} | set(self.outputs)
+        constants = [constant(n, a) for n, a in self.constants.items() if constant(n, a) in read]
+        return "\n".join(
+            [
+                f"graph {self.name}",
+                *(f"    input {v}" for v in self.inputs),
+                *(f"    constant {v}" for v in constants),
+                *(f"    {c}" for c in self.calls),
+                f"    output {', '.join(v.name for v in self.outputs)}",
+            ]
+        )
+
+    def show(self) -> None:
+        """Print the graph."""
+        print(self.text())
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def constant(name: str, array: np.ndarray) -> Value:
+    """The value that an array is."""
+    return Value(name, tuple(map(int, array.shape)), array.dtype.name)
+
+
+def type_text(value: Value) -> str:
+    """An element type and a shape, as in `float32[7, 13]`."""
+    return f"{value.dtype}{list(value.shape)}"
+
+
+def fresh(taken: Collection[str], wanted: str) -> str:
+    """`wanted`, or the first of `wanted_1`, `wanted_2`, ... that is not taken."""
+    return next(name for name in _candidates(wanted) if name not in taken)
+
+
+def _candidates(wanted: str) -> Iterator[str]:
+    yield wanted
+    number = 0
+    while True:
+        number += 1
+        yield f"{wanted}_{number}"
+
+
+def verify(graph: Graph) -> Graph:
+    """The graph, if it is well formed: each value is defined once, before it is read, with the type it is read as, and has an
+    element type that there is and extents of at least 1. Raises GraphError that names the call and the value otherwise."""
+    defined: dict[str, Value] = {}
+
+    def define(value: Value, where: str) -> None:
+        if value.name in defined:
+            raise GraphError(f"graph {graph.name}: {where} defines `{value.name}`, which is defined already")
+        if value.dtype not in dtypes.TABLE:
+            raise GraphError(f"graph {graph.name}: {where} has the element type {value.dtype}, which is not there")
+        if any(d < 1 for d in value.shape):
+            raise GraphError(f"graph {graph.name}: {where} has the shape {list(value.shape)}; extents must be at least 1")
+        defined[value.name] = value
+
+    def read(value: Value, where: str) -> None:
+        found = defined.get(value.name)
+        if found is None:
+            raise GraphError(f"graph {graph.name}: {where} reads `{value.name}`, which is not defined before it")
+        if found != value:
+            raise GraphError(
+                f"graph {graph.name}: {where} reads `{value.name}` as {type_text(value)}, but it is {type_text(found)}"
+            )
+
+    for value in graph.inputs:
+        define(value, f"input `{value.name}`")
+    for name, array in graph.constants.items():
+        define(constant(name, array), f"constant `{name}`")
+    for call in graph.calls:
+        where = f"call {call.operator} of `{call.outputs[0].name}`" if call.outputs else f"a call of {call.operator}"
+        if not call.outputs:
+            raise GraphError(f"graph {graph.name}: {where} has no output")
+        for value in call.values:
+            read(value, where)
+        for value in call.outputs:
+            define(value, where)
+    if not graph.outputs:
+        raise GraphError(f"graph {graph.name} has no output")
+    for value in graph.outputs:
+        read(value, "the list of outputs")
+    return graph

@@ -1,0 +1,8 @@
+"""The operators: each one small function that makes tensor expressions of tensors, in the module of its family."""
+
+from . import convolution, elementwise, layout, products, rows  # noqa: F401
+from .registry import Operator, find, function, is_view, names, operator, placeholder, result_types, tensors, versions
+
+__all__ = [
+    "Operator", "find", "function", "is_view", "names", "operator", "placeholder", "result_types", "tensors", "versions",
+]  # fmt: skip

@@ -1,0 +1,214 @@
+"""Operators that move elements and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tir import te
+from tir.ir import Expr
+
+from .convolution import pad as padded
+from .elementwise import elementwise
+from .registry import operator, shape_of
+from .rows import normal_axes
+
+# --- views: the same elements in the same order ------------------------------------------------------------------------
+
+
+def _viewed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    """The elements of `x` in their order, in another shape."""
+    own = shape_of(x)
+    if prod(own) != prod(shape):
+        raise ValueError(f"{list(own)} and {list(shape)} have different numbers of elements")
+
+    def formula(*index: Expr) -> Expr:
+        flat: Expr = te.const(0)
+        for i, extent in zip(index, shape, strict=True):
+            flat = flat * extent + i
+        place = []
+        for n, extent in enumerate(own):
+            inner = prod(own[n + 1 :])
+            place.append(flat // inner % extent if n else flat // inner)
+        return x[tuple(place)]
+
+    return te.compute(shape, formula, name="view")
+
+
+@operator("Reshape", operands={1: "shape"}, view=True)
+def reshape(x, *, shape, allowzero=0):
+    """In `shape`, 0 stands for the extent of `x` there (unless `allowzero`), and -1, once, for what is left."""
+    if not allowzero and any(d == 0 and n >= x.ndim for n, d in enumerate(shape)):
+        raise ValueError(f"a 0 in {list(shape)} stands for no extent of {list(shape_of(x))}")
+    wanted = [shape_of(x)[n] if d == 0 and not allowzero else d for n, d in enumerate(shape)]
+    if wanted.count(-1) > 1 or any(d < -1 for d in wanted):
+        raise ValueError(f"{list(shape)} is no shape")
+    if -1 in wanted:
+        known = -prod(wanted)
+        wanted[wanted.index(-1)] = prod(shape_of(x)) // known if known else 0
+    return _viewed(x, wanted)
+
+
+@operator("Flatten", view=True)
+def flatten(x, *, axis=1):
+    """A matrix: dimensions before `axis` are rows."""
+    if not -x.ndim <= axis <= x.ndim:
+        raise ValueError(f"axis {axis} is not there; the tensor has {x.ndim} dimension(s)")
+    first = axis if axis >= 0 else axis + x.ndim
+    return _viewed(x, [prod(shape_of(x)[:first]), prod(shape_of(x)[first:])])
+
+
+@operator("Squeeze", operands={1: "axes"}, view=True)
+def squeeze(x, *, axes=None):
+    shape = shape_of(x)
+    gone = [n for n, e in enumerate(shape) if e == 1] if axes is None else normal_axes(axes, x.ndim)
+    if any(shape[n] != 1 for n in gone):
+        raise ValueError(f"axes {gone} of {list(shape)} are not all of extent 1")
+    return _viewed(x, [e for n, e in enumerate(shape) if n not in gone])
+
+
+@operator("Unsqueeze", operands={1: "axes"}, view=True)
+def unsqueeze(x, *, axes):
+    extents = iter(shape_of(x))
+    rank = x.ndim + len(axes)
+    new = normal_axes(axes, rank)
+    return _viewed(x, [1 if n in new else next(extents) for n in range(rank)])
+
+
+@operator("Identity", view=True)
+def identity(x):
+    return _viewed(x, shape_of(x))
+
+
+@operator("Dropout", 7, operands={1: "ratio", 2: "training_mode"}, view=True)
+def dropout(x, *, ratio=0.5, training_mode=0, seed=0):
+    if training_mode:
+        raise ValueError("only inference is there")
+    return _viewed(x, shape_of(x))
+
+
+# --- others ------------------------------------------------------------------------------------------------------------
+
+
+@operator("Transpose")
+def transpose(x, *, perm=None):
+    order = list(range(x.ndim))[::-1] if perm is None else list(perm)
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(f"perm {order} is no order of {x.ndim} dimension(s)")
+    shape = [shape_of(x)[n] for n in order]
+    return te.compute(shape, lambda *i: x[tuple(i[order.index(n)] for n in range(x.ndim))], name="transpose")
+
+
+@operator("Concat", 4)
+def concat(*xs, axis):
+    (along,) = normal_axes([axis], xs[0].ndim)
+    shapes = [list(shape_of(x)) for x in xs]
+    if len({(tuple(s[:along]), tuple(s[along + 1 :]), x.dtype) for s, x in zip(shapes, xs, strict=True)}) > 1:
+        raise ValueError(f"{' and '.join(map(str, shapes))} do not lie side by side along axis {axis}")
+    ends = [sum(s[along] for s in shapes[: n + 1]) for n in range(len(xs))]
+
+    def formula(*index: Expr) -> Expr:
+        def part(n: int) -> Expr:
+            begin = ends[n] - shapes[n][along]
+            return xs[n][(*index[:along], index[along] - begin if begin else index[along], *index[along + 1 :])]
+
+        value = part(len(xs) - 1)
+        for n in reversed(range(len(xs) - 1)):
+            value = te.if_then_else(index[along] < ends[n], part(n), value)
+        return value
+
+    return te.compute([*shapes[0][:along], ends[-1], *shapes[0][along + 1 :]], formula, name="concat")
+
+
+def _strided(x: te.Tensor, begins: Sequence[int], steps: Sequence[int], shape: Sequence[int], name: str) -> te.Tensor:
+    def formula(*index: Expr) -> Expr:
+        place = []
+        for i, begin, step in zip(index, begins, steps, strict=True):
+            moved = i if step == 1 else i * step
+            place.append(moved + begin if begin else moved)
+        return x[tuple(place)]
+
+    return te.compute(shape, formula, name=name)
+
+
+@operator("Slice", operands={1: "starts", 2: "ends", 3: "axes", 4: "steps"})
+def slice_(x, *, starts, ends, axes=None, steps=None):
+    """As numpy's slices, along the named axes."""
+    taken = [slice(0, e, 1) for e in shape_of(x)]
+    axes = range(len(starts)) if axes is None else axes
+    normal_axes(axes, x.ndim)
+    for axis, start, end, step in zip(axes, starts, ends, steps or (1,) * len(starts), strict=True):
+        taken[axis] = slice(*_bounds(start, end, step, shape_of(x)[axis]))
+    shape = [len(range(s.start, s.stop, s.step)) for s in taken]
+    return _strided(x, [s.start for s in taken], [s.step for s in taken], shape, "slice")
+
+
+def _bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int, int]:
+    """Start, end and step of a slice as a range has them: an end of -1 is before the first element."""
+    if step == 0:
+        raise ValueError("a step must not be 0")
+    low, high = (0, extent) if step > 0 else (-1, extent - 1)
+    start, end = (min(max(i + extent if i < 0 else i, low), high) for i in (start, end))
+    return start, end, step
+
+
+@operator("Split", operands={1: "split"})
+def split(x, *, axis=0, split=None, num_outputs=None):
+    """Parts along an axis, of the extents `split`, or of equal ones, the last perhaps smaller."""
+    (along,) = normal_axes([axis], x.ndim)
+    extent = shape_of(x)[along]
+    if split is None:
+        if not num_outputs:
+            raise ValueError("neither the extents nor the number of the parts is given")
+        each = -(-extent // num_outputs)
+        split = [min(each, extent - n * each) for n in range(num_outputs)]
+    if sum(split) != extent or min(split) < 1:
+        raise ValueError(f"an extent of {extent} cannot be split into {list(split)}")
+    parts = []
+    for n, size in enumerate(split):
+        begins = [sum(split[:n]) if d == along else 0 for d in range(x.ndim)]
+        shape = [size if d == along else e for d, e in enumerate(shape_of(x))]
+        parts.append(_strided(x, begins, [1] * x.ndim, shape, f"part_{n}"))
+    return tuple(parts)
+
+
+@operator("Gather")
+def gather(x, indices, *, axis=0):
+    """The elements of `x` whose index along `axis` is an element of `indices`; negative ones count from the end."""
+    (along,) = normal_axes([axis], x.ndim)
+    extent, rank = shape_of(x)[along], indices.ndim
+    shape = [*shape_of(x)[:along], *shape_of(indices), *shape_of(x)[along + 1 :]]
+
+    def formula(*index: Expr) -> Expr:
+        i = indices[index[along : along + rank]]
+        chosen = te.select(i < te.const(0, i.dtype), i + te.const(extent, i.dtype), i)
+        return x[(*index[:along], chosen, *index[along + rank :])]
+
+    return te.compute(shape, formula, name="gather")
+
+
+@operator("Expand", 8, operands={1: "shape"})
+def expand(x, *, shape):
+    """Broadcast with `shape`, in which an extent of 1 keeps that of `x`."""
+    like = te.compute(shape or (1,), lambda *_: te.const(0, x.dtype), name="like")
+    widest = elementwise("widest", lambda a, b: a, x, like)
+    rank = widest.ndim - x.ndim
+
+    def formula(*index: Expr) -> Expr:
+        own = zip(index[rank:], shape_of(x), strict=True)
+        return x[tuple(te.const(0) if e == 1 else i for i, e in own)]
+
+    return te.compute(widest.shape, formula, name="expand")
+
+
+@operator("Pad", 2, operands={1: "pads", 2: "value", 3: "axes"})
+def pad(x, *, pads, value=0.0, axes=None, mode="constant"):
+    """A value before and after each axis; `pads` are all numbers before, then all after."""
+    if mode != "constant" or min(pads) < 0:
+        raise ValueError(f"only constant padding is there, got mode {mode!r} and pads {list(pads)}")
+    named = list(range(x.ndim)) if axes is None else [a % x.ndim for a in axes]
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for n, axis in enumerate(named):
+        before[axis], after[axis] = pads[n], pads[len(named) + n]
+    result = padded(x, before, after, value)
+    return result if result is not x else te.compute(x.shape, lambda *i: x[i], name="copy")

@@ -1,0 +1,119 @@
+"""Operators that reduce along axes: sums and their like, softmax, layer normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from tir import dtypes, te
+from tir.ir import Expr
+
+from .registry import operator, shape_of
+
+
+def normal_axes(axes: Sequence[int], rank: int) -> list[int]:
+    """Axes counted from the front, in ascending order. Raises ValueError for one that is not there, or is named twice."""
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise ValueError(f"axis {axis} is not there; the tensor has {rank} dimension(s)")
+    found = sorted(axis % rank for axis in axes)
+    if len(set(found)) < len(found):
+        raise ValueError(f"an axis is named twice in {list(axes)}")
+    return found
+
+
+class Rows:
+    """The elements of a tensor along some axes: what is reduced, for each place along the others."""
+
+    def __init__(self, x: te.Tensor, axes: Sequence[int]):
+        self.x, self.axes = x, normal_axes(axes, x.ndim)
+        self.kept = [n for n in range(x.ndim) if n not in self.axes]
+        self.count = prod(shape_of(x)[n] for n in self.axes)
+
+    def reduce(self, reducer: Callable[..., Expr], formula: Callable[..., Expr], name: str, keepdims: bool = False) -> te.Tensor:
+        """The reduction of `formula(place)`, a function of indices of the tensor; reduced axes stay with extent 1, or go."""
+        shape = shape_of(self.x)
+        steps = {n: te.reduce_axis((0, shape[n]), f"r{n}") for n in self.axes}
+
+        def value(*index: Expr) -> Expr:
+            own = iter(n for i, n in enumerate(index) if not keepdims or i in self.kept)
+            place = tuple(steps[n] if n in steps else next(own) for n in range(len(shape)))
+            return reducer(formula(*place), axis=[*steps.values()])
+
+        kept = [1 if n in steps else e for n, e in enumerate(shape) if keepdims or n not in steps]
+        return te.compute(kept, value, name=name)
+
+    def outer(self, index: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The indices along the axes that are kept."""
+        return tuple(index[n] for n in self.kept)
+
+
+def _reduction(name: str, reducer: Callable[..., Expr], mean: bool = False) -> None:
+    label = name.lower()
+
+    @operator(name, operands={1: "axes"})
+    def define(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
+        if mean and not dtypes.is_float(x.dtype):
+            raise TypeError(f"means are of floats, got {x.dtype}")
+        if not axes and noop_with_empty_axes:
+            return te.compute(x.shape, lambda *i: x[i], name="copy")
+        rows = Rows(x, axes or range(x.ndim))
+        if not rows.axes:
+            return te.compute(x.shape, lambda *i: x[i], name="copy")
+        result = rows.reduce(reducer, lambda *i: x[i], label, bool(keepdims))
+        if not mean:
+            return result
+        count = te.const(rows.count, x.dtype)
+        return te.compute(result.shape, lambda *i: result[i] / count, name="mean")
+
+
+_reduction("ReduceSum", te.sum)
+_reduction("ReduceMean", te.sum, mean=True)
+_reduction("ReduceMax", te.max)
+_reduction("ReduceMin", te.min)
+_reduction("ReduceProd", te.prod)
+
+
+def _softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
+    """exp(x - max) / sum(exp(x - max)) along axes."""
+    rows = Rows(x, axes)
+    top = rows.reduce(te.max, lambda *i: x[i], "top")
+    power = te.compute(x.shape, lambda *i: te.exp(x[i] - top[rows.outer(i)]), name="power")
+    total = rows.reduce(te.sum, lambda *i: power[i], "sum")
+    return te.compute(x.shape, lambda *i: power[i] / total[rows.outer(i)], name="softmax")
+
+
+@operator("Softmax", 13)
+def softmax(x, *, axis=-1):
+    return _softmax(x, [axis])
+
+
+@operator("Softmax", 1, 12)
+def flat_softmax(x, *, axis=1):
+    """Along all axes from `axis` on, as the operator was before version 13."""
+    (first,) = normal_axes([axis], x.ndim)
+    return _softmax(x, range(first, x.ndim))
+
+
+@operator("LayerNormalization", 17)
+def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on, computed in the type of `x`."""
+    if dtypes.is_half(x.dtype):
+        raise TypeError(f"statistics in {x.dtype} would be too coarse")
+    (first,) = normal_axes([axis], x.ndim)
+    rows = Rows(x, range(first, x.ndim))
+    for given in (scale, *(() if bias is None else (bias,))):
+        if shape_of(given) != shape_of(x)[first:]:
+            raise ValueError(f"scale and bias must have shape {list(shape_of(x)[first:])}, got {list(shape_of(given))}")
+    size, eps = te.const(rows.count, x.dtype), te.const(epsilon, x.dtype)
+    total = rows.reduce(te.sum, lambda *i: x[i], "total")
+    mean = te.compute(total.shape, lambda *i: total[i] / size, name="mean")
+    centred = te.compute(x.shape, lambda *i: x[i] - mean[rows.outer(i)], name="centred")
+    squares = rows.reduce(te.sum, lambda *i: centred[i] * centred[i], "squares")
+    factor = te.compute(total.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
+
+    def formula(*i: Expr) -> Expr:
+        value = centred[i] * factor[rows.outer(i)] * scale[i[first:]]
+        return value if bias is None else value + bias[i[first:]]
+
+    return te.compute(x.shape, formula, name="layer_norm")

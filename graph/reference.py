@@ -1,0 +1,67 @@
+"""What a graph means: its calls one after the other, each run by the interpreter of the IR below.
+
+Slow, exact, and independent of fusion, schedules and code generation, which are compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+import tir
+from tir import dtypes
+
+from .ir import Call, Graph, GraphError, Value, type_text
+from .ops import function, is_view
+
+FEW = 100_000  # elements up to which starting at once pays more than compiling with numba
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a graph for these inputs, in order or by name; GraphError where they do not fit."""
+    known = dict(graph.constants) | {v.name: a for v, a in zip(graph.inputs, arranged(graph, inputs), strict=True)}
+    for call in graph.calls:
+        results = run_call(call, [None if v is None else known[v.name] for v in call.inputs])
+        known |= {v.name: a for v, a in zip(call.outputs, results, strict=True)}
+    return [known[v.name] for v in graph.outputs]
+
+
+def run_call(call: Call, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray]:
+    """The outputs of one call for these inputs."""
+    if is_view(call):
+        assert inputs[0] is not None
+        return [np.ascontiguousarray(inputs[0]).reshape(call.outputs[0].shape)]
+    given = {
+        v: np.ascontiguousarray(a).reshape(v.shape)
+        for v, a in zip(call.inputs, inputs, strict=True)
+        if v is not None and a is not None
+    }
+    outputs = [np.empty(v.shape, dtypes.storage(v.dtype)) for v in call.outputs]
+    size = sum(a.size for a in (*given.values(), *outputs))
+    tir.run(function(call), *given.values(), *outputs, fast=size > FEW)
+    return outputs
+
+
+def arranged(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arrays for the inputs of a graph in their order, given in that order or by name.
+
+    Raises GraphError where one is missing or too many, or has another shape or element type.
+    """
+    names = [v.name for v in graph.inputs]
+    if isinstance(inputs, Mapping):
+        missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
+        if missing or unknown:
+            wrong = [f"`{n}` is missing" for n in missing] + [f"`{n}` is none" for n in unknown]
+            raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; {', '.join(wrong)}")
+        inputs = [inputs[n] for n in names]
+    if len(inputs) != len(names):
+        raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; got {len(inputs)} array(s)")
+    return [_fitting(v, a) for v, a in zip(graph.inputs, inputs, strict=True)]
+
+
+def _fitting(value: Value, array: np.ndarray) -> np.ndarray:
+    found = np.asarray(array)
+    if found.shape != value.shape or found.dtype != dtypes.storage(value.dtype):
+        raise GraphError(f"input `{value.name}` must be {type_text(value)}, got {found.dtype.name}{list(found.shape)}")
+    return found
