@@ -1,0 +1,314 @@
+"""ONNX files to graphs.
+
+What can be computed while reading is: shapes are static, so that all arithmetic on them, and whatever else depends on constants
+alone, is folded, node by node, by the operators' definitions in numpy that the ONNX package has. What is left are operators of
+`ops`. All nodes that are not there are named in one error before anything else is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tir import dtypes
+from tir.nearest import nearest
+
+from .ir import Attribute, Call, Graph, GraphError, Value, constant, fresh, type_text, verify
+from .ops import find, names, versions
+from .ops.registry import Operator, result_types
+from .weights import weights
+
+if TYPE_CHECKING:
+    import onnx
+
+MEASURES = ("Shape", "Size")  # constant, whatever their input is, as shapes are static
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
+FOLDING_ERRORS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError)
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None) -> Graph:
+    """The graph that an ONNX file holds, or an `onnx.ModelProto`.
+
+    `shapes` gives, by the names of inputs, the shapes that the file leaves open. Constants are read from where they lie. Raises
+    GraphError for a file that is none, weights that are cut off, shapes that are missing or contradict the file, and, with a list
+    of all of them, for nodes that are not there; FileNotFoundError where there is no file; ImportError without the package onnx.
+    """
+    model, folder = _model(source)
+    name = str(source) if isinstance(source, (str, Path)) else model.graph.name or "the model"
+    return _Import(model, name, folder).graph(dict(shapes or {}))
+
+
+def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]:
+    """The model, external weights not yet loaded, and the folder beside which those lie."""
+    try:
+        import onnx
+        import onnx.inliner
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise ImportError("reading ONNX files needs the package onnx: pip install onnx") from None
+    if isinstance(source, onnx.ModelProto):
+        model, folder = source, Path()
+    else:
+        folder = Path(source).parent
+        try:
+            model = onnx.load_model_from_string(Path(source).read_bytes())
+        except DecodeError:
+            raise GraphError(f"{source} is no ONNX file, or is cut off") from None
+    if not model.opset_import or not model.HasField("graph"):
+        raise GraphError(f"{source if isinstance(source, (str, Path)) else 'the model'} is no ONNX file: it holds no graph")
+    return (onnx.inliner.inline_local_functions(model) if model.functions else model), folder
+
+
+class _Import:
+    """One file on its way to a graph."""
+
+    def __init__(self, model: onnx.ModelProto, name: str, folder: Path):
+        self.proto, self.name = model.graph, name
+        self.opsets = {_domain(o.domain): o.version for o in model.opset_import}
+        self.constants: dict[str, np.ndarray] = {}
+        self.values: dict[str, Value] = {}
+        self.problems: list[str] = []
+        self.folder = folder
+
+    def graph(self, shapes: dict[str, Sequence[int]]) -> Graph:
+        self._check_nodes()
+        self._raise()
+        self.constants |= weights(self.proto, self.name, self.folder)
+        self.values |= {name: constant(name, array) for name, array in self.constants.items()}
+        inputs = self._inputs(shapes)
+        self.values |= {v.name: v for v in inputs}
+        calls: list[Call] = []
+        for number, node in enumerate(self.proto.node):
+            if all(name in self.values for name in node.input if name):
+                calls += self._node(node, number)
+            elif not self.problems:  # otherwise it waits for a node that could not be imported
+                missing = next(name for name in node.input if name and name not in self.values)
+                self.problems.append(f"{self._where(node, number)}: reads `{missing}`, which is not defined before it")
+        self._raise()
+        missing_outputs = [o.name for o in self.proto.output if o.name not in self.values]
+        if missing_outputs:
+            raise GraphError(f"{self.name}: no node makes the output `{missing_outputs[0]}`")
+        outputs = tuple(self.values[o.name] for o in self.proto.output)
+        read = {v.name for c in calls for v in c.values} | {v.name for v in outputs}
+        kept = {name: array for name, array in self.constants.items() if name in read}
+        return verify(Graph(self.proto.name or "network", tuple(inputs), tuple(calls), outputs, kept))
+
+    # --- what is not there ---------------------------------------------------------------------------------------------
+
+    def _raise(self) -> None:
+        if self.problems:
+            count = "1 node" if len(self.problems) == 1 else f"{len(self.problems)} nodes"
+            raise GraphError("\n  ".join([f"{self.name}: {count} cannot be imported", *self.problems]))
+
+    def _where(self, node: onnx.NodeProto, number: int) -> str:
+        domain = _domain(node.domain)
+        operator = f"{domain}.{node.op_type}" if domain else node.op_type
+        label = f"`{node.name}`" if node.name else f"number {number}, of `{', '.join(filter(None, node.output))}`,"
+        return f"node {label} {operator} of opset {self.opsets.get(domain, 'unknown')}"
+
+    def _check_nodes(self) -> None:
+        """Find the nodes that have no operator, from what they say alone: whether values are constant is known without shapes."""
+        known = {i.name for i in self.proto.initializer} | {i.values.name for i in self.proto.sparse_initializer}
+        for number, node in enumerate(self.proto.node):
+            folds = _folds(node, known)
+            if folds:
+                known |= set(node.output)
+            reason = self._reason(node, known, folds)
+            if reason:
+                self.problems.append(f"{self._where(node, number)}: {reason}")
+
+    def _reason(self, node: onnx.NodeProto, known: set[str], folds: bool) -> str:
+        """Why a node cannot be imported; empty if it can, as far as is known without shapes."""
+        domain = _domain(node.domain)
+        if domain not in self.opsets:
+            return "the file does not say which version of this domain it means"
+        if any(a.type in SUBGRAPHS for a in node.attribute):
+            return "graphs inside of nodes are not there"
+        if folds:
+            return ""
+        found = None if domain else find(node.op_type, self.opsets[domain])
+        if found is None:
+            there = "" if domain else versions(node.op_type)
+            near = "" if there or domain else nearest(node.op_type, names())
+            hint = f"; it is for versions {there}" if there else f"; did you mean {near}?" if near else ""
+            return f"there is no such operator{hint}"
+        open_operands = [(n, a) for n, a in found.operands.items() if n < len(node.input) and node.input[n]]
+        for n, attribute in open_operands:
+            if node.input[n] not in known:
+                return f"its {attribute}, `{node.input[n]}`, must be constant"
+        given = {a.name for a in node.attribute} | {a for _, a in open_operands}
+        if unknown := sorted(given - set(found.attributes)):
+            return f"the attribute {unknown[0]} is not there"
+        if missing := [a for a in found.required if a not in given]:
+            return f"the attribute {missing[0]} is missing"
+        least, most = found.arity()
+        inputs = _tensor_inputs(node, found)
+        if not least <= len(inputs) <= most or not all(inputs[:least]):
+            return f"it has {len(inputs)} input(s)"
+        return ""
+
+    # --- inputs --------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, shapes: dict[str, Sequence[int]]) -> list[Value]:
+        given = [i for i in self.proto.input if i.name not in self.constants]
+        for name in shapes:
+            if name not in [i.name for i in given]:
+                raise GraphError(
+                    f"{self.name}: shapes names `{name}`; the inputs are {', '.join(i.name for i in given) or 'none'}"
+                )
+        symbols: dict[str, tuple[int, str]] = {}
+        return [self._input(i, shapes.get(i.name), symbols) for i in given]
+
+    def _input(self, info: onnx.ValueInfoProto, shape: Sequence[int] | None, symbols: dict[str, tuple[int, str]]) -> Value:
+        """An input with the shape that is given for it, or that the file has. `symbols` are the sizes that names stand for."""
+        if not info.type.HasField("tensor_type"):
+            raise GraphError(f"{self.name}: the input `{info.name}` is no tensor")
+        tensor = info.type.tensor_type
+        dtype = self._dtype(tensor.elem_type, f"the input `{info.name}`")
+        stated: list[int | str] | None = None
+        if tensor.HasField("shape"):
+            stated = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+        text = "unknown" if stated is None else f"[{', '.join(map(str, stated))}]"
+        if shape is None:
+            if stated is None or not all(isinstance(d, int) for d in stated):
+                raise GraphError(
+                    f"{self.name}: the shape of the input `{info.name}` is open, {text}; give it: shapes={{{info.name!r}: (...)}}"
+                )
+            shape = [int(d) for d in stated]
+        found = tuple(int(d) for d in shape)
+        fits = stated is None or (
+            len(stated) == len(found) and all(isinstance(d, str) or d == e for d, e in zip(stated, found, strict=True))
+        )
+        if not fits or min(found, default=1) < 1:
+            raise GraphError(f"{self.name}: the shape {list(found)} for the input `{info.name}` contradicts the file: {text}")
+        for symbol, size in zip(stated or (), found, strict=False):
+            if isinstance(symbol, str) and symbol != "?":
+                other, where = symbols.setdefault(symbol, (size, info.name))
+                if other != size:
+                    raise GraphError(
+                        f"{self.name}: the size `{symbol}` is {other} in the input `{where}`, but {size} in `{info.name}`"
+                    )
+        return Value(info.name, found, dtype)
+
+    def _dtype(self, number: int, what: str) -> str:
+        name = _dtype_name(number)
+        if name not in dtypes.TABLE or name == "bfloat16":
+            raise GraphError(f"{self.name}: {what} has the element type {name}, which is not there")
+        return name
+
+    # --- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _node(self, node: onnx.NodeProto, number: int) -> list[Call]:
+        """The call that a node becomes; none where it is folded. What is wrong with it is noted as a problem."""
+        try:
+            results = self._folded(node)
+            if results is None:
+                return [self._call(node)]
+        except FOLDING_ERRORS as error:
+            self.problems.append(f"{self._where(node, number)}: {error}")
+            return []
+        for name, array in zip(node.output, results, strict=False):
+            if name:
+                self.constants[name] = array
+                self.values[name] = constant(name, array)
+        return []
+
+    def _folded(self, node: onnx.NodeProto) -> list[np.ndarray] | None:
+        """The outputs of a node that depends on nothing but constants; None for others."""
+        if node.op_type in MEASURES and not _domain(node.domain):
+            shape = np.array(self.values[node.input[0]].shape, np.int64)
+            if node.op_type == "Size":
+                return [np.array(shape.prod())]
+            bounds = {a.name: a.i for a in node.attribute}
+            return [shape[bounds.get("start", 0) : bounds.get("end", len(shape))]]
+        if not _folds(node, set(self.constants)):
+            return None
+        from onnx.reference import ReferenceEvaluator
+
+        feeds = {name: self.constants[name] for name in node.input if name}
+        return [np.asarray(a) for a in ReferenceEvaluator(node, opsets=dict(self.opsets)).run(None, feeds)]
+
+    def _call(self, node: onnx.NodeProto) -> Call:
+        opset = self.opsets[""]
+        found = find(node.op_type, opset)
+        assert found is not None, "the scan lets no other node pass"
+        attributes: dict[str, Attribute] = {a.name: _attribute(a) for a in node.attribute}
+        for n, attribute in found.operands.items():
+            if n < len(node.input) and node.input[n]:
+                attributes[attribute] = _operand(self.constants[node.input[n]])
+        if node.op_type == "Cast":
+            attributes["to"] = self._dtype(int(attributes["to"]), "the result")  # type: ignore[arg-type]
+        if node.op_type == "Split" and "split" not in attributes:
+            attributes["num_outputs"] = len(node.output)
+        inputs = tuple(self.values[name] if name else None for name in _tensor_inputs(node, found))
+        types = result_types(Call(node.op_type, inputs, (), tuple(sorted(attributes.items())), opset))
+        outputs = self._read(node)
+        if len(outputs) > len(types):
+            raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not there")
+        values = tuple(Value(name, *types[n]) for n, name in enumerate(outputs))
+        for value in values:
+            if min(value.shape, default=1) < 1:
+                raise ValueError(f"its result {type_text(value)} is empty")
+        self.values |= {v.name: v for v in values}
+        return Call(node.op_type, inputs, values, tuple(sorted(attributes.items())), opset)
+
+    def _read(self, node: onnx.NodeProto) -> list[str]:
+        """The names of the outputs of a node, up to the last that is read; those that have none get one."""
+        read = {name for n in self.proto.node for name in n.input} | {o.name for o in self.proto.output}
+        used = [n for n, name in enumerate(node.output) if name and name in read]
+        count = max(used, default=0) + 1
+        return [name or fresh(self.values, f"{node.output[0]}_{n}") for n, name in enumerate(node.output[:count])]
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _folds(node: onnx.NodeProto, known: set[str]) -> bool:
+    """Whether a node depends on nothing but values that are known."""
+    if node.op_type in MEASURES and not _domain(node.domain):
+        return True
+    return node.op_type not in RANDOM and all(name in known for name in node.input if name)
+
+
+def _tensor_inputs(node: onnx.NodeProto, found: Operator) -> list[str]:
+    """The names of the inputs that stay tensors; those at the end that are left out are not there."""
+    inputs = [name for n, name in enumerate(node.input) if n not in found.operands]
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    return inputs
+
+
+def _dtype_name(number: int) -> str:
+    """The name of an element type of ONNX, as `dtypes` has it where it is there."""
+    import onnx
+
+    name = onnx.TensorProto.DataType.Name(number).lower() if number in onnx.TensorProto.DataType.values() else str(number)
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Attribute:
+    """The value of an attribute; ValueError for kinds that no operator takes."""
+    import onnx
+
+    value: Any = onnx.helper.get_attribute_value(attribute)
+    match value:
+        case bytes():
+            return value.decode()
+        case int() | float():
+            return value
+        case list() if all(isinstance(v, (int, float)) for v in value):
+            return tuple(value)
+        case _:
+            raise ValueError(f"the attribute {attribute.name} is no number, text or list of numbers")
+
+
+def _operand(array: np.ndarray) -> Attribute:
+    """A constant as an attribute: a number, or a tuple of them."""
+    return array.item() if array.ndim == 0 else tuple(array.reshape(-1).tolist())

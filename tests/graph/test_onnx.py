@@ -1,0 +1,197 @@
+"""What importing folds, and the one error for each thing that is wrong with a file."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from graph.ir import GraphError
+from graph.onnx import load_onnx
+from graph.reference import evaluate
+
+from .models import model
+
+X = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def refused(source, message, shapes=None):
+    with pytest.raises(GraphError) as caught:
+        load_onnx(source, shapes)
+    assert str(caught.value) == message
+
+
+def relu(**changes):
+    return model([helper.make_node("Relu", ["x"], ["y"], name="act")], {"x": X, **changes}, ["y"])
+
+
+def test_arithmetic_on_shapes_is_folded():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "one"], ["n"]),
+        helper.make_node("Mul", ["n", "two"], ["m"]),
+        helper.make_node("Constant", [], ["minus"], value_ints=[-1]),
+        helper.make_node("Unsqueeze", ["m", "zero"], ["u"]),
+        helper.make_node("Concat", ["minus", "u"], ["t"], axis=0),
+        helper.make_node("Shape", ["x"], ["tail"], start=1),
+        helper.make_node("ConstantOfShape", ["tail"], ["ones"], value=numpy_helper.from_array(np.ones(1, "float32"))),
+        helper.make_node("Add", ["x", "ones"], ["a"]),
+        helper.make_node("Concat", ["a", "x"], ["c"], axis=0),
+        helper.make_node("Reshape", ["c", "t"], ["y"]),
+    ]
+    constants = {"one": np.array(1), "two": np.array(2), "zero": np.array([0])}
+    graph = load_onnx(model(nodes, {"x": X}, ["y"], constants))
+    assert graph.text() == "\n".join(
+        [
+            "graph test",
+            "    input x: float32[2, 3]",
+            "    constant ones: float32[3]",
+            "    a: float32[2, 3] = Add(x, ones)",
+            "    c: float32[4, 3] = Concat(a, x, axis=0)",
+            "    y: float32[2, 6] = Reshape(c, shape=[-1, 6])",
+            "    output y",
+        ]
+    )
+    assert list(graph.constants) == ["ones"]
+    np.testing.assert_array_equal(evaluate(graph, [X])[0], np.concatenate([X + 1, X]).reshape(2, 6))
+
+
+def test_open_shapes():
+    symbolic = {"x": (TensorProto.FLOAT, ["n", 3]), "z": (TensorProto.FLOAT, ["n", 3])}
+    proto = model([helper.make_node("Add", ["x", "z"], ["y"])], symbolic, ["y"])
+    graph = load_onnx(proto, {"x": (7, 3), "z": (7, 3)})
+    assert [v.shape for v in (*graph.inputs, *graph.outputs)] == [(7, 3)] * 3
+    refused(proto, "test: the shape of the input `x` is open, [n, 3]; give it: shapes={'x': (...)}")
+    refused(proto, "test: the shape [7, 5] for the input `x` contradicts the file: [n, 3]", {"x": (7, 5)})
+    refused(proto, "test: the shape [7] for the input `x` contradicts the file: [n, 3]", {"x": (7,)})
+    refused(proto, "test: the shape [0, 3] for the input `x` contradicts the file: [n, 3]", {"x": (0, 3)})
+    refused(proto, "test: the size `n` is 7 in the input `x`, but 8 in `z`", {"x": (7, 3), "z": (8, 3)})
+    refused(proto, "test: shapes names `y`; the inputs are x, z", {"y": (7, 3)})
+    no_shape = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT, None)}, ["y"])
+    refused(no_shape, "test: the shape of the input `x` is open, unknown; give it: shapes={'x': (...)}")
+
+
+def test_all_that_is_not_there_is_listed():
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["a"], name="first"),
+        helper.make_node("Relu", ["x"], ["b"], name="second", slope=2.0),
+        helper.make_node("Add", ["x", "x"], ["c"], name="third"),
+        helper.make_node("Reshape", ["x", "t"], ["d"], name="fourth"),
+        helper.make_node("Fancy", ["x"], ["e"], domain="org.example"),
+        helper.make_node("Conv", ["x"], ["f"]),
+        helper.make_node("Transpos", ["x"], ["g"], name="seventh"),
+        helper.make_node("Gelu", ["x"], ["h"], name="eighth"),
+        helper.make_node("MaxPool", ["x"], ["i"], name="ninth"),
+    ]
+    proto = model(nodes, {"x": X, "t": np.array([6])}, ["a"])
+    refused(
+        proto,
+        "test: 8 nodes cannot be imported\n"
+        "  node `first` NonZero of opset 18: there is no such operator\n"
+        "  node `second` Relu of opset 18: the attribute slope is not there\n"
+        "  node `fourth` Reshape of opset 18: its shape, `t`, must be constant\n"
+        "  node number 4, of `e`, org.example.Fancy of opset unknown: the file does not say which version of this domain it means\n"
+        "  node number 5, of `f`, Conv of opset 18: it has 1 input(s)\n"
+        "  node `seventh` Transpos of opset 18: there is no such operator; did you mean Transpose?\n"
+        "  node `eighth` Gelu of opset 18: there is no such operator; it is for versions 20 and later\n"
+        "  node `ninth` MaxPool of opset 18: the attribute kernel_shape is missing",
+    )
+
+
+def test_what_does_not_fit_is_listed():
+    nodes = [
+        helper.make_node("MatMul", ["x", "x"], ["a"], name="product"),
+        helper.make_node("Relu", ["a"], ["b"], name="after"),
+        helper.make_node("Add", ["x", "w"], ["c"], name="sum"),
+        helper.make_node("MaxPool", ["image"], ["d", "indices"], name="pool", kernel_shape=[2, 2]),
+        helper.make_node("Slice", ["x", "high", "high"], ["e"], name="part"),
+    ]
+    image = np.zeros((1, 1, 4, 4), "float32")
+    proto = model(
+        nodes, {"x": X, "image": image}, ["b", "c", "indices", "e"], {"w": np.ones(3, "float64"), "high": np.array([9])}
+    )
+    refused(
+        proto,
+        "test: 4 nodes cannot be imported\n"
+        "  node `product` MatMul of opset 18: float32[2, 3] and float32[2, 3] cannot be multiplied\n"
+        "  node `sum` Add of opset 18: element types differ: float32, float64\n"
+        "  node `pool` MaxPool of opset 18: its output 1, `indices`, is not there\n"
+        "  node `part` Slice of opset 18: slice: extents must be at least 1, got shape (0, 3)",
+    )
+
+
+def test_graphs_inside_of_nodes_are_refused():
+    inner = helper.make_graph([], "inner", [], [])
+    proto = model(
+        [helper.make_node("If", ["c"], ["y"], name="choice", then_branch=inner, else_branch=inner)], {"c": np.array(True)}, ["y"]
+    )
+    refused(proto, "test: 1 node cannot be imported\n  node `choice` If of opset 18: graphs inside of nodes are not there")
+
+
+def test_malformed_files(tmp_path):
+    path = tmp_path / "m.onnx"
+    with pytest.raises(FileNotFoundError):
+        load_onnx(path)
+    whole = relu().SerializeToString()
+    path.write_bytes(whole[:-3])
+    refused(path, f"{path} is no ONNX file, or is cut off")
+    path.write_bytes(b"")
+    refused(path, f"{path} is no ONNX file: it holds no graph")
+    path.write_bytes(whole)
+    assert load_onnx(str(path)).calls
+
+
+def test_names_that_nothing_defines():
+    refused(
+        model([helper.make_node("Relu", ["z"], ["y"], name="act")], {"x": X}, ["y"]),
+        "test: 1 node cannot be imported\n  node `act` Relu of opset 18: reads `z`, which is not defined before it",
+    )
+    refused(model([helper.make_node("Relu", ["x"], ["z"])], {"x": X}, ["y"]), "test: no node makes the output `y`")
+
+
+def test_element_types():
+    refused(relu(x=(TensorProto.BFLOAT16, [3])), "test: the input `x` has the element type bfloat16, which is not there")
+    refused(relu(x=(TensorProto.STRING, [3])), "test: the input `x` has the element type string, which is not there")
+    proto = relu()
+    proto.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT8E4M3FN, [1], [1.0]))
+    refused(proto, "test: the constant `w` has the element type float8_e4m3fn, which is not there")
+
+
+def test_constants_that_are_cut_off():
+    proto = relu()
+    proto.graph.initializer.append(numpy_helper.from_array(np.zeros(7, "float32"), "w"))
+    proto.graph.initializer[0].raw_data = b"\0" * 27
+    refused(proto, "test: the constant `w` is cut off: it has not the 7 elements of [7]")
+
+
+def test_constants_in_a_file_beside(tmp_path):
+    w = np.random.default_rng(0).uniform(-1, 1, (3, 100)).astype("float32")
+    path = tmp_path / "m.onnx"
+    onnx.save_model(
+        model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": w}),
+        path, save_as_external_data=True, location="w.bin", size_threshold=0,
+    )  # fmt: skip
+    found = load_onnx(path).constants["w"]
+    assert isinstance(found.base, np.memmap) and not found.flags.writeable
+    np.testing.assert_array_equal(found, w)
+    (tmp_path / "w.bin").write_bytes(b"\0" * 1199)
+    refused(path, f"{path}: the constant `w` is cut off: it ends at byte 1200 of `w.bin`, which has 1199")
+    (tmp_path / "w.bin").unlink()
+    refused(path, f"{path}: the constant `w` lies in `w.bin`, and there is no such file beside the model")
+    proto = onnx.load(path, load_external_data=False)
+    next(e for e in proto.graph.initializer[0].external_data if e.key == "location").value = "../w.bin"
+    path.write_bytes(proto.SerializeToString())
+    refused(path, f"{path}: the constant `w` lies in `../w.bin`, which is not beside the model")
+
+
+def test_functions_of_the_model_are_inlined():
+    twice = helper.make_function(
+        "local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)]
+    )
+    proto = model([helper.make_node("Twice", ["x"], ["y"], domain="local")], {"x": X}, ["y"])
+    proto.functions.append(twice)
+    proto.opset_import.append(helper.make_opsetid("local", 1))
+    graph = load_onnx(proto)
+    assert [c.operator for c in graph.calls] == ["Add"]
+    np.testing.assert_array_equal(evaluate(graph, [X])[0], X + X)

@@ -1,0 +1,176 @@
+"""Each operator, by the interpreter, against ONNX's own evaluator, on odd shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from graph.onnx import load_onnx
+from graph.ops import names
+from graph.reference import evaluate
+
+from .models import OPSET, close, exact, model
+
+RNG = np.random.default_rng(0)
+
+
+def real(*shape, low=-2.0, high=2.0):
+    return RNG.uniform(low, high, shape).astype("float64")
+
+
+def whole(*shape, low=-9, high=9):
+    return RNG.integers(low, high, shape).astype("int64")
+
+
+def truth(*shape):
+    return RNG.integers(0, 2, shape).astype(bool)
+
+
+# Operator, inputs, constants behind them, attributes, opset.
+CASES = [
+    *[(op, [real(3, 7)], [], {}, OPSET) for op in ("Abs", "Ceil", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish", "Neg")],
+    *[(op, [real(5, 1, 3)], [], {}, OPSET) for op in ("Elu", "LeakyRelu", "Reciprocal", "Relu", "Sigmoid", "Tanh", "Identity")],
+    *[(op, [real(7, low=0.1)], [], {}, OPSET) for op in ("Log", "Sqrt")],
+    ("LeakyRelu", [real(7)], [], {"alpha": 0.3}, OPSET),
+    ("HardSigmoid", [real(7)], [], {"alpha": 0.4, "beta": 0.3}, OPSET),
+    ("Elu", [real(7)], [], {"alpha": 0.4}, OPSET),
+    ("Gelu", [real(7)], [], {}, 20),
+    ("Gelu", [real(7)], [], {"approximate": "tanh"}, 20),
+    ("Not", [truth(7)], [], {}, OPSET),
+    ("Clip", [real(3, 5)], [np.float64(-0.5), np.float64(1.0)], {}, OPSET),
+    ("Clip", [real(3, 5)], [np.float64(-0.5)], {}, OPSET),
+    ("Clip", [real(3, 5)], [None, np.float64(0.5)], {}, OPSET),
+    ("Cast", [real(3, 5)], [], {"to": 7}, OPSET),
+    ("Cast", [whole(3, 5)], [], {"to": 1}, OPSET),
+    ("Cast", [whole(3, 5, low=-1, high=2)], [], {"to": 9}, OPSET),
+    *[(op, [real(3, 1, 5), real(7, 1)], [], {}, OPSET) for op in ("Add", "Sub", "Mul", "Div", "Less", "Greater")],
+    *[(op, [whole(3, 5), whole(5)], [], {}, OPSET) for op in ("Equal", "LessOrEqual", "GreaterOrEqual", "Mul")],
+    ("Div", [whole(7, 9, low=-50, high=50), whole(9, low=1, high=7)], [], {}, OPSET),
+    ("Div", [whole(7, 9, low=-50, high=50), whole(9, low=-7, high=0)], [], {}, OPSET),
+    *[(op, [truth(3, 5), truth(5)], [], {}, OPSET) for op in ("And", "Or")],
+    ("Pow", [real(3, 5, low=0.1), real(5)], [], {}, OPSET),
+    ("Pow", [real(3, 5), np.array(2, "int64")], [], {}, OPSET),
+    *[(op, [real(3, 1), real(5), real(2, 1, 1)], [], {}, OPSET) for op in ("Sum", "Max", "Min")],
+    ("Sum", [real(3)], [], {}, OPSET),
+    ("Where", [truth(3, 1), real(5), real(2, 3, 1)], [], {}, OPSET),
+    ("BatchNormalization", [real(2, 5, 3), real(5), real(5), real(5), real(5, low=0.1)], [], {"epsilon": 0.01}, OPSET),
+    ("Conv", [real(2, 3, 9, 7), real(5, 3, 3, 2)], [], {}, OPSET),
+    ("Conv", [real(1, 3, 9, 7), real(5, 3, 3, 3), real(5)], [], {"pads": [1, 0, 2, 1], "strides": [2, 3]}, OPSET),
+    ("Conv", [real(1, 4, 9, 7), real(6, 2, 3, 1), real(6)], [], {"group": 2, "dilations": [2, 1], "pads": [2, 0, 2, 0]}, OPSET),
+    ("Conv", [real(1, 5, 9, 7), real(5, 1, 3, 3)], [], {"group": 5, "pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}, OPSET),
+    ("Conv", [real(1, 5, 9, 7), real(10, 1, 3, 3)], [], {"group": 5}, OPSET),
+    ("Conv", [real(1, 6, 5), real(3, 2, 1)], [], {"group": 3}, OPSET),
+    ("Conv", [real(1, 3, 9, 7), real(5, 3, 3, 2)], [], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, OPSET),
+    ("Conv", [real(1, 3, 9, 7), real(5, 3, 2, 2)], [], {"auto_pad": "SAME_LOWER"}, OPSET),
+    ("Conv", [real(2, 3, 9), real(5, 3, 4)], [], {"pads": [2, 1]}, OPSET),
+    ("Conv", [real(1, 2, 4, 5, 6), real(3, 2, 2, 3, 3), real(3)], [], {"pads": [0, 1, 1, 0, 1, 1]}, OPSET),
+    ("MaxPool", [real(2, 3, 9, 7)], [], {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 1]}, OPSET),
+    ("MaxPool", [real(1, 3, 9, 8)], [], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, OPSET),
+    ("MaxPool", [real(1, 3, 9, 8)], [], {"kernel_shape": [2, 2], "dilations": [2, 3]}, OPSET),
+    ("AveragePool", [real(2, 3, 9, 7)], [], {"kernel_shape": [3, 2]}, OPSET),
+    ("AveragePool", [real(1, 3, 9, 7)], [], {"kernel_shape": [3, 3], "strides": [2, 3], "pads": [1, 0, 2, 1]}, OPSET),
+    ("AveragePool", [real(1, 2, 9)], [], {"kernel_shape": [3], "pads": [1, 2], "count_include_pad": 1}, OPSET),
+    ("GlobalAveragePool", [real(2, 3, 5, 7)], [], {}, OPSET),
+    ("GlobalMaxPool", [real(2, 3, 5, 7)], [], {}, OPSET),
+    ("MatMul", [real(3, 5), real(5, 7)], [], {}, OPSET),
+    ("MatMul", [real(2, 1, 3, 5), real(4, 5, 7)], [], {}, OPSET),
+    ("MatMul", [real(2, 3, 5), real(5, 7)], [], {}, OPSET),
+    ("MatMul", [real(5), real(2, 5, 7)], [], {}, OPSET),
+    ("MatMul", [real(2, 3, 5), real(5)], [], {}, OPSET),
+    ("MatMul", [real(5), real(5)], [], {}, OPSET),
+    ("Gemm", [real(3, 5), real(5, 7)], [], {}, OPSET),
+    ("Gemm", [real(5, 3), real(7, 5), real(7)], [], {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0}, OPSET),
+    ("Gemm", [real(3, 5), real(5, 7), real(3, 1)], [], {}, OPSET),
+    ("Softmax", [real(3, 5, 7)], [], {"axis": 1}, OPSET),
+    ("Softmax", [real(3, 5, 7)], [], {}, OPSET),
+    ("LayerNormalization", [real(3, 5, 7), real(7), real(7)], [], {}, OPSET),
+    ("LayerNormalization", [real(3, 5, 7), real(5, 7)], [], {"axis": 1, "epsilon": 0.1}, OPSET),
+    ("ReduceSum", [real(3, 5, 7)], [np.array([1])], {}, OPSET),
+    ("ReduceSum", [real(3, 5, 7)], [], {"keepdims": 0}, OPSET),
+    ("ReduceSum", [real(3, 5)], [], {"noop_with_empty_axes": 1}, OPSET),
+    ("ReduceMean", [real(3, 5, 7)], [np.array([0, -1])], {"keepdims": 0}, OPSET),
+    ("ReduceMean", [real(3, 5, 7)], [], {"axes": [2]}, 13),
+    ("ReduceMax", [real(3, 5, 7)], [np.array([-2])], {}, OPSET),
+    ("ReduceMin", [real(3, 5, 7)], [np.array([0])], {}, OPSET),
+    ("ReduceProd", [real(3, 5)], [np.array([0])], {}, OPSET),
+    ("Reshape", [real(3, 4, 5)], [np.array([0, 2, -1])], {}, OPSET),
+    ("Flatten", [real(3, 4, 5)], [], {"axis": 2}, OPSET),
+    ("Flatten", [real(3, 4, 5)], [], {"axis": 0}, OPSET),
+    ("Squeeze", [real(3, 1, 5, 1)], [np.array([-1])], {}, OPSET),
+    ("Squeeze", [real(3, 1, 5, 1)], [], {}, OPSET),
+    ("Unsqueeze", [real(3, 5)], [np.array([0, -1])], {}, OPSET),
+    ("Dropout", [real(3, 5)], [], {}, OPSET),
+    ("Transpose", [real(3, 4, 5)], [], {}, OPSET),
+    ("Transpose", [real(3, 4, 5)], [], {"perm": [1, 2, 0]}, OPSET),
+    ("Concat", [real(3, 2), real(3, 1), real(3, 5)], [], {"axis": -1}, OPSET),
+    ("Concat", [real(3)], [], {"axis": 0}, OPSET),
+    ("Slice", [real(7, 9)], [np.array([1, -3]), np.array([100, -1])], {}, OPSET),
+    ("Slice", [real(7, 9)], [np.array([-1]), np.array([-100]), np.array([1]), np.array([-2])], {}, OPSET),
+    ("Slice", [real(7, 9)], [], {"starts": [2], "ends": [5], "axes": [0]}, 9),
+    ("Gather", [real(5, 7), np.array([[0, -1, 4], [2, 2, -5]])], [], {}, OPSET),
+    ("Gather", [real(5, 7), np.array(3, "int32")], [], {"axis": 1}, OPSET),
+    ("Expand", [real(3, 1)], [np.array([2, 1, 5])], {}, OPSET),
+    ("Pad", [real(3, 5)], [np.array([0, 2, 1, 0]), np.float64(7)], {}, OPSET),
+]  # fmt: skip
+
+# ONNX's evaluator has constants of these in float32, whatever the input is.
+SINGLE = ("Elu", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu")
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "operands", "attributes", "opset"), CASES, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_operator(operator, inputs, operands, attributes, opset):
+    given = {f"x{n}": np.asarray(a, "float32" if operator in SINGLE else None) for n, a in enumerate(inputs)}
+    constants = {f"c{n}": np.asarray(a) for n, a in enumerate(operands) if a is not None}
+    arguments = [*given, *("" if a is None else f"c{n}" for n, a in enumerate(operands))]
+    proto = model([helper.make_node(operator, arguments, ["y"], **attributes)], given, ["y"], constants, opset)
+    (wanted,) = exact(proto, given)
+    graph = load_onnx(proto)
+    (found,) = evaluate(graph, given)
+    assert (found.dtype, found.shape) == (wanted.dtype, np.shape(wanted))
+    terms = max((a.size for a in inputs), default=1)
+    close(found, np.asarray(wanted), 2 * terms + 8 if found.dtype.kind == "f" else 0)
+
+
+@pytest.mark.parametrize("split", [{"axis": 1}, {"axis": -1, "num_outputs": 3}])
+def test_split(split):
+    x = real(2, 7) if "num_outputs" in split else real(2, 6)
+    proto = model(
+        [helper.make_node("Split", ["x"], ["a", "b", "c"], **split)],
+        {"x": x},
+        ["a", "c"],
+        opset=18 if "num_outputs" in split else 11,
+    )
+    found = evaluate(load_onnx(proto), {"x": x})
+    wanted = np.split(x, [3, 6] if "num_outputs" in split else 3, axis=1)
+    assert [a.tolist() for a in found] == [wanted[0].tolist(), wanted[2].tolist()]
+
+
+def test_softmax_before_version_13_flattens():
+    x = real(3, 5, 7)
+    proto = model([helper.make_node("Softmax", ["x"], ["y"], axis=1)], {"x": x}, ["y"], opset=11)
+    (found,) = evaluate(load_onnx(proto), {"x": x})
+    power = np.exp(x - x.max(axis=(1, 2), keepdims=True))
+    close(found, power / power.sum(axis=(1, 2), keepdims=True), 2 * x.size)
+
+
+@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize(
+    ("extent", "kernel", "stride", "dilation", "pads"), [(9, 3, 2, 2, (2, 1)), (8, 3, 2, 1, (0, 1)), (7, 2, 3, 1, (1, 0))]
+)
+def test_average_pool_with_ceil_mode_counts_what_lies_in_the_image(extent, kernel, stride, dilation, pads, include):
+    x = real(1, 2, extent)
+    attributes = {"kernel_shape": [kernel], "strides": [stride], "pads": [*pads], "ceil_mode": 1, "count_include_pad": include}
+    proto = model([helper.make_node("AveragePool", ["x"], ["y"], dilations=[dilation], **attributes)], {"x": x}, ["y"], opset=19)
+    (found,) = evaluate(load_onnx(proto), {"x": x})
+    for n in range(found.shape[2]):
+        places = [n * stride - pads[0] + k * dilation for k in range(kernel)]
+        inside = [p for p in places if 0 <= p < extent]
+        counted = [p for p in places if p < extent + pads[1]] if include else inside
+        close(found[0, :, n], x[0][:, inside].sum(axis=1) / len(counted), 16)
+
+
+def test_every_operator_has_a_case():
+    assert set(names()) == {case[0] for case in CASES} | {"Split"}
