@@ -1,0 +1,39 @@
+"""Passes: pure functions from graph to graph that compute the same. `optimize` runs the list, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir import Graph, verify
+from .batch_norm import fold_batch_norm
+from .common import merge_common
+from .constants import fold_constants
+from .identities import remove_identities
+from .powers import expand_powers
+from .unread import remove_unread
+
+__all__ = [
+    "PASSES", "Pass", "expand_powers", "fold_batch_norm", "fold_constants", "merge_common", "optimize", "remove_identities",
+    "remove_unread",
+]  # fmt: skip
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[Pass, ...] = (
+    fold_constants,
+    remove_identities,
+    expand_powers,
+    fold_batch_norm,
+    merge_common,
+    remove_unread,
+)
+
+
+def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observe: Callable[[str, Graph], None] | None = None) -> Graph:
+    """The graph after all passes; `observe(name, graph)` sees each result. Raises GraphError for a malformed graph."""
+    verify(graph)
+    for run in passes:
+        graph = run(graph)
+        if observe is not None:
+            observe(run.__name__, graph)
+    return graph
