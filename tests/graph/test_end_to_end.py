@@ -1,0 +1,140 @@
+"""Networks from ONNX to kernels, against ONNX's own evaluator, in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tir
+from graph.ir import GraphError
+from graph.onnx import load_onnx
+from graph.passes import optimize
+
+from .models import close, exact, model, residual, same_outputs, transformer
+
+
+@pytest.fixture(scope="module")
+def networks():
+    """Of each network the model, an input, the graph and what it compiles to."""
+    found = {}
+    for make in (residual, transformer):
+        proto, inputs = make(np.random.default_rng(0))
+        graph = load_onnx(proto)
+        found[make.__name__] = proto, inputs, graph, tir.compile(graph, "llvm -num-cores 1")
+    return found
+
+
+# The most roundings that the longest chain of operations to an output makes: the lengths of all sums on the way, and of other
+# operations fewer than one for each term. Both networks keep values near 1, so that they are of the size of the result.
+ROUNDINGS = {"residual": 3 * 25 + 8 * 9 + 12 * (1 + 9 + 9 + 1 + 1) + 12, "transformer": 24 * 6 + 13 * 2 + 24 + 96 + 24}
+
+
+@pytest.mark.parametrize("name", ["residual", "transformer"])
+def test_outputs(networks, name):
+    proto, inputs, _, compiled = networks[name]
+    (wanted,), (found,) = exact(proto, inputs), compiled(inputs)
+    close(found, wanted, 4 * ROUNDINGS[name])
+    (x,) = inputs.values()
+    (by_position,), (bound,) = compiled(x), compiled.bind(x)()
+    assert (by_position == found).all() and (bound == found).all() and bound is not found
+
+
+@pytest.mark.parametrize("name", ["residual", "transformer"])
+def test_passes_keep_the_outputs(networks, name):
+    _, inputs, graph, _ = networks[name]
+    same_outputs(graph, optimize(graph), inputs, 4 * ROUNDINGS[name])
+
+
+def test_norms_are_gone_and_what_follows_is_fused(networks):
+    names = [g.func.name for g in networks["residual"][3].groups]
+    assert names == [
+        "conv_relu", "maxpool", "conv_relu", "conv", "conv_add_relu", "conv_clip", "conv_add_relu", "globalaveragepool", "gemm",
+    ]  # fmt: skip
+    names = [g.func.name for g in networks["transformer"][3].groups]
+    assert "matmul_add_div_erf_add_mul_mul" not in names  # the sum is read twice, so that it ends its group
+    assert {"layernormalization", "matmul_add", "softmax", "matmul_add_add", "matmul_div"} <= set(names)
+
+
+def test_bound_inputs_are_read_at_each_call(networks):
+    _, inputs, _, compiled = networks["residual"]
+    x = inputs["x"].copy()
+    run = compiled.bind(x)
+    (first,) = run()
+    x *= 2
+    (second,) = run()
+    assert not np.array_equal(first, second) and np.array_equal(second, compiled(x)[0])
+
+
+def test_a_profile_names_all_kernels(networks):
+    compiled = networks["residual"][3]
+    profile = compiled.profile(networks["residual"][1]["x"], runs=2)
+    assert sum(k.calls for k in profile.kernels) == len(compiled.groups)
+    assert 0 < sum(k.seconds for k in profile.kernels) <= profile.seconds
+    text = str(profile).splitlines()
+    assert (
+        len(text) == len(profile.kernels) + 3
+        and "conv_relu" in str(profile)
+        and text[0].split() == ["kernel", "calls", "time", "share"]
+    )
+
+
+def test_equal_groups_are_one_kernel():
+    rng = np.random.default_rng(0)
+    nodes, constants, x = [], {}, "x"
+    for n in range(3):
+        constants[f"w{n}"] = rng.uniform(-1, 1, (13, 13)).astype("float32")
+        nodes += [helper.make_node("MatMul", [x, f"w{n}"], [f"p{n}"]), helper.make_node("Tanh", [f"p{n}"], [f"t{n}"])]
+        x = f"t{n}"
+    given = {"x": rng.uniform(-1, 1, (7, 13)).astype("float32")}
+    compiled = tir.compile(load_onnx(model(nodes, given, [x], constants)))
+    assert len(compiled.groups) == 3 and len(set(compiled.kernels)) == 1
+    wanted = given["x"].astype("float64")
+    for n in range(3):
+        wanted = np.tanh(wanted @ constants[f"w{n}"].astype("float64"))
+    # A row of weights has a sum of absolute values below 13, which is what an error of one layer grows by in the next.
+    close(compiled(given)[0], wanted.astype("float32"), 16 * (1 + 13 + 13 * 13))
+
+
+def test_outputs_that_are_inputs_constants_and_views():
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
+    proto = model(nodes, {"x": x}, ["x", "y", "z", "s"], {"s": np.array([3, 2])})
+    found = tir.compile(load_onnx(proto))(x)
+    for a, b in zip(found, [x, x.reshape(3, 2), x.reshape(3, 2), np.array([3, 2])], strict=True):
+        np.testing.assert_array_equal(a, b)
+    found[0][:] = 7
+    assert x[0, 0] == 0
+
+
+def test_recorded_schedules_are_taken(tmp_path, networks):
+    records = tmp_path / "tune.db"
+    x, w = np.ones((7, 13), "float32"), np.ones((13, 5), "float32")
+    graph = load_onnx(model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": x}, ["y"], {"w": w}))
+    func = tir.compile(graph, records=records).groups[0].func  # no file yet: default schedules
+    result = tir.autotune(func, "llvm -num-cores 1", trials=2, records=records, seed=0, search="random", model="none")
+    compiled = tir.compile(graph, "llvm -num-cores 1", records=records)
+    assert compiled.kernels[0].func == tir.best_schedule(func, "llvm -num-cores 1", records=records).func
+    assert result.seconds > 0 and (compiled(x)[0] == 13).all()
+
+
+def test_wrong_inputs(networks):
+    _, inputs, _, compiled = networks["residual"]
+    x = inputs["x"]
+    for call, message in (
+        (lambda: compiled(), "test: the inputs are x; got 0 array(s)"),
+        (lambda: compiled({"y": x}), "test: the inputs are x; `x` is missing, `y` is none"),
+        (lambda: compiled(x[:1]), "input `x` must be float64[2, 3, 29, 23], got float64[1, 3, 29, 23]"),
+        (lambda: compiled.bind(x.astype("float32")), "input `x` must be float64[2, 3, 29, 23], got float32[2, 3, 29, 23]"),
+    ):
+        with pytest.raises(GraphError) as caught:
+            call()
+        assert str(caught.value) == message
+
+
+def test_what_cannot_be_compiled(networks):
+    graph = networks["residual"][2]
+    with pytest.raises(TypeError, match=r"^compile takes a Graph, such as tir.load_onnx gives, got str$"):
+        tir.compile("resnet.onnx")
+    with pytest.raises(ValueError, match=r"^networks are compiled for processors, target llvm, got cuda$"):
+        tir.compile(graph, "cuda")
