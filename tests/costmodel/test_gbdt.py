@@ -52,11 +52,11 @@ def test_scores_are_predicted_times():
 
 
 def test_a_formula_judges_until_there_is_enough():
-    f, rows = some_rows(QUICK.least)
+    f, rows = some_rows(QUICK.min_programs)
     model, formula = GBDTModel(MACHINE, boosting=QUICK), TileModel(MACHINE)
     seconds = pretended(f, rows)
     model.update(f, rows[:-1], seconds[:-1])
-    assert model.programs == QUICK.least - 1 and (model.score(f, rows) == formula.score(f, rows)).all()
+    assert model.programs == QUICK.min_programs - 1 and (model.score(f, rows) == formula.score(f, rows)).all()
     model.update(f, rows[-1:], seconds[-1:])
     assert (model.score(f, rows) != formula.score(f, rows)).any()
 

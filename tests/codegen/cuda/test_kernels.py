@@ -229,7 +229,7 @@ def test_threads_reduce_together() -> None:
         ko, ki = s.split(k, [None, threads])
         s.reorder(ki, ko)
         s.bind(ki, f"threadIdx.{axis}")
-        assert not [f for f in tir.verify(s.func) if f.kind == "error"]
+        assert not [f for f in tir.verify(s.func) if f.severity == "error"]
         pairs.append((s.func, func))
     for text, case in zip(check_all(pairs), cases, strict=True):
         assert ("__shfl_xor_sync" in text) == case[-1], case

@@ -168,7 +168,7 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
 def with_pixels_in_lanes(func, block: str, target: tir.Target, channels: int, pixels: int) -> OpenSchedule:
     s = OpenSchedule(func, target, at_seed=True)
     found = templates.conv2d.matches(s.block(block))
-    templates.pixels.build(s, found, sizes=templates.pixels.Tiles(channels, pixels))
+    templates.pixels.build(s, found, sizes=templates.pixels.PixelTile(channels, pixels))
     annotate(s)
     return s
 
@@ -181,7 +181,7 @@ def test_pixels_as_lanes(cores):
     while seen < ROUNDS:
         case = patterns.convolution(rng)
         found = templates.conv2d.matches(find_block(case.func, "Y"))
-        if found is None or not found.turned:
+        if found is None or not found.transposed_result:
             continue
         seen += 1
         s = with_pixels_in_lanes(case.func, "Y", target, int(rng.integers(1, 7)), 16 * int(rng.integers(1, 5)))

@@ -270,17 +270,17 @@ def test_a_similar_task_raises_hopes():
     for beta, hoped in ((1.0, -1.0), (2.0, -0.1)):
         slow, _ = gradients(histories, sum, Allocation(alpha=0.0, beta=beta))
         assert slow == pytest.approx(hoped)
-    histories[0].alone = True
+    histories[0].expelled = True
     assert gradients(histories, sum, Allocation(alpha=0.0, beta=1.0))[0] == pytest.approx(-0.1)
 
 
 def test_a_task_that_stays_slow_is_expelled():
     slow, fast = History(100, "a", [5.0] * 8), History(100, "a", [1.0])
     expel([slow, fast], Allocation(beta=2.0))
-    assert slow.expelled and not fast.alone
+    assert slow.expelled and not fast.expelled
     patient = History(100, "a", [5.0] * 6)  # not more than five rounds ahead
     expel([patient, History(100, "a", [1.0])], Allocation(beta=2.0))
-    assert not patient.alone
+    assert not patient.expelled
 
 
 def test_choice_is_greedy_except_for_epsilon():
