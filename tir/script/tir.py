@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .namespace import *  # noqa: F403 - `T` is these names and the decorator
 from .parser import parse_function as _parse_function
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The dtypes and intrinsics, which come from their tables."""
 
 
 def prim_func(function: Callable | None = None, /, *, private: Any = False, check_well_formed: Any = True, **_: Any) -> Any:
