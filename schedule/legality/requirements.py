@@ -25,8 +25,8 @@ def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
             raise ScheduleError(
-                f"`{block.name}` has the ordered axis `{it.var.name}`, so it cannot be {what}",
-                (block, "ordered axis"),
+                f"`{block.name}` has the opaque axis `{it.var.name}`, so it cannot be {what}",
+                (block, "opaque axis"),
                 hint=in_any_order(it),
             )
     itself = leaf.reads & leaf.writes
@@ -42,7 +42,7 @@ def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
 
 
 def in_any_order(it: Iter) -> str:
-    """The hint for an ordered axis."""
+    """The hint for an opaque axis."""
     return f"if the order does not matter, declare `{it.var.name}` as T.axis.spatial, or T.axis.reduce if it adds up"
 
 
@@ -353,7 +353,7 @@ def own_loops(leaf: Leaf) -> tuple[For, ...]:
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
             raise ScheduleError(
-                f"`{it.var.name}` of `{block.name}` is an ordered axis", (block, "ordered axis"), hint=in_any_order(it)
+                f"`{it.var.name}` of `{block.name}` is an opaque axis", (block, "opaque axis"), hint=in_any_order(it)
             )
         if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
             continue

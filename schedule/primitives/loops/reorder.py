@@ -140,7 +140,7 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
             if driving:
                 raise ScheduleError(
                     f"the axis `{it.var.name}` of block `{block.name}` is ordered, and {listing(driving)} would change its order",
-                    (chained[driving[0]], "drives an ordered axis"),
+                    (chained[driving[0]], "drives an opaque axis"),
                     (block, "its block"),
                     hint=in_any_order(it),
                 )

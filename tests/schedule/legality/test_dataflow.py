@@ -181,7 +181,7 @@ def test_an_ordered_axis():
         """
         reorder('j', 'i'): the axis `w` of block `C` is ordered, and `j` would change its order
             7 |     for i, j in T.grid(7, 5):
-              |            ^ drives an ordered axis
+              |            ^ drives an opaque axis
             8 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ its block
           hint: if the order does not matter, declare `w` as T.axis.spatial, or T.axis.reduce if it adds up

@@ -48,6 +48,7 @@ RULES = [
     (A % 6 // 2, A // 2 % 3),
     (C // 6, Const(0)),
     ((C - 6) // 6, Const(-1)),
+    ((A * 6 + C) // 6, A),
     ((A * 6 + C) // 12, A // 2),
     (Const(-7) // -2, Const(3)),
     # remainders

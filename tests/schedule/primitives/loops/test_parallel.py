@@ -148,7 +148,7 @@ def test_ordered_axis():
     refuse(
         s,
         """
-parallel('i'): `i` drives the ordered axis `v_i` of `C`, so its iterations depend on each other
+parallel('i'): `i` drives the opaque axis `v_i` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
       |         ^ cannot be parallel
     9 |         with T.block("C"):

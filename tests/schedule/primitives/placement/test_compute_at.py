@@ -564,9 +564,9 @@ def test_refuses_an_ordered_axis():
     refuse(
         s,
         """
-        compute_at('B', 'i_1'): `B` has the ordered axis `v_i`, so it cannot be moved
+        compute_at('B', 'i_1'): `B` has the opaque axis `v_i`, so it cannot be moved
            10 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ ordered axis
+              |         ^^^^^^^^^^^^^^^^^^ opaque axis
           hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
         """,
         call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
