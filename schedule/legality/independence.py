@@ -97,7 +97,7 @@ def _need_spatial_block(
                 if how == "vectorized":
                     hint = "reorder a spatial loop to the inside and vectorize that, or rfactor this one"
             else:
-                word, note, hint = "ordered", "needs the order of its iterations", in_any_order(it)
+                word, note, hint = "opaque", "needs the order of its iterations", in_any_order(it)
             raise ScheduleError(
                 f"`{loop.name}` drives the {word} axis `{it.var.name}` of `{block.name}`, so its iterations depend on each other",
                 (loop, f"cannot be {how}"),

@@ -38,7 +38,7 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
               loop that comes inside it; loops that change their order with another are serial or unrolled; and no two instances
               of S of which one depends on the other change their order: instances of one block with different spatial axes are
               independent, those of a reduction commute, but the one with all reduce axes 0, which runs the init, must come
-              first; loops of ordered axes stay in order; and of different blocks, and of statements in no block, instances that
+              first; loops of opaque axes stay in order; and of different blocks, and of statements in no block, instances that
               change their order must touch different elements, or only read.
     Example   matmul: s.reorder("k", "i", "j")
     """
@@ -139,7 +139,7 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
             driving = sorted(variables(it.binding) & moved)
             if driving:
                 raise ScheduleError(
-                    f"the axis `{it.var.name}` of block `{block.name}` is ordered, and {listing(driving)} would change its order",
+                    f"the axis `{it.var.name}` of block `{block.name}` is opaque, and {listing(driving)} would change its order",
                     (chained[driving[0]], "drives an opaque axis"),
                     (block, "its block"),
                     hint=in_any_order(it),

@@ -179,7 +179,7 @@ def test_an_ordered_axis():
     refuse(
         Schedule(ordered()),
         """
-        reorder('j', 'i'): the axis `w` of block `C` is ordered, and `j` would change its order
+        reorder('j', 'i'): the axis `w` of block `C` is opaque, and `j` would change its order
             7 |     for i, j in T.grid(7, 5):
               |            ^ drives an opaque axis
             8 |         with T.block("C"):
