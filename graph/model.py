@@ -69,7 +69,7 @@ class Model:
         """The elements of a value: a part of the arena, or a constant."""
         source = self.plan.source(value)
         if source.name in self.graph.constants:
-            return np.ascontiguousarray(self.graph.constants[source.name]).reshape(value.shape)
+            return np.require(self.graph.constants[source.name], requirements=("C", "A")).reshape(value.shape)
         offset = self.plan.offsets[source]
         return self._arena[offset : offset + source.nbytes].view(dtypes.storage(value.dtype)).reshape(value.shape)
 

@@ -97,7 +97,8 @@ def flat_softmax(x, *, axis=1):
 
 @operator("LayerNormalization", 17)
 def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on, computed in the type of `x`."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +
+    epsilon). All are computed in the type of `x`."""
     if dtypes.is_half(x.dtype):
         raise TypeError(f"statistics in {x.dtype} would be too coarse")
     (first,) = normal_axes([axis], x.ndim)
@@ -116,4 +117,7 @@ def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_typ
         value = centred[i] * factor[rows.outer(i)] * scale[i[first:]]
         return value if bias is None else value + bias[i[first:]]
 
-    return te.compute(x.shape, formula, name="layer_norm")
+    kept = [*shape_of(x)[:first], *(1 for _ in shape_of(x)[first:])]
+    means = te.compute(kept, lambda *i: mean[rows.outer(i)], name="means")
+    factors = te.compute(kept, lambda *i: factor[rows.outer(i)], name="factors")
+    return te.compute(x.shape, formula, name="layer_norm"), means, factors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -105,6 +106,16 @@ def test_outputs_that_are_inputs_constants_and_views():
         np.testing.assert_array_equal(a, b)
     found[0][:] = 7
     assert x[0, 0] == 0
+
+
+def test_constants_that_are_not_aligned(tmp_path):
+    w = np.arange(15, dtype="float64").reshape(3, 5)
+    (tmp_path / "w.bin").write_bytes(b"\0" * 3 + w.tobytes())
+    proto = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": w.T}, ["y"], {"w": w})
+    onnx.external_data_helper.set_external_data(proto.graph.initializer[0], "w.bin", offset=3, length=w.nbytes)
+    proto.graph.initializer[0].ClearField("raw_data")
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.testing.assert_array_equal(tir.compile(load_onnx(tmp_path / "m.onnx"))(w.T.copy())[0], w.T @ w)
 
 
 def test_recorded_schedules_are_taken(tmp_path, networks):

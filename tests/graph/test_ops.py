@@ -148,6 +148,14 @@ def test_split(split):
     assert [a.tolist() for a in found] == [wanted[0].tolist(), wanted[2].tolist()]
 
 
+def test_layer_normalization_gives_its_statistics():
+    x = real(3, 5, 7).astype("float32")
+    outputs = ["y", "mean", "factor"]
+    proto = model([helper.make_node("LayerNormalization", ["x", "w"], outputs, axis=1)], {"x": x}, outputs, {"w": x[0]})
+    for found, wanted in zip(evaluate(load_onnx(proto), {"x": x}), exact(proto, {"x": x}), strict=True):
+        close(found, wanted, 2 * 35 + 8)
+
+
 def test_softmax_before_version_13_flattens():
     x = real(3, 5, 7)
     proto = model([helper.make_node("Softmax", ["x"], ["y"], axis=1)], {"x": x}, ["y"], opset=11)
