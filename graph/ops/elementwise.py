@@ -47,6 +47,11 @@ def _like(x: Expr, value: float) -> Expr:
     return te.const(value, x.dtype)
 
 
+def _softplus(x: Expr) -> Expr:
+    """log(1 + e^x), without overflow."""
+    return te.maximum(x, _zero(x)) + te.log(_one(x) + te.exp(-te.abs(x)))
+
+
 # --- of one tensor -----------------------------------------------------------------------------------------------------
 
 
@@ -65,11 +70,14 @@ _unary("Exp", 6, te.exp)
 _unary("Floor", 6, te.floor)
 _unary("HardSwish", 14, lambda x: x * te.maximum(_zero(x), te.minimum(_one(x), x * _like(x, 1 / 6) + _like(x, 0.5))))
 _unary("Log", 6, te.log)
+_unary("Mish", 18, lambda x: x * te.tanh(_softplus(x)))
 _unary("Neg", 6, lambda x: -x)
 _unary("Not", 1, lambda x: te.equal(x, te.const(False, "bool")))
 _unary("Reciprocal", 6, lambda x: _one(x) / x)
 _unary("Relu", 6, lambda x: te.maximum(x, _zero(x)))
 _unary("Sigmoid", 6, te.sigmoid)
+_unary("Softplus", 1, _softplus)
+_unary("Softsign", 1, lambda x: x / (_one(x) + te.abs(x)))
 _unary("Sqrt", 6, te.sqrt)
 _unary("Tanh", 6, te.tanh)
 
@@ -82,6 +90,27 @@ def leaky_relu(x, *, alpha=0.01):
 @operator("Elu", 6)
 def elu(x, *, alpha=1.0):
     return elementwise("elu", lambda a: te.select(a < _zero(a), (te.exp(a) - _one(a)) * _like(a, alpha), a), x)
+
+
+@operator("Celu", 12)
+def celu(x, *, alpha=1.0):
+    def formula(a: Expr) -> Expr:
+        return te.select(a < _zero(a), (te.exp(a / _like(a, alpha)) - _one(a)) * _like(a, alpha), a)
+
+    return elementwise("celu", formula, x)
+
+
+@operator("Selu", 6)
+def selu(x, *, alpha=1.6732631921768188, gamma=1.0507010221481323):
+    def formula(a: Expr) -> Expr:
+        return te.select(a < _zero(a), (te.exp(a) - _one(a)) * _like(a, alpha), a) * _like(a, gamma)
+
+    return elementwise("selu", formula, x)
+
+
+@operator("ThresholdedRelu", 10)
+def thresholded_relu(x, *, alpha=1.0):
+    return elementwise("thresholded_relu", lambda a: te.select(a > _like(a, alpha), a, _zero(a)), x)
 
 
 @operator("HardSigmoid", 6)
@@ -151,6 +180,8 @@ _binary("Mul", 7, lambda x, y: x * y)
 _binary("Div", 7, _divide)
 _binary("And", 7, te.all)
 _binary("Or", 7, te.any)
+_binary("Xor", 7, te.not_equal)
+_binary("PRelu", 7, lambda x, slope: te.select(x < _zero(x), x * slope, x))
 _binary("Equal", 7, te.equal)
 _binary("Less", 7, lambda x, y: x < y)
 _binary("LessOrEqual", 12, lambda x, y: x <= y)
@@ -164,7 +195,7 @@ def power(x, y):
     return elementwise("pow", lambda a, b: te.pow(a, b.astype(a.dtype)), x, y)
 
 
-def _variadic(name: str, since: int, combine: Formula) -> None:
+def _variadic(name: str, since: int, combine: Formula, mean: bool = False) -> None:
     label = name.lower()
 
     @operator(name, since)
@@ -174,12 +205,13 @@ def _variadic(name: str, since: int, combine: Formula) -> None:
         def formula(first: Expr, *others: Expr) -> Expr:
             for other in others:
                 first = combine(first, other)
-            return first
+            return first if not mean else first / _like(first, len(xs))
 
         return elementwise(label, formula, *xs)
 
 
 _variadic("Sum", 8, lambda x, y: x + y)
+_variadic("Mean", 8, lambda x, y: x + y, mean=True)
 _variadic("Max", 8, te.maximum)
 _variadic("Min", 8, te.minimum)
 

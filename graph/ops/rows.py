@@ -48,30 +48,37 @@ class Rows:
         return tuple(index[n] for n in self.kept)
 
 
-def _reduction(name: str, reducer: Callable[..., Expr], mean: bool = False) -> None:
+def _same(value: Expr) -> Expr:
+    return value
+
+
+def _reduction(
+    name: str, reducer: Callable[..., Expr], each: Callable[[Expr], Expr] = _same, last: Callable[..., Expr] | None = None
+) -> None:
+    """An operator that reduces `each(element)`, and applies `last(result, count)` where there is one, to floats alone."""
     label = name.lower()
 
     @operator(name, operands={1: "axes"})
     def define(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
-        if mean and not dtypes.is_float(x.dtype):
-            raise TypeError(f"means are of floats, got {x.dtype}")
-        if not axes and noop_with_empty_axes:
-            return te.compute(x.shape, lambda *i: x[i], name="copy")
-        rows = Rows(x, axes or range(x.ndim))
-        if not rows.axes:
-            return te.compute(x.shape, lambda *i: x[i], name="copy")
-        result = rows.reduce(reducer, lambda *i: x[i], label, bool(keepdims))
-        if not mean:
-            return result
+        if last is not None and not dtypes.is_float(x.dtype):
+            raise TypeError(f"floats are needed, got {x.dtype}")
+        rows = Rows(x, axes or ([] if noop_with_empty_axes else range(x.ndim)))
         count = te.const(rows.count, x.dtype)
-        return te.compute(result.shape, lambda *i: result[i] / count, name="mean")
+        if not rows.axes:
+            return te.compute(x.shape, lambda *i: each(x[i]) if last is None else last(each(x[i]), count), name="copy")
+        result = rows.reduce(reducer, lambda *i: each(x[i]), label, bool(keepdims))
+        return result if last is None else te.compute(result.shape, lambda *i: last(result[i], count), name=f"{label}_last")
 
 
 _reduction("ReduceSum", te.sum)
-_reduction("ReduceMean", te.sum, mean=True)
+_reduction("ReduceMean", te.sum, last=lambda total, count: total / count)
 _reduction("ReduceMax", te.max)
 _reduction("ReduceMin", te.min)
 _reduction("ReduceProd", te.prod)
+_reduction("ReduceL1", te.sum, each=te.abs)
+_reduction("ReduceL2", te.sum, each=lambda x: x * x, last=lambda total, _: te.sqrt(total))
+_reduction("ReduceSumSquare", te.sum, each=lambda x: x * x)
+_reduction("ReduceLogSum", te.sum, last=lambda total, _: te.log(total))
 
 
 def _softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
@@ -93,6 +100,15 @@ def flat_softmax(x, *, axis=1):
     """Along all axes from `axis` on, as the operator was before version 13."""
     (first,) = normal_axes([axis], x.ndim)
     return _softmax(x, range(first, x.ndim))
+
+
+@operator("LogSoftmax", 13)
+def log_softmax(x, *, axis=-1):
+    """x - max - log(sum(exp(x - max))) along an axis."""
+    rows = Rows(x, [axis])
+    top = rows.reduce(te.max, lambda *i: x[i], "top")
+    total = rows.reduce(te.sum, lambda *i: te.exp(x[i] - top[rows.outer(i)]), "sum")
+    return te.compute(x.shape, lambda *i: x[i] - top[rows.outer(i)] - te.log(total[rows.outer(i)]), name="log_softmax")
 
 
 @operator("LayerNormalization", 17)

@@ -37,6 +37,17 @@ CASES = [
     ("Elu", [real(7)], [], {"alpha": 0.4}, OPSET),
     ("Gelu", [real(7)], [], {}, 20),
     ("Gelu", [real(7)], [], {"approximate": "tanh"}, 20),
+    *[(op, [real(3, 7)], [], {}, OPSET) for op in ("Celu", "Mish", "Selu", "Softplus", "Softsign", "ThresholdedRelu")],
+    ("Softplus", [real(7, low=-800, high=800)], [], {}, OPSET),
+    ("Celu", [real(7)], [], {"alpha": 0.5}, OPSET),
+    ("Xor", [truth(3, 5), truth(5)], [], {}, OPSET),
+    ("PRelu", [real(3, 5, 2), real(5, 1)], [], {}, OPSET),
+    ("Mean", [real(2, 3, 5), real(5), real(2, 1, 1)], [], {}, OPSET),
+    ("LogSoftmax", [real(3, 5, 7, low=-9, high=9)], [], {"axis": 1}, OPSET),
+    ("ReduceL1", [whole(3, 5, 7)], [np.array([1])], {}, OPSET),
+    ("ReduceL2", [real(3, 5, 7)], [np.array([1, 2])], {"keepdims": 0}, OPSET),
+    ("ReduceSumSquare", [real(3, 5, 7)], [np.array([1])], {}, OPSET),
+    ("ReduceLogSum", [real(3, 5, 7, low=0.1)], [np.array([-1])], {}, OPSET),
     ("Not", [truth(7)], [], {}, OPSET),
     ("Clip", [real(3, 5)], [np.float64(-0.5), np.float64(1.0)], {}, OPSET),
     ("Clip", [real(3, 5)], [np.float64(-0.5)], {}, OPSET),
@@ -115,7 +126,7 @@ CASES = [
 ]  # fmt: skip
 
 # ONNX's evaluator has constants of these in float32, whatever the input is.
-SINGLE = ("Elu", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu")
+SINGLE = ("Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu", "Selu")
 
 
 @pytest.mark.parametrize(
