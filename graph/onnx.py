@@ -7,7 +7,7 @@ alone, is folded, node by node, by the operators' definitions in numpy that the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,9 @@ def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]
             model = onnx.load_model_from_string(Path(source).read_bytes())
         except DecodeError:
             raise GraphError(f"{source} is no ONNX file, or is cut off") from None
+    texts = (text for n in model.graph.node for text in (n.name, n.op_type, n.domain, *n.input, *n.output))
+    if any(isinstance(text, bytes) for text in texts):  # protobuf gives bytes where text is not UTF-8
+        raise GraphError(f"{source} is no ONNX file, or is damaged: a name in it is no text")
     if not model.opset_import or not model.HasField("graph"):
         raise GraphError(f"{source if isinstance(source, (str, Path)) else 'the model'} is no ONNX file: it holds no graph")
     return (onnx.inliner.inline_local_functions(model) if model.functions else model), folder
@@ -75,6 +78,7 @@ class _Import:
         self.values: dict[str, Value] = {}
         self.problems: list[str] = []
         self.folder = folder
+        self.read = {name for n in self.proto.node for name in n.input} | {o.name for o in self.proto.output}
 
     def graph(self, shapes: dict[str, Sequence[int]]) -> Graph:
         self._check_nodes()
@@ -227,7 +231,7 @@ class _Import:
                 return [np.array(shape.prod())]
             bounds = {a.name: a.i for a in node.attribute}
             return [shape[bounds.get("start", 0) : bounds.get("end", len(shape))]]
-        if not _folds(node, set(self.constants)):
+        if not _folds(node, self.constants):
             return None
         from onnx.reference import ReferenceEvaluator
 
@@ -248,7 +252,7 @@ class _Import:
             attributes["num_outputs"] = len(node.output)
         inputs = tuple(self.values[name] if name else None for name in _tensor_inputs(node, found))
         types = result_types(Call(node.op_type, inputs, (), tuple(sorted(attributes.items())), opset))
-        outputs = self._read(node)
+        outputs = self._outputs(node)
         if len(outputs) > len(types):
             raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not there")
         values = tuple(Value(name, *types[n]) for n, name in enumerate(outputs))
@@ -258,10 +262,9 @@ class _Import:
         self.values |= {v.name: v for v in values}
         return Call(node.op_type, inputs, values, tuple(sorted(attributes.items())), opset)
 
-    def _read(self, node: onnx.NodeProto) -> list[str]:
+    def _outputs(self, node: onnx.NodeProto) -> list[str]:
         """The names of the outputs of a node, up to the last that is read; those that have none get one."""
-        read = {name for n in self.proto.node for name in n.input} | {o.name for o in self.proto.output}
-        used = [n for n, name in enumerate(node.output) if name and name in read]
+        used = [n for n, name in enumerate(node.output) if name and name in self.read]
         count = max(used, default=0) + 1
         return [name or fresh(self.values, f"{node.output[0]}_{n}") for n, name in enumerate(node.output[:count])]
 
@@ -270,7 +273,7 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _folds(node: onnx.NodeProto, known: set[str]) -> bool:
+def _folds(node: onnx.NodeProto, known: Container[str]) -> bool:
     """Whether a node depends on nothing but values that are known."""
     if node.op_type in MEASURES and not _domain(node.domain):
         return True

@@ -136,6 +136,8 @@ def test_malformed_files(tmp_path):
     whole = relu().SerializeToString()
     path.write_bytes(whole[:-3])
     refused(path, f"{path} is no ONNX file, or is cut off")
+    path.write_bytes(whole.replace(b"\x12\x01y", b"\x12\x01\xff"))
+    refused(path, f"{path} is no ONNX file, or is damaged: a name in it is no text")
     path.write_bytes(b"")
     refused(path, f"{path} is no ONNX file: it holds no graph")
     path.write_bytes(whole)
