@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from graph.onnx import load_onnx
-from graph.ops import names
+from graph.ops import find, names
 from graph.reference import evaluate
 
 from .models import OPSET, close, exact, model
@@ -192,4 +192,5 @@ def test_average_pool_with_ceil_mode_counts_what_lies_in_the_image(extent, kerne
 
 
 def test_every_operator_has_a_case():
-    assert set(names()) == {case[0] for case in CASES} | {"Split"}
+    ours = {name for name in names() if find(name).define.__module__.startswith("graph.ops.")}  # a page of docs adds one
+    assert ours == {case[0] for case in CASES} | {"Split"}
