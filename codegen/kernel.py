@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,7 +61,10 @@ class Kernel:
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
         self.func, self.lowered, self.target, self._llvm_ir, self.code = func, lowered, target, llvm_ir, code
         self._written = {s.buffer.name for s in stores(lowered)}
-        self._quick_check = quick_check(func, self._written)
+
+    @cached_property
+    def _quick_check(self) -> Callable[[Sequence[Any]], list[int] | None]:
+        return quick_check(self.func, self._written)
 
     @cached_property
     def _entry(self):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tir
-from codegen import Target
+from codegen import Target, backend
 from tir.ir import PrimFunc
 
 from .fusion import fuse
@@ -29,7 +29,7 @@ def compile(graph: Graph, target: str | Target = "llvm", *, records: str | Path 
     if not isinstance(graph, Graph):
         raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, got {type(graph).__name__}")
     target = Target(target)
-    if target.kind != "llvm":
+    if backend(target).device is not None:
         raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
     graph = optimize(graph)
     groups = fuse(graph)

@@ -81,9 +81,6 @@ class Graph:
         """A copy with the given fields changed."""
         return replace(self, **changes)
 
-    def is_constant(self, value: Value) -> bool:
-        return value.name in self.constants
-
     def producers(self) -> dict[Value, Call]:
         """The call that makes each value."""
         return {v: c for c in self.calls for v in c.outputs}

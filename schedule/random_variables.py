@@ -39,6 +39,7 @@ class RandomStr(str):
 
 
 _KINDS: dict[type, type] = {int: RandomInt, float: RandomFloat, str: RandomStr}
+_PLAIN = {variable: plain for plain, variable in _KINDS.items()}
 
 
 def can_be_named(value: Any) -> bool:
@@ -55,13 +56,12 @@ def as_variable(value: Any, name: str) -> Any:
 
 def with_references(value: Any) -> Any:
     """An argument with a reference in place of each random variable."""
-    return map_leaves(value, lambda v: Ref(v.drawn) if isinstance(v, (RandomInt, RandomFloat, RandomStr)) else v)
+    return map_leaves(value, lambda v: Ref(v.drawn) if type(v) in _PLAIN else v)
 
 
 def without_variables(value: Any) -> Any:
     """An argument with a plain number or text in place of each random variable."""
-    kinds = {drawn: kind for kind, drawn in _KINDS.items()}
-    return map_leaves(value, lambda v: kinds[type(v)](v) if type(v) in kinds else v)
+    return map_leaves(value, lambda v: _PLAIN[type(v)](v) if type(v) in _PLAIN else v)
 
 
 def with_values(value: Any, known: dict[str, Any]) -> Any:

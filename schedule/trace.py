@@ -25,7 +25,7 @@ def _thaw(value: Any) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Arguments as JSON data; a reference is an object with the one key REFERENCE."""
+    """Arguments as JSON data; a reference is an object with the one key REFERENCE_KEY."""
     return map_leaves(value, lambda v: {REFERENCE_KEY: v.name} if isinstance(v, Ref) else v)
 
 

@@ -87,6 +87,7 @@ def test_methods_take_what_tensorir_does(name):
 
 
 def test_primitives_are_methods_with_the_same_parameters():
+    assert set(REGISTRY) <= {*TENSORIR, *OURS}
     for name, primitive in REGISTRY.items():
         own = [p for p in parameters(primitive.function)[1:] if p != "rng"]
         assert parameters(getattr(tir.Schedule, name)) == own, name

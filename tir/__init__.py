@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
 
-    from . import analysis, dtypes, interpreter, ir, script, te, traverse
-    from .arith import affine
+    from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse
     from .arith.simplify import simplify
     from .interpreter import run
     from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
@@ -28,13 +27,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    **{
-        name: f"tir.{name}"
-        for name in ("analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads")
-    },
-    "affine": "tir.arith.affine",
-}
+_MODULES = ("affine", "analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads")
 
 _NAMES = {
     name: module
@@ -62,7 +55,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(_MODULES[name])
+        return import_module(f"tir.{name}")
     if name in _NAMES:
         value = getattr(import_module(_NAMES[name]), name)
         globals()[name] = value

@@ -1,8 +1,9 @@
 """`python -m tir.run`: the door to the command line, `cli.run`. (The function `tir.run` is `tir.interpreter.run`.)"""
 
-from runpy import run_module
+import sys
 
 from cli.run import *  # noqa: F403
+from cli.run import main
 
 if __name__ == "__main__":
-    run_module("cli.run", run_name="__main__")
+    sys.exit(main())

@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import gcd
 
-from tir.analysis.context import AccessContext, accesses
-from tir.ir import Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Node, Stmt, Store, Var
-from tir.traverse import children, loads, substitute, variables, walk_stmts
-
 from ..arith.bounds import ranges_of
 from ..arith.enumeration import enumerate_points
 from ..arith.intervals import Interval, Ranges, polynomial_bounds
 from ..arith.iter_map import determined, lower_factors, split_variable
 from ..arith.polynomial import Polynomial, add, constant, multiply, names_in, polynomial, to_expr
 from ..arith.simplify import simplify
+from ..ir import Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Node, Stmt, Store, Var
+from ..traverse import children, loads, substitute, variables, walk_stmts
+from .context import AccessContext, accesses
 
 Indices = tuple[Expr, ...]
 
@@ -217,12 +216,12 @@ class Instances:
             free(name)
         choices: list[list[tuple[str, int]]] = []
         for loop in self.nest:
-            match relation.get(loop.name, SAME):
-                case "*":
-                    for name, _ in self.parts[loop.name]:
-                        free(name)
-                case "<" | ">":
-                    choices.append([(loop.name, n) for n, (_, s) in enumerate(self.parts[loop.name]) if s is None or s > 1])
+            direction = relation.get(loop.name, SAME)
+            if direction == ANY:
+                for name, _ in self.parts[loop.name]:
+                    free(name)
+            elif direction in (LESS, GREATER):
+                choices.append([(loop.name, n) for n, (_, s) in enumerate(self.parts[loop.name]) if s is None or s > 1])
         for chosen in product(*choices):
             f, s, r = dict(first), dict(second), dict(ranges)
             for loop_name, place in chosen:

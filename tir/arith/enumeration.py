@@ -36,7 +36,7 @@ class UnknownValue(ValueError):
 def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
     """An integer or boolean expression, exactly, over arrays of the values of its variables (or over integers).
 
-    Raises Opaque where it has loads, floats, unknown variables or a division by zero.
+    Raises UnknownValue where it has loads, floats, unknown variables or a division by zero.
     """
     match e:
         case Const(value) if not dtypes.is_float(e.dtype):
@@ -76,15 +76,10 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], place.reshape(-1)
 
 
-def size(counts: Mapping[str, int]) -> int:
-    """The number of combinations."""
-    return prod(counts.values())
-
-
 def injective_on_grid(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, int], limit: int = 100_000) -> bool:
     """Whether points of a grid that differ in one of the variables `names` also differ in the value of an expression in `by`, by
     trying all points; False where there are more than `limit`, or a value is not known before the program runs."""
-    total = size(counts)
+    total = prod(counts.values())
     if total > limit:
         return False
     values = grid(counts)

@@ -1,8 +1,8 @@
-"""`tir.affine`: polynomials, their intervals and their division by constants, in one namespace."""
+"""Polynomials, their intervals and their division by constants, in one namespace; `tir.arith` has them by modules."""
 
-from .division import floordiv, recombine, remainder
-from .intervals import UNBOUNDED, Interval, Ranges, polynomial_bounds
-from .polynomial import (
+from .arith.division import floordiv, recombine, remainder
+from .arith.intervals import UNBOUNDED, Interval, Ranges, polynomial_bounds
+from .arith.polynomial import (
     Monomial,
     Polynomial,
     add,
