@@ -259,7 +259,5 @@ class Expressions(Operators, Elements):
 @cache
 def _members(space: Any) -> dict[str, Any]:
     """The public names of a namespace."""
-    if space is namespace_ir:
-        return {name: getattr(namespace_ir, name) for name in namespace_ir.__all__}
-    hidden = (*namespace.HIDDEN, "HIDDEN", "REFUSED")
-    return {name: value for name, value in vars(space).items() if not name.startswith("_") and name not in hidden}
+    names = [name for name in vars(space) if not name.startswith("_")] if space is namespace.axis else space.__all__
+    return {name: getattr(space, name) for name in names}

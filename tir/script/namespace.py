@@ -68,7 +68,7 @@ class Type:
         return f"T.{self.name}"
 
 
-HIDDEN = frozenset(globals())  # the imports and classes above, which are no names of scripts
+_NO_NAMES_OF_SCRIPTS = frozenset(globals())  # the imports and classes above
 
 _DECLARES = "stands alone to the right of `=`"
 _DECLARES_OR_WITH = "stands to the right of `=`, or in a `with ... as`"
@@ -295,6 +295,8 @@ def target(description, host=None) -> Any:
 
 
 Target = target
+
+__all__ = sorted(name for name in globals().keys() - _NO_NAMES_OF_SCRIPTS if not name.startswith("_"))
 
 # Names of TensorIR that are not in this dialect, by what to do instead.
 _INSTEAD = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +23,7 @@ from .module import Module
 from .source import Source
 from .statements import Function
 
-__all__ = ["ScriptError", "parse", "parse_function"]
+__all__ = ["ScriptError", "parse", "prim_func"]
 
 
 def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
@@ -88,7 +89,18 @@ def _not_too_deep(filename: str) -> Iterator[None]:
         raise ScriptError("an expression is nested too deeply to be read", filename, hint=hint) from None
 
 
-def parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
+def prim_func(function: Callable | None = None, /, *, private: Any = False, check_well_formed: Any = True, **_: Any) -> Any:
+    """Decorator: the function's source, parsed as a script; returns a PrimFunc.
+
+    Names from around the function, such as `N = 128`, stand for their values. The options of TensorIR's decorator are accepted
+    and have no effect; `tir.verify` checks a function. ScriptError, with the line, where the source is no program of the dialect.
+    """
+    if function is None:
+        return lambda f: _parse_function(f, sys._getframe(1).f_locals)
+    return _parse_function(function, sys._getframe(1).f_locals)
+
+
+def _parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
     """The function in the source of a decorated Python function; `around` are the local names where it is defined."""
     name = getattr(function, "__name__", repr(function))
     if not inspect.isfunction(function):
