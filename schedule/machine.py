@@ -194,6 +194,9 @@ WAITING_THREAD_CYCLES = 1 << 15
 # sleeps takes a hundred to begin, and threads that share a core or a busy machine are slow to wait for each other.
 SLEEPING_THREAD_CYCLES = 4 * WAITING_THREAD_CYCLES
 
+MAX_THREADS = 1024  # of a block (CUDA C++ programming guide, technical specifications)
+MAX_ACCESS_BYTES = 16  # bytes that a thread can load or store at once
+
 
 @dataclass(frozen=True, slots=True)
 class GPU:
@@ -209,7 +212,7 @@ class GPU:
     l2: int
     memory: float
     modern: bool = True
-    threads: int = 1024  # of a block, at most
+    threads: int = MAX_THREADS  # of a block, at most
     registers: int = 255  # of a thread, at most
     register_file: int = 65536  # of 32 bits, of a multiprocessor
     virtual: int = 16  # virtual threads that are tried
@@ -218,7 +221,7 @@ class GPU:
     def of(cls, arch: str) -> GPU:
         """The GPU of an architecture's name, such as sm_90a. An unknown one is taken as the one before it, with the shared memory
         that every architecture gives to a block."""
-        number = int("".join(c for c in arch if c.isdigit()))
+        number = compute_capability(arch)
         near = max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))
         sms, lanes, warps, blocks, shared, l2, memory = ARCHITECTURES[near]
         room = shared << 10 if near == number else STATIC_SHARED_BYTES
@@ -244,12 +247,17 @@ class GPU:
     @property
     def vector_bits(self) -> int:
         """The widest load or store of a thread."""
-        return 128
+        return 8 * MAX_ACCESS_BYTES
 
     @property
     def caches(self) -> tuple[int, int, int]:
         """Bytes of shared memory, registers and the second-level cache."""
         return self.shared, 4 * self.register_file, self.l2
+
+
+def compute_capability(arch: str) -> int:
+    """The number of an architecture's name: 90 of sm_90a."""
+    return int("".join(c for c in arch if c.isdigit()))
 
 
 AMPERE_CAPABILITY = 80  # the first with asynchronous copies, and with the tensor cores that instructions are emitted for

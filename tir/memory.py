@@ -5,7 +5,8 @@ from __future__ import annotations
 from .nearest import no_such
 
 SHARED = ("shared", "shared.dyn")  # of a block of GPU threads
-PER_THREAD = ("warp", "local", "register")  # of one thread, or of the threads of a warp together
+WARP_SCOPE = "warp"  # registers that the 32 threads of a warp, threadIdx.x, hold together
+PER_THREAD = (WARP_SCOPE, "local", "register")  # of one thread, or of the threads of a warp together
 TENSOR_CORE = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")  # what published programs hold fragments in
 SCOPES = ("global", *SHARED, *PER_THREAD, *TENSOR_CORE)
 

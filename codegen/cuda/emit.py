@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from schedule.machine import STATIC_SHARED_BYTES
+from schedule.machine import MAX_ACCESS_BYTES, STATIC_SHARED_BYTES
 from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
@@ -50,12 +50,13 @@ from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
 from ..passes.thread_storage_sync import BARRIER
 from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
 from .banks import BankAccess
-from .expressions import MAX_ACCESS_BYTES, STORAGE, VALUE, Expressions, at_once, flat, stored
+from .expressions import STORAGE, VALUE, Expressions, at_once, flat, stored
 from .lanes import in_step, together
 from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
 
 ASYNC_COPY_BYTES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
+MAX_GATHERED_LANES = 16  # elements, a register each, that an unrolled loop loads before it uses them
 MAX_UNROLLED_STATEMENTS = 4096  # statements; a loop over a local buffer that would make more is not unrolled
 VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
 
@@ -366,7 +367,7 @@ def _gathers(s: For) -> bool:
     body = s.body
     while isinstance(body, If) and body.orelse is None and not loads(body.condition):
         body = body.then
-    if not isinstance(s.extent, Const) or s.extent.value > MAX_ACCESS_BYTES:
+    if not isinstance(s.extent, Const) or s.extent.value > MAX_GATHERED_LANES:
         return False
     if not isinstance(body, Store) or body.buffer.scope != "local":
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from schedule.machine import MAX_ACCESS_BYTES
 from tir import dtypes
 from tir.arith.bounds import bounds
 from tir.arith.intervals import Interval
@@ -28,7 +29,6 @@ UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
 OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),
              ">=": (">=", 4), "+": ("+", 5), "-": ("-", 5), "*": ("*", 6), "/": ("/", 6)}  # fmt: skip
 ATOM = 9
-MAX_ACCESS_BYTES = 16  # bytes that a thread can load or store at once
 MIN_LONG_OFFSET = 2**31  # elements from which an offset needs 64 bits
 
 

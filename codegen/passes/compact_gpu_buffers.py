@@ -16,12 +16,12 @@ from tir.arith.intervals import Interval, polynomial_bounds
 from tir.arith.polynomial import Monomial, Polynomial, add, polynomial, scale, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, Region, Seq, Stmt, Store, annotation
-from tir.memory import SHARED
+from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
 from .compact_buffers import allocate, apply_strides, place, touched, writes_before_reads
 from .free_variables import used
-from .gpu_kernels import WARP_SCOPE, GPUError, GPUKernel, is_thread, map_kernels
+from .gpu_kernels import GPUError, GPUKernel, is_thread, map_kernels
 from .lower_blocks import ALIGNED
 from .thread_storage_sync import MAX_POINTS, Footprint, collect
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -21,13 +20,13 @@ from tir.ir import (
     annotation,
     nest,
 )
+from tir.memory import WARP_SCOPE
 from tir.traverse import map_statements, walk_stmts
 
 from .free_variables import used
 
 AXES = ("x", "y", "z")
 TOGETHER = "together"  # an annotation of the loops around a kernel whose threads run together, and wait at barriers
-WARP_SCOPE = "warp"  # registers that the 32 threads of a warp, threadIdx.x, hold together
 RESIDENT = "resident_blocks"  # an annotation of a loop bound to blocks or threads: registers leave room for so many blocks
 
 
@@ -52,11 +51,6 @@ class GPUKernel:
     def threads(self) -> dict[str, int]:
         """The threads of a block by axis."""
         return dict(zip(axes_of("threadIdx"), self.block, strict=True))
-
-
-def compute_capability(target) -> int:
-    """The number of the target's architecture: 90 of sm_90a."""
-    return int(re.findall(r"\d+", target.arch)[0])
 
 
 def is_thread(s: Stmt, kind: str) -> TypeGuard[For]:

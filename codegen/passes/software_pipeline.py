@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.simplify import simplify
 from tir.ir import (
@@ -28,7 +29,7 @@ from tir.memory import SHARED
 from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts
 
 from .fresh_loops import with_fresh_loops
-from .gpu_kernels import GPUError, GPUKernel, compute_capability, map_kernels
+from .gpu_kernels import GPUError, GPUKernel, map_kernels
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
 DOUBLE = "double_buffer"  # an annotation of a loop: two of them
@@ -145,7 +146,7 @@ def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
 
     def kept(kernel: GPUKernel) -> Stmt:
         pending = [s for s in stores(kernel.body) if called(s.value, ASYNCHRONOUS)]
-        if compute_capability(target) >= 80 and any(
+        if compute_capability(target.arch) >= AMPERE_CAPABILITY and any(
             dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(kernel.body, s) for s in pending
         ):
             return kernel.body

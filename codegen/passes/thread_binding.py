@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 from math import prod
 
+from schedule.machine import MAX_THREADS
 from tir.analysis.context import accesses
 from tir.ir import Const, Evaluate, Expr, For, If, Kind, PrimFunc, Seq, Stmt, Store, Var, annotation, nest, seq
-from tir.memory import SHARED
+from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
 
 from .free_variables import used
-from .gpu_kernels import AXES, RESIDENT, TOGETHER, WARP_SCOPE, GPUError, GPUKernel, axes_of, in_warp, is_thread, map_kernels
+from .gpu_kernels import AXES, RESIDENT, TOGETHER, GPUError, GPUKernel, axes_of, in_warp, is_thread, map_kernels
 
-MAX_THREADS = 1024  # of a block (CUDA C++ programming guide, technical specifications, as the two below)
-MAX_THREADS_Z = 64  # of a block, along axis z
+MAX_THREADS_Z = 64  # of a block, along axis z (CUDA C++ programming guide, technical specifications, as the two below)
 MAX_BLOCKS_YZ = 65535  # of a grid, along axes y and z
 MAX_RESIDENT = 32  # blocks of a multiprocessor
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
@@ -37,7 +38,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.memory import SHARED, WARP
+from tir.memory import SHARED, WARP, WARP_SCOPE
 from tir.traverse import (
     children,
     fresh,
@@ -52,7 +53,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .gpu_kernels import WARP_SCOPE, GPUError, GPUKernel, compute_capability, in_warp, map_kernels
+from .gpu_kernels import GPUError, GPUKernel, in_warp, map_kernels
 
 INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
@@ -127,9 +128,10 @@ def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
                 f"{kernel.name}: the lanes of a warp are threadIdx.x, which must have {WARP} threads where buffers in scope "
                 f"`{WARP_SCOPE}` are used, got {kernel.block[0]}; bind warps to threadIdx.y and threadIdx.z"
             )
-        if (arch := compute_capability(target)) < 80:
+        if (capability := compute_capability(target.arch)) < AMPERE_CAPABILITY:
             raise GPUError(
-                f"{kernel.name}: tensor cores are used through instructions of sm_80 and later, the target is sm_{arch}"
+                f"{kernel.name}: tensor cores are used through instructions of sm_{AMPERE_CAPABILITY} and later, "
+                f"the target is sm_{capability}"
             )
         return _Lowering(kernel.body, kernel.indices["threadIdx.x"], kernel.ranges).run()
 

@@ -16,9 +16,8 @@ import numpy as np
 from codegen.target import Target
 from costmodel import TileAccess
 from costmodel.gpu_model import FRAGMENT_REGISTERS, reserved
-from schedule.machine import GPU, WARP_SCHEDULERS_PER_SM
+from schedule.machine import GPU, MAX_ACCESS_BYTES, WARP_SCHEDULERS_PER_SM
 from schedule.open_trace import Role, Tile
-from schedule.templates.gpu.launch import MAX_ACCESS_BYTES
 from tir.memory import WARP
 
 from ..space.sketch import Sketch

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from schedule.machine import MAX_ACCESS_BYTES
 from schedule.open_schedule import OpenSchedule, Way
 from schedule.open_trace import Role
 from tir import dtypes
@@ -13,7 +14,7 @@ from tir.traverse import blocks, loads, stores, variables, walk
 
 from ..block_analysis import epilogue, iterations
 from ..template import Template, Verdict
-from .launch import MAX_ACCESS_BYTES, choose_unroll, has_threads
+from .launch import choose_unroll, has_threads
 
 THREADS = (128, 32, 64, 256, 512, 1024)
 MAX_SEED_THREADS = 256  # threads of a block, at most

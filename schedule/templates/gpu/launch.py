@@ -7,6 +7,7 @@ from math import prod
 from types import MappingProxyType
 
 from schedule.error import ScheduleError
+from schedule.machine import MAX_ACCESS_BYTES
 from schedule.open_schedule import OpenSchedule
 from schedule.open_trace import Role
 from tir import dtypes
@@ -15,7 +16,6 @@ from tir.traverse import loads, stores, variables, walk
 
 from ..block_analysis import epilogue
 
-MAX_ACCESS_BYTES = 16  # bytes that a thread moves at once
 MAX_GROUPED_ROWS = 8  # rows of blocks that run together
 MIN_ROW_FOR_WARP = 32  # elements of a row that are worth a warp
 RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which a multiprocessor shall have registers

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from schedule.error import ScheduleError
-from schedule.machine import GPU, STATIC_SHARED_BYTES
+from schedule.machine import GPU, MAX_ACCESS_BYTES, STATIC_SHARED_BYTES
 from schedule.open_schedule import OpenSchedule, Stage, Way
 from schedule.open_trace import Role
 from schedule.primitive import find_block
@@ -23,7 +23,7 @@ from tir.traverse import loads, walk
 from ..block_analysis import epilogue, is_elementwise, reuses_data, stored
 from ..rowwise import Rows, by_rows, written_axes
 from ..template import Template, Verdict
-from .launch import MAX_ACCESS_BYTES, reduces_along_memory
+from .launch import reduces_along_memory
 from .products import few_results
 from .products import matches as product
 

@@ -16,7 +16,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from tir import dtypes
 from tir.arith.symbolic import map_choice
 from tir.ir import Block, Load, Var, annotation
-from tir.memory import WARP
+from tir.memory import WARP, WARP_SCOPE
 
 from ..block_analysis import Contraction, last_axis, loop_of, size, stored
 from ..template import Template, Verdict
@@ -123,7 +123,7 @@ def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
     c, how = found
     tile = seed(c, how, s.target.machine) if tile is None else tile
     shared = [s.cache_read(block, x.buffer.name, "shared") for x in (c.left, c.right)]
-    after = accumulate(s, block, "warp")
+    after = accumulate(s, block, WARP_SCOPE)
     for copy in shared:
         inline_producers(s, copy)
     (row,), (column,), (step,) = c.rows, c.columns, c.reduction
@@ -142,7 +142,7 @@ def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
             missing=count * unit - extent(it),
         )  # fmt: skip
     pad(s, block, lengths, units)
-    held = [s.cache_read(block, stored(s.block(copy)).buffer.name, "warp") for copy in shared]
+    held = [s.cache_read(block, stored(s.block(copy)).buffer.name, WARP_SCOPE) for copy in shared]
     loops: dict[str, list[str]] = {}
     for it in s.block(block).iters:
         if (name := it.var.name) in lengths:
