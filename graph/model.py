@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from codegen import Kernel, Target
 from codegen.kernel import duration
 from tir import dtypes
+from tir.ir import PrimFunc
 
 from .fusion import Group
 from .ir import Graph, Value
@@ -20,11 +21,13 @@ from .reference import arranged
 
 @dataclass(frozen=True)
 class KernelTime:
-    """What the calls of one kernel take: `seconds` in all, of `calls` calls in one run of the network."""
+    """What the calls of one kernel take: `seconds` in all, of `calls` calls in one run of the network. `func` is the function of
+    the groups that it runs, None for what is no kernel."""
 
     name: str
     seconds: float
     calls: int
+    func: PrimFunc | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -117,15 +120,15 @@ class Model:
             [a.copy() for a in self._outputs]
             row[-1] = copied - begin + time.perf_counter() - end
         medians = np.median(samples, axis=0)
-        kernels: dict[Kernel, tuple[float, int]] = {}
-        for kernel, seconds in zip(self.kernels, medians[:-1].tolist(), strict=True):
-            total, calls = kernels.get(kernel, (0.0, 0))
-            kernels[kernel] = total + seconds, calls + 1
-        rows = [KernelTime(_label(k), seconds, calls) for k, (seconds, calls) in kernels.items()]
+        found: dict[PrimFunc, tuple[float, int]] = {}
+        for group, seconds in zip(self.groups, medians[:-1].tolist(), strict=True):
+            total, calls = found.get(group.func, (0.0, 0))
+            found[group.func] = total + seconds, calls + 1
+        rows = [KernelTime(label(func), seconds, calls, func) for func, (seconds, calls) in found.items()]
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), float(medians[-1]))
 
 
-def _label(kernel: Kernel) -> str:
-    """A kernel by its operators and the shapes of its first parameters and of its last."""
-    *inputs, output = ("x".join(map(str, b.shape)) for b in kernel.func.buffers)
-    return f"{kernel.func.name}({', '.join(inputs[:2])}) -> {output}"
+def label(func: PrimFunc) -> str:
+    """A group's function by its operators and the shapes of its first parameters and of its last."""
+    *inputs, output = ("x".join(map(str, b.shape)) for b in func.buffers)
+    return f"{func.name}({', '.join(inputs[:2])}) -> {output}"
