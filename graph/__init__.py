@@ -1,8 +1,8 @@
 """Whole networks: a graph of calls of operators, read from ONNX, rewritten by passes, grouped into kernels and run.
 
 `ir` has the nodes of a graph, `ops` the operators, each a definition by tensor expressions. `onnx` reads files; `passes` rewrite
-graphs; `fusion` groups calls, each group one function of the IR below; `memory` gives values their places in one arena;
-`compilation` builds the kernels of a graph, and `model` runs them.
+graphs; `places` says which values lie inside of others; `fusion` groups the other calls, each group one function of the IR below;
+`memory` puts values into one arena; `compilation` builds the kernels of a graph, and `model` runs them.
 """
 
 from __future__ import annotations

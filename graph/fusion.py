@@ -16,7 +16,8 @@ from tir.ir import Axis, Const, Expr, Iter, PrimFunc, Store
 from tir.traverse import blocks, loads
 
 from .ir import Call, Graph, Value
-from .ops import function, is_view, placeholder, tensors
+from .ops import function, placeholder, tensors
+from .places import places
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +31,13 @@ class Group:
 
 
 def fuse(graph: Graph) -> list[Group]:
-    """The groups of all calls but views, in an order in which they can run."""
+    """The groups of all calls that need a kernel, in an order in which they can run."""
+    free = places(graph).free
     consumers = graph.consumers()
     chains: dict[int, list[Call]] = {}  # by the position of the last call
     maker: dict[Value, int] = {}  # of the only output of a chain, the chain
     for position, call in enumerate(graph.calls):
-        if is_view(call):
+        if call.outputs[0] in free:
             continue
         before = [
             maker[v]

@@ -1,8 +1,8 @@
 """Memory: all values of a graph at offsets of one arena.
 
 Values that are never needed at the same time may share bytes. They are placed greedily, the largest first, each at the lowest
-offset that is free for as long as it lives (Pisarchyk and Lee, arXiv 2001.03288, "greedy by size"). A view lies where its source
-does.
+offset that is free for as long as it lives (Pisarchyk and Lee, arXiv 2001.03288, "greedy by size"). What lies inside of another
+value (see `places`) moves with it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from .fusion import Group
 from .ir import Graph, Value
-from .ops import is_view
+from .places import Places, places
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """From the group that makes a value to the last one that reads it, both included, by their positions."""
+    """From the first group that writes a value to the last one that reads it, both included, by their positions."""
 
     begin: int
     end: int
@@ -30,41 +30,35 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where values lie: `sources` gives of a view what it is a view of, `offsets` the bytes from the begin of the arena.
+    """Where values lie: `offsets` are the bytes from the begin of the arena to each value that `places` puts into no other.
 
-    Constants are not in the arena, nor are views of them.
+    Constants are not in the arena, nor is what lies in them.
     """
 
     nbytes: int
     offsets: Mapping[Value, int]
-    sources: Mapping[Value, Value]
-
-    def source(self, value: Value) -> Value:
-        """What a value is a view of; itself where it is none."""
-        return self.sources.get(value, value)
+    places: Places
 
 
 def plan(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
     """Places for the inputs of a graph and for what its groups make."""
-    sources: dict[Value, Value] = {}
-    for call in graph.calls:
-        if is_view(call):
-            assert call.inputs[0] is not None
-            sources[call.outputs[0]] = sources.get(call.inputs[0], call.inputs[0])
-    lives = lifetimes(graph, groups, sources)
+    inside = places(graph)
+    lives = lifetimes(graph, groups, inside)
     offsets = place({v: v.nbytes for v in lives}, lives)
     nbytes = max((offsets[v] + v.nbytes for v in offsets), default=0)
-    return MemoryPlan(nbytes, offsets, sources)
+    return MemoryPlan(nbytes, offsets, inside)
 
 
-def lifetimes(graph: Graph, groups: Sequence[Group], sources: Mapping[Value, Value]) -> dict[Value, Lifetime]:
-    """Of each value that lies in the arena; inputs live from the start, outputs to the end."""
+def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places) -> dict[Value, Lifetime]:
+    """Of each value that lies in the arena and in no other value; inputs live from the start, outputs to the end."""
     begin = dict.fromkeys(graph.inputs, -1)
-    begin |= {v: n for n, g in enumerate(groups) for v in g.outputs}
+    for n, group in enumerate(groups):
+        for value in group.outputs:
+            begin.setdefault(inside[value].root, n)
     end = dict(begin)
     for n, group in enumerate(groups):
-        end |= {v: n for v in (sources.get(w, w) for w in group.inputs) if v in begin}
-    end |= {v: len(groups) for v in (sources.get(w, w) for w in graph.outputs) if v in begin}
+        end |= {inside[v].root: n for v in (*group.outputs, *group.inputs) if inside[v].root in begin}
+    end |= {inside[v].root: len(groups) for v in graph.outputs if inside[v].root in begin}
     return {v: Lifetime(begin[v], end[v]) for v in begin}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -70,11 +71,13 @@ class Model:
 
     def _array(self, value: Value) -> np.ndarray:
         """The elements of a value: a part of the arena, or a constant."""
-        source = self.plan.source(value)
-        if source.name in self.graph.constants:
-            return np.require(self.graph.constants[source.name], requirements=("C", "A")).reshape(value.shape)
-        offset = self.plan.offsets[source]
-        return self._arena[offset : offset + source.nbytes].view(dtypes.storage(value.dtype)).reshape(value.shape)
+        place = self.plan.places[value]
+        if place.root.name in self.graph.constants:
+            array = np.require(self.graph.constants[place.root.name], requirements=("C", "A"))
+            first = place.offset // array.itemsize
+            return array.reshape(-1)[first : first + prod(value.shape)].reshape(value.shape)
+        offset = self.plan.offsets[place.root] + place.offset
+        return self._arena[offset : offset + value.nbytes].view(dtypes.storage(value.dtype)).reshape(value.shape)
 
     def __call__(self, *inputs) -> list[np.ndarray]:
         """The outputs, new arrays in the order of `graph.outputs`, for inputs in the order of `graph.inputs`, or a dict of them.

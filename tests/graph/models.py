@@ -88,7 +88,8 @@ def residual(rng: np.random.Generator, dtype: str = "float64") -> tuple[onnx.Mod
     x = add("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     y = conv(add("Relu", [conv(x, 8, 12, 3, 2)]), 12, 12, 3)
     x = add("Relu", [add("Add", [y, conv(x, 8, 12, 1, 2)])])
-    y = conv(add("Clip", [conv(x, 12, 12, 3, group=12)]), 12, 12, 1)
+    bounds = [weight(low=0, high=0), weight(low=6, high=6)]
+    y = conv(add("Clip", [conv(x, 12, 12, 3, group=12), *bounds]), 12, 12, 1)
     x = add("Relu", [add("Add", [x, y])])
     x = add("Flatten", [add("GlobalAveragePool", [x])])
     x = add("Gemm", [x, weight(7, 12), weight(7)], transB=1)

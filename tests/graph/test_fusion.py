@@ -107,7 +107,7 @@ def test_values_that_live_at_once_do_not_overlap(make):
     graph = optimize(load_onnx(make(np.random.default_rng(0))[0]))
     groups = fuse(graph)
     found = plan(graph, groups)
-    lives = lifetimes(graph, groups, found.sources)
+    lives = lifetimes(graph, groups, found.places)
     values = list(lives)
     assert set(found.offsets) == set(values) and all(o % ALIGNMENT == 0 for o in found.offsets.values())
     for n, a in enumerate(values):
@@ -136,9 +136,9 @@ def test_a_view_lives_as_long_as_it_is_read():
     inputs = {"x": real(5, 5)}
     graph, groups = fused(nodes, inputs, ["y"], {"i": np.arange(5)})
     found = plan(graph, groups)
-    lives = lifetimes(graph, groups, found.sources)
+    lives = lifetimes(graph, groups, found.places)
     flat = next(c.outputs[0] for c in graph.calls if c.operator == "Flatten")
-    source = found.source(flat)
+    source = found.places[flat].root
     position = next(n for n, g in enumerate(groups) if flat in g.inputs)
     assert source.name == "a" and lives[source].end == position
     compiled = tir.compile(graph)

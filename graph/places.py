@@ -1,0 +1,119 @@
+"""Places: which values lie inside of others, so that no kernel makes them.
+
+A view has the elements of another value in their order. What a slice or a split takes out of the outermost dimension lies in what
+it is taken from. What a concatenation along that dimension joins is computed in place, inside of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from tir import dtypes
+from tir.affine import Polynomial, add, as_constant, polynomial
+from tir.ir import Block, Const, Expr, Load, Store, Var
+from tir.traverse import blocks, substitute
+
+from .ir import Call, Graph, Value
+from .ops import function, is_view
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value lies: `offset` bytes after the begin of `root`, which lies in no other value."""
+
+    root: Value
+    offset: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of the values of a graph: `inside` of those that lie in others. `free` are those that no kernel makes."""
+
+    inside: Mapping[Value, Place]
+    free: frozenset[Value]
+
+    def __getitem__(self, value: Value) -> Place:
+        return self.inside.get(value, Place(value, 0))
+
+
+def places(graph: Graph) -> Places:
+    """The places of all values: of views and parts in order, then of concatenations, the last first, so that what is joined
+    more than once lies in the longest result, and the shorter ones are parts of it."""
+    parents: dict[Value, Place] = {}  # one step toward the root
+    free: set[Value] = set()
+    for call in graph.calls:
+        if offsets := _part_offsets(call):
+            free |= set(call.outputs)
+            parents |= {v: Place(call.values[0], offset) for v, offset in zip(call.outputs, offsets, strict=True)}
+    made = {v for c in graph.calls for v in c.outputs} - free  # by kernels
+    for call in reversed(graph.calls):
+        (result, *_), found = call.outputs, [_root(v, parents) for v in call.values]
+        if not _joins_outermost(call):
+            continue
+        if _is_row(call.values, found):
+            if result not in parents:
+                parents[result] = found[0]
+                free.add(result)
+        elif len({p.root for p in found if p.root in made and p.offset == 0}) == len(found) and _fill(call.values, found):
+            for n, place in enumerate(found):
+                parents[place.root] = Place(result, sum(v.nbytes for v in call.values[:n]))
+            free.add(result)
+    return Places({v: _root(v, parents) for v in parents}, frozenset(free))
+
+
+def _root(value: Value, parents: Mapping[Value, Place]) -> Place:
+    offset = 0
+    while value in parents:
+        value, offset = parents[value].root, offset + parents[value].offset
+    return Place(value, offset)
+
+
+def _joins_outermost(call: Call) -> bool:
+    """Whether a call writes its inputs one after the other."""
+    if call.operator != "Concat":
+        return False
+    shape = call.outputs[0].shape
+    return all(e == 1 for e in shape[: call.attribute("axis") % len(shape)])
+
+
+def _is_row(values: Sequence[Value], found: Sequence[Place]) -> bool:
+    """Whether values lie one after the other already."""
+    ends = accumulate((v.nbytes for v in values), initial=found[0].offset)
+    return all(p == Place(found[0].root, end) for p, end in zip(found, ends, strict=False))
+
+
+def _fill(values: Sequence[Value], found: Sequence[Place]) -> bool:
+    """Whether values are all there is of the values in which they lie."""
+    return all(v.nbytes == p.root.nbytes for v, p in zip(values, found, strict=True))
+
+
+def _part_offsets(call: Call) -> tuple[int, ...]:
+    """Where the outputs of a call lie in its only input, in bytes; none where it does more than to take them out of it."""
+    if is_view(call):
+        return (0,)
+    if len(call.inputs) != 1 or call.inputs[0] is None or any(v.dtype != call.inputs[0].dtype for v in call.outputs):
+        return ()
+    offsets = [_part_offset(block) for block in blocks(function(call))]
+    if len(offsets) != len(call.outputs):
+        return ()
+    found = tuple(o * dtypes.nbytes(call.inputs[0].dtype) for o in offsets if o is not None)
+    return found if len(found) == len(offsets) else ()
+
+
+def _part_offset(block: Block) -> int | None:
+    """The elements before the first that a block copies, if it copies a row of them in order; else None."""
+    if not isinstance(block.body, Store) or not isinstance(block.body.value, Load):
+        return None
+    single = {it.var: Const(0) for it in block.iters if it.extent == Const(1)}
+    read, written = (_flat(access, single) for access in (block.body.value, block.body))
+    return as_constant(add(read, written, -1))
+
+
+def _flat(access: Load | Store, fixed: Mapping[Var, Const]) -> Polynomial:
+    """The number of elements that lie before the one that is accessed."""
+    flat: Expr = Const(0)
+    for index, extent in zip(access.indices, access.buffer.shape, strict=True):
+        flat = flat * extent + substitute(index, fixed)
+    return polynomial(flat)
