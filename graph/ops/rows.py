@@ -137,3 +137,18 @@ def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_typ
     means = te.compute(kept, lambda *i: mean[rows.outer(i)], name="means")
     factors = te.compute(kept, lambda *i: factor[rows.outer(i)], name="factors")
     return te.compute(x.shape, formula, name="layer_norm"), means, factors
+
+
+@operator("RMSNormalization", 23)
+def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on, computed in the type of `x`."""
+    if dtypes.is_half(x.dtype):
+        raise TypeError(f"statistics in {x.dtype} would be too coarse")
+    (first,) = normal_axes([axis], x.ndim)
+    if shape_of(scale) != shape_of(x)[first:]:
+        raise ValueError(f"the scale must have shape {list(shape_of(x)[first:])}, got {list(shape_of(scale))}")
+    rows = Rows(x, range(first, x.ndim))
+    size, eps = te.const(rows.count, x.dtype), te.const(epsilon, x.dtype)
+    squares = rows.reduce(te.sum, lambda *i: x[i] * x[i], "squares")
+    factor = te.compute(squares.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
+    return te.compute(x.shape, lambda *i: x[i] * factor[rows.outer(i)] * scale[i[first:]], name="rms_norm")

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ir import Graph, verify
-from .batch_norm import fold_batch_norm
+from .activations import recognise_activations
+from .affine import fold_affine
 from .common import merge_common
 from .constants import fold_constants
+from .forms import canonicalise
 from .identities import remove_identities
+from .norms import recognise_norms
 from .powers import expand_powers
 from .unread import remove_unread
 
 __all__ = [
-    "PASSES", "Pass", "expand_powers", "fold_batch_norm", "fold_constants", "merge_common", "optimize", "remove_identities",
-    "remove_unread",
+    "PASSES", "Pass", "canonicalise", "expand_powers", "fold_affine", "fold_constants", "merge_common", "optimize",
+    "recognise_activations", "recognise_norms", "remove_identities", "remove_unread",
 ]  # fmt: skip
 
 Pass = Callable[[Graph], Graph]
@@ -23,7 +26,12 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     remove_identities,
     expand_powers,
-    fold_batch_norm,
+    canonicalise,
+    remove_identities,
+    merge_common,
+    recognise_norms,
+    recognise_activations,
+    fold_affine,
     merge_common,
     remove_unread,
 )

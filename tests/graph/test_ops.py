@@ -97,6 +97,7 @@ CASES = [
     ("Softmax", [real(3, 5, 7)], [], {}, OPSET),
     ("LayerNormalization", [real(3, 5, 7), real(7), real(7)], [], {}, OPSET),
     ("LayerNormalization", [real(3, 5, 7), real(5, 7)], [], {"axis": 1, "epsilon": 0.1}, OPSET),
+    ("RMSNormalization", [real(3, 5, 7), real(5, 7)], [], {"axis": 1, "epsilon": 0.1}, 23),
     ("ReduceSum", [real(3, 5, 7)], [np.array([1])], {}, OPSET),
     ("ReduceSum", [real(3, 5, 7)], [], {"keepdims": 0}, OPSET),
     ("ReduceSum", [real(3, 5)], [], {"noop_with_empty_axes": 1}, OPSET),
@@ -126,7 +127,7 @@ CASES = [
 ]  # fmt: skip
 
 # ONNX's evaluator has constants of these in float32, whatever the input is.
-SINGLE = ("Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu", "Selu")
+SINGLE = ("Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu", "RMSNormalization", "Selu")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from onnx import helper
 from graph import passes
 from graph.ir import GraphError, verify
 from graph.onnx import load_onnx
+from graph.passes.check import check_passes
 
-from .models import model, same_outputs
+from .models import model, residual, same_outputs, transformer
 
 RNG = np.random.default_rng(0)
 
@@ -119,22 +120,169 @@ NORM = [node("Conv", "x w b", "c", pads=[1, 1, 1, 1]), node("BatchNormalization"
 STATISTICS = {"w": real(5, 3, 3, 3), "b": real(5), "s": real(5), "o": real(5), "m": real(5), "v": real(5, low=0.1)}
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_batch_norm(bias):
-    nodes = NORM if bias else [node("Conv", "x w", "c", pads=[1, 1, 1, 1]), NORM[1]]
-    nodes = [*nodes, node("Relu", "n", "y")]
-    after = check(passes.fold_batch_norm, nodes, {"x": real(2, 3, 7, 5)}, ["y"], ["Conv", "Relu"], STATISTICS, roundings=4 * 27)
-    assert after.calls[0].attribute("pads") == (1, 1, 1, 1) and after.calls[0].outputs[0].name == "n"
+def chain(*steps, output="y"):
+    """Nodes of steps "Operator input other", each the input `_` of the next; attributes in a dict after it."""
+    nodes, last = [], "x"
+    for n, step in enumerate(steps):
+        (text, attributes) = step if isinstance(step, tuple) else (step, {})
+        operator, *inputs = text.split()
+        made = output if n == len(steps) - 1 else f"s{n}"
+        inputs = [last if i == "_" else i for i in inputs]
+        nodes.append(helper.make_node(operator, inputs, [made], **attributes))
+        last = made
+    return nodes
 
 
-def test_batch_norms_that_stay():
-    x = {"x": real(2, 3, 7, 5)}
-    both = ["Conv", "BatchNormalization", "Relu"]
-    check(passes.fold_batch_norm, [*NORM, node("Relu", "c", "y")], x, ["y", "n"], both, STATISTICS)
-    check(passes.fold_batch_norm, [*NORM, node("Relu", "n", "y")], x, ["y", "c"], both, STATISTICS)
-    scale = {"s": STATISTICS["s"]}
-    others = {name: a for name, a in STATISTICS.items() if name != "s"}
-    check(passes.fold_batch_norm, [*NORM, node("Relu", "n", "y")], x | scale, ["y"], both, others)
+CONV = ("Conv _ w b", {"pads": [1, 1, 1, 1]})
+NORMED = ("BatchNormalization _ s o m v", {"epsilon": 0.01})
+WEIGHTS = {
+    "w": real(5, 3, 3, 3), "b": real(5), "s": real(5), "o": real(5), "m": real(5), "v": real(5, low=0.1),
+    "factor": real(5, 1, 1), "same": real(1), "row": real(7), "plane": real(7, 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [CONV, NORMED],
+        [("Conv _ w", {"pads": [1, 1, 1, 1]}), NORMED],
+        [CONV, "Mul factor _", "Add _ factor"],
+        [("Conv _ w", {"pads": [1, 1, 1, 1]}), "Sub factor _", "Div _ same"],
+        [CONV, "Sub _ same", NORMED, "Mul _ same"],
+    ],
+)
+def test_affine_after_convolutions(steps):
+    nodes = chain(*steps, "Relu _")
+    after = check(passes.fold_affine, nodes, {"x": real(2, 3, 7, 5)}, ["y"], ["Conv", "Relu"], WEIGHTS, roundings=4 * 27)
+    assert after.calls[0].attribute("pads") == (1, 1, 1, 1) and after.calls[0].outputs[0].name == f"s{len(steps) - 1}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "operators"),
+    [
+        (["MatMul _ m", "Mul _ row"], ["MatMul"]),
+        (["MatMul _ m", "Add row _", "Mul _ row", "Add _ same"], ["MatMul", "Add"]),
+        (["MatMul _ m", "Add _ row"], ["MatMul", "Add"]),
+        ([("Gemm _ m row", {"beta": 0.5, "alpha": 2.0}), "Mul _ row", "Add _ row"], ["Gemm"]),
+        ([("Gemm _ t", {"transB": 1}), ("BatchNormalization _ row row row square", {"epsilon": 0.01})], ["Gemm"]),
+    ],
+)
+def test_affine_after_products(steps, operators):
+    constants = {"m": real(4, 7), "t": real(7, 4), "row": WEIGHTS["row"], "same": WEIGHTS["same"], "square": WEIGHTS["row"] ** 2}
+    given = {k: a for k, a in constants.items() if any(k in str(step) for step in steps)}
+    check(passes.fold_affine, chain(*steps), {"x": real(3, 4)}, ["y"], operators, given, roundings=64)
+
+
+def test_affine_that_stays():
+    x, conv = {"x": real(2, 3, 7, 5)}, ["Conv", "Mul", "Add", "Relu"]
+    nodes = chain(CONV, NORMED, "Relu _")
+    check(passes.fold_affine, nodes, x, ["y", "s0"], conv, WEIGHTS, roundings=64)
+    check(passes.fold_affine, [*nodes, node("Neg", "s0", "z")], x, ["y", "z"], [*conv, "Neg"], WEIGHTS, roundings=64)
+    check(passes.fold_affine, chain(CONV, "Mul _ plane"), x, ["y"], ["Conv", "Mul"], WEIGHTS)
+    check(passes.fold_affine, chain("Relu _", NORMED), {"x": real(2, 5, 7)}, ["y"], ["Relu", "Mul", "Add"], WEIGHTS, roundings=16)
+    scale = {"s": WEIGHTS["s"]}
+    others = {name: a for name, a in WEIGHTS.items() if name != "s"}
+    check(passes.fold_affine, nodes, x | scale, ["y"], ["Conv", "BatchNormalization", "Relu"], others)
+
+
+NUMBERS = {
+    name: np.array(value)
+    for name, value in {
+        "half": 0.5, "one": 1.0, "two": 2.0, "three": 3.0, "six": 6.0, "root": np.sqrt(2), "inverse": np.sqrt(0.5),
+        "cubic": 0.044715, "pi": np.sqrt(2 / np.pi), "zero": 0.0, "minus": -0.5, "tiny": 2.0**-16,
+    }.items()
+}  # fmt: skip
+CUBE = ["Mul x x", "Mul _ x"]
+TANH = [*CUBE, "Mul _ cubic", "Add x _", "Mul _ pi", "Tanh _", "Add _ one"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "operator"),
+    [
+        (["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"], "Gelu"),
+        (["Mul _ inverse", "Erf _", "Add one _", "Mul half _", "Mul _ x"], "Gelu"),
+        (["Div _ root", "Erf _", "Mul _ x", "Add _ x", "Div _ two"], "Gelu"),
+        ([*TANH, "Mul x _", "Mul _ half"], "Gelu"),
+        ([*TANH, "Mul half _", "Mul _ x"], "Gelu"),
+        (["Add _ three", "Clip _ zero six", "Div _ six"], "HardSigmoid"),
+        (["Add _ three", "Clip _ zero six", "Mul x _", "Div _ six"], "HardSwish"),
+        (["Add _ three", "Clip _ zero six", "Div _ six", "Mul x _"], "HardSwish"),
+        ([("HardSigmoid _", {"alpha": 1 / 6, "beta": 0.5}), "Mul _ x"], "HardSwish"),
+        (["Neg _", "Exp _", "Add _ one", "Div one _"], "Sigmoid"),
+        (["Neg _", "Exp _", "Add one _", "Reciprocal _"], "Sigmoid"),
+    ],
+)
+def test_activations(steps, operator):
+    given = {k: a for k, a in NUMBERS.items() if any(f" {k}" in str(step) for step in steps)}
+    nodes = [*chain(*steps), node("Neg", "y", "z")]
+    roundings = 256 if given else 2**29  # attributes are float32
+    after = check(passes.recognise_activations, nodes, {"x": real(3, 5)}, ["z"], [operator, "Neg"], given, roundings)
+    assert after.calls[0].values[0].name == "x"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ two"],
+        ["Mul _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"],
+        ["Div _ root", "Tanh _", "Add _ one", "Mul x _", "Mul _ half"],
+        ["Add _ three", "Clip _ zero three", "Mul x _", "Div _ six"],
+        ["Neg _", "Exp _", "Add _ two", "Div one _"],
+        ["Div _ root", "Erf _", "Add _ one", "Mul w _", "Mul _ half"],
+    ],
+)
+def test_what_is_near_an_activation(steps):
+    given = {k: a for k, a in NUMBERS.items() if any(f" {k}" in str(step) for step in steps)}
+    kept = [step.split()[0] for step in steps]
+    check(passes.recognise_activations, chain(*steps), {"x": real(3, 5), "w": real(3, 5)}, ["y"], kept, given)
+
+
+DEVIATION = ["ReduceMean _ last", "Sub x _", "Mul _ _", "ReduceMean _ last", "Add _ tiny", "Sqrt _"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "operators"),
+    [
+        ([*DEVIATION, "Div s1 _"], ["LayerNormalization"]),
+        ([*DEVIATION, "Reciprocal _", "Mul s1 _", "Mul _ row", "Add row _"], ["LayerNormalization"]),
+        ([*DEVIATION, "Div s1 _", "Add _ row", "Relu _"], ["LayerNormalization", "Relu"]),
+        (["Mul _ _", *DEVIATION[3:], "Div one _", "Mul x _", "Mul row _"], ["RMSNormalization"]),
+        (["Mul _ _", *DEVIATION[3:5], "Pow _ minus", "Mul x _"], ["RMSNormalization"]),
+        (["Mul _ _", *DEVIATION[3:], "Div x _", "Mul _ row", "Add _ row"], ["RMSNormalization", "Add"]),
+        ([*DEVIATION, "Div x _"], ["ReduceMean", "Sub", "Mul", "ReduceMean", "Add", "Sqrt", "Div"]),
+        (["ReduceMax _ last", "Sub x _", "Exp _", "ReduceSum _ last", "Div s2 _", "Neg _"], ["Softmax", "Neg"]),
+        (
+            ["ReduceMax _ last", "Sub x _", "Exp _", "ReduceSum _ first", "Div s2 _"],
+            ["ReduceMax", "Sub", "Exp", "ReduceSum", "Div"],
+        ),
+    ],
+)
+def test_norms(steps, operators):
+    constants = NUMBERS | {"row": real(5, low=0.5), "last": np.array([-1]), "first": np.array([0])}
+    given = {k: a for k, a in constants.items() if any(f" {k}" in str(step) for step in steps)}
+    check(passes.recognise_norms, chain(*steps), {"x": real(3, 4, 5)}, ["y"], operators, given, roundings=64)
+
+
+@pytest.mark.parametrize(
+    ("what", "operators", "opset"),
+    [
+        (node("GlobalAveragePool", "x", "y"), ["ReduceMean"], 18),
+        (node("AveragePool", "x", "y", kernel_shape=[3, 7]), ["ReduceMean"], 18),
+        (node("AveragePool", "x", "y", kernel_shape=[3, 5]), ["AveragePool"], 18),
+        (node("ReduceMax", "x", "y", axes=[1], keepdims=0), ["ReduceMax", "Reshape"], 13),
+        (node("Softmax", "x", "y", axis=3), ["Softmax"], 11),
+        (node("Softmax", "x", "y", axis=2), ["Softmax"], 11),
+        (node("Sum", "x x", "y"), ["Add"], 18),
+        (node("Max", "zero x", "y"), ["Relu"], 18),
+        (node("Max", "x two", "y"), ["Max"], 18),
+        (node("Clip", "x zero", "y"), ["Relu"], 18),
+        (node("Div", "x two", "y"), ["Mul"], 18),
+        (node("Div", "x three", "y"), ["Div"], 18),
+    ],
+)
+def test_forms(what, operators, opset):
+    given = {name: a for name, a in NUMBERS.items() if name in what.input}
+    check(passes.canonicalise, [what], {"x": real(2, 4, 3, 7)}, ["y"], operators, given, opset=opset)
 
 
 def test_common():
@@ -161,9 +309,25 @@ def test_unread():
 
 
 def test_the_list():
-    graph = load_onnx(model([*NORM, node("Relu", "n", "y")], {"x": real(2, 3, 7, 5)}, ["y"], STATISTICS))
+    graph = load_onnx(model(chain(CONV, NORMED, "Relu _"), {"x": real(2, 3, 7, 5)}, ["y"], WEIGHTS))
     seen = []
     passes.optimize(graph, observe=lambda name, after: seen.append((name, len(after.calls))))
     assert [name for name, _ in seen] == [p.__name__ for p in passes.PASSES] and seen[-1][1] == 2
     with pytest.raises(GraphError):
         passes.optimize(graph.with_(calls=graph.calls[::-1]))
+
+
+@pytest.mark.parametrize("make", [residual, transformer])
+def test_checked_passes(make):
+    proto, inputs = make(np.random.default_rng(0), "float32")
+    checks = check_passes(load_onnx(proto), inputs)
+    assert [c.name for c in checks] == [p.__name__ for p in passes.PASSES] and max(c.change for c in checks) < 2**-14
+
+
+def test_a_pass_that_is_wrong_is_named():
+    def lose_the_bias(graph):
+        return graph.with_(constants={n: a * 0 if n == "b" else a for n, a in graph.constants.items()}, name="other")
+
+    graph = load_onnx(model(chain(CONV, "Relu _"), {"x": real(2, 3, 7, 5)}, ["y"], WEIGHTS))
+    with pytest.raises(GraphError, match=r"^graph test: the pass lose_the_bias changes the output `y` by 0\.\d+ of its largest"):
+        check_passes(graph, [real(2, 3, 7, 5)], (passes.remove_unread, lose_the_bias))

@@ -1,0 +1,159 @@
+"""Activations are recognised by what they compute, however it is written.
+
+What leads to a value through sums, differences, products and quotients with numbers is a polynomial of an input x and of one
+function E of a polynomial of x. Each row of the table has the two polynomials that make an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isclose, pi, sqrt
+
+from ..ir import Attribute, Call, Graph, Value
+from .rewriting import Rewriting, rewrite
+
+Polynomial = dict[tuple[int, int], float]  # factors, by the exponents of x and of E
+Values = dict[Value, Polynomial]
+
+MAX_STEPS = 8  # calls between an activation's result and its input
+MAX_TERMS = 6
+RELATIVE = 4e-6  # error of factors, which are float32 numbers in files, or have as many digits
+
+
+@dataclass(frozen=True)
+class Form:
+    """An operator of x that is the polynomial `result` of x and E, where E is `function` of the polynomial `argument` of x."""
+
+    operator: str
+    attributes: Mapping[str, Attribute]
+    function: str
+    bounds: Mapping[str, Attribute]  # attributes of the function
+    argument: Polynomial
+    result: Polynomial
+
+
+_HALVES = {(1, 0): 0.5, (1, 1): 0.5}
+_ROOT = sqrt(2 / pi)
+_SIXTH: dict[str, Attribute] = {"alpha": 1 / 6, "beta": 0.5}
+
+FORMS = (
+    Form("Gelu", {}, "Erf", {}, {(1, 0): sqrt(0.5)}, _HALVES),
+    Form("Gelu", {"approximate": "tanh"}, "Tanh", {}, {(1, 0): _ROOT, (3, 0): 0.044715 * _ROOT}, _HALVES),
+    Form("HardSigmoid", _SIXTH, "Clip", {"min": 0, "max": 6}, {(1, 0): 1, (0, 0): 3}, {(0, 1): 1 / 6}),
+    Form("HardSwish", {}, "Clip", {"min": 0, "max": 6}, {(1, 0): 1, (0, 0): 3}, {(1, 1): 1 / 6}),
+    Form("HardSwish", {}, "Clip", {"min": 0, "max": 1}, {(1, 0): 1 / 6, (0, 0): 0.5}, {(1, 1): 1}),
+    Form("HardSwish", {}, "HardSigmoid", _SIXTH, {(1, 0): 1}, {(1, 1): 1}),
+)
+_FUNCTIONS = tuple(dict.fromkeys(f.function for f in FORMS))
+
+
+def recognise_activations(graph: Graph) -> Graph:
+    """GELU (with erf, or as tanh approximates it), hard sigmoid, hard swish and 1 / (1 + exp(-x)) become one call each."""
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    if call.operator not in ("Add", "Mul", "Div", "Reciprocal") or not call.outputs[0].dtype.startswith("float"):
+        return None
+    if (x := _logistic(r, call)) is not None:
+        return [r.call("Sigmoid", [x], call.outputs)]
+    for function in _functions(r, call):
+        argument = function.values[0]
+        for x in dict.fromkeys((argument, *_leading_to(r, argument, MAX_STEPS))):
+            given, found = _polynomial(r, argument, {x: _X}), _of(r, call, {x: _X, function.outputs[0]: _E})
+            for form in FORMS:
+                same = form.function == function.operator and all(
+                    _near(function.attribute(n, v), v) for n, v in form.bounds.items()
+                )
+                if same and _equal(given, form.argument) and _equal(found, form.result):
+                    return [r.call(form.operator, [x], call.outputs, **form.attributes)]
+    return None
+
+
+def _logistic(r: Rewriting, call: Call) -> Value | None:
+    """x where a call makes 1 / (1 + exp(-x))."""
+    if call.operator == "Div" and r.number(call.inputs[0]) != 1:
+        return None
+    below = r.producer(call.inputs[-1], "Add") if call.operator in ("Div", "Reciprocal") else None
+    for one, power in (below.values, below.values[::-1]) if below is not None else ():
+        negated = r.producer(p.values[0], "Neg") if r.number(one) == 1 and (p := r.producer(power, "Exp")) is not None else None
+        if negated is not None and negated.outputs[0].shape == call.outputs[0].shape:
+            return negated.values[0]
+    return None
+
+
+# --- what leads to a value -----------------------------------------------------------------------------------------------
+
+
+def _functions(r: Rewriting, call: Call) -> Iterator[Call]:
+    """The calls of functions of the table from which a call comes."""
+    for value in _before(call, call.outputs[0]):
+        if (function := r.producer(value, *_FUNCTIONS)) is not None:
+            yield function
+        for inner in _leading_to(r, value, MAX_STEPS):
+            if (function := r.producer(inner, *_FUNCTIONS)) is not None:
+                yield function
+
+
+def _leading_to(r: Rewriting, value: Value, steps: int) -> Iterator[Value]:
+    """The values of its shape from which a value comes by sums and products."""
+    call = r.producer(value, "Add", "Sub", "Mul", "Div", "Neg")
+    for before in _before(call, value) if call is not None and steps else ():
+        yield before
+        yield from _leading_to(r, before, steps - 1)
+
+
+def _before(call: Call, value: Value) -> list[Value]:
+    return [v for v in call.values if v.shape == value.shape]
+
+
+# --- polynomials -----------------------------------------------------------------------------------------------------------
+
+_X: Polynomial = {(1, 0): 1.0}
+_E: Polynomial = {(0, 1): 1.0}
+
+
+def _polynomial(r: Rewriting, value: Value, known: Values, steps: int = MAX_STEPS) -> Polynomial | None:
+    """A value as a polynomial of those that are known, or None."""
+    if value in known:
+        return known[value]
+    if (number := r.number(value)) is not None:
+        return {(0, 0): number}
+    call = r.producer(value, "Add", "Sub", "Mul", "Div", "Neg")
+    return _of(r, call, known, steps - 1) if call is not None and steps else None
+
+
+def _of(r: Rewriting, call: Call, known: Values, steps: int = MAX_STEPS) -> Polynomial | None:
+    """What a call makes as a polynomial."""
+    parts = [_polynomial(r, v, known, steps) for v in call.values]
+    if any(p is None or len(p) > MAX_TERMS for p in parts):
+        return None
+    match call.operator, parts:
+        case "Neg", [dict(a)]:
+            return {e: -f for e, f in a.items()}
+        case "Add", [dict(a), dict(b)]:
+            return _sum(a, b, 1)
+        case "Sub", [dict(a), dict(b)]:
+            return _sum(a, b, -1)
+        case "Mul", [dict(a), dict(b)]:
+            product: Polynomial = {}
+            for (i, j), f in a.items():
+                product = _sum(product, {(i + k, j + n): f * g for (k, n), g in b.items()}, 1)
+            return product
+        case "Div", [dict(a), dict(b)] if set(b) == {(0, 0)} and b[0, 0]:
+            return {e: f / b[0, 0] for e, f in a.items()}
+        case _:
+            return None
+
+
+def _sum(a: Polynomial, b: Polynomial, sign: int) -> Polynomial:
+    return {e: a.get(e, 0.0) + sign * b.get(e, 0.0) for e in {**a, **b}}
+
+
+def _equal(found: Polynomial | None, wanted: Polynomial) -> bool:
+    return found is not None and set(found) == set(wanted) and all(_near(found[e], f) for e, f in wanted.items())
+
+
+def _near(found: object, wanted: object) -> bool:
+    return isinstance(found, (int, float)) and isinstance(wanted, (int, float)) and isclose(found, wanted, rel_tol=RELATIVE)

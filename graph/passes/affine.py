@@ -1,0 +1,133 @@
+"""What scales and shifts by constants after a convolution or a product goes into its weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..ir import Call, Graph, Value
+from .rewriting import Rewriting, other, rewrite
+
+ONE, ZERO = np.ones(()), np.zeros(())
+
+
+def fold_affine(graph: Graph) -> Graph:
+    """A convolution or a product with constant weights takes in the factors and the addends of its output channels after it,
+    those of a batch normalisation, or of products and sums with constants:
+
+        (conv(x, W) + b) * f + g  =  conv(x, W f) + (b f + g)
+
+    f scales each output channel of W; of a batch normalisation it is scale / sqrt(variance + epsilon), and g is bias - mean f. It
+    is computed in float64 and rounded once. A batch normalisation after anything else becomes a product and a sum.
+    """
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    if (affine := _affine(r, call)) is None:
+        return None
+    source, factor, shift = affine
+    merged = _into_weights(r, source, factor, shift, call.outputs[0]) if r.read_once(source) else None
+    if merged is not None or call.operator != "BatchNormalization":
+        return merged
+    name, dtype = call.outputs[0].name, source.dtype
+    scaled = r.call("Mul", [source, r.constant(f"{name}_factor", factor.astype(dtype))], f"{name}_scaled")
+    return [scaled, r.call("Add", [scaled.outputs[0], r.constant(f"{name}_shift", shift.astype(dtype))], call.outputs)]
+
+
+def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | None:
+    """A call as source * factor + shift, both in float64 and broadcast with the source; None for others."""
+    result = call.outputs[0]
+    if not result.dtype.startswith("float"):
+        return None
+    if call.operator == "BatchNormalization":
+        arrays = [a.astype(np.float64) for v in call.inputs[1:] if (a := r.array(v)) is not None]
+        if len(arrays) < 4:
+            return None
+        scale, bias, mean, variance = (a.reshape(-1, *(1,) * (len(result.shape) - 2)) for a in arrays)
+        factor = scale / np.sqrt(variance + call.attribute("epsilon", 1e-5))
+        return call.values[0], factor, bias - mean * factor
+    constant = next((v for v in call.values if v.name in r.constants), None)
+    source = None if constant is None else other(call.inputs, constant)
+    if constant is None or source is None or source.shape != result.shape:
+        return None
+    c = r.constants[constant.name].astype(np.float64)
+    match call.operator, source == call.inputs[0]:
+        case "Add", _:
+            return source, ONE, c
+        case "Sub", True:
+            return source, ONE, -c
+        case "Sub", False:
+            return source, -ONE, c
+        case "Mul", _:
+            return source, c, ZERO
+        case "Div", True if c.all():
+            return source, 1 / c, ZERO
+        case _:
+            return None
+
+
+def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.ndarray, result: Value) -> list[Call] | None:
+    """The calls that make `result`, source * factor + shift, where what makes the source takes them in; None else."""
+    linear, bias = _linear(r, source)
+    weight = None if linear is None else r.array(linear.inputs[1])
+    if linear is None or weight is None:
+        return None
+    product = linear.operator == "MatMul"
+    axis = 1 if linear.operator.startswith("Conv") else len(result.shape) - 1
+    f, g, b = (_by_channel(a, result.shape, axis) for a in (factor, shift, ZERO if bias is None else bias))
+    if f is None or g is None or b is None or (product and (weight.ndim != 2 or (bias is None and (f == 1).all()))):
+        return None
+    name, (x, w) = result.name, linear.values[:2]
+    if not (f == 1).all():
+        w = r.constant(f"{name}_weight", (weight * _of_weight(f, weight, linear)).astype(w.dtype))
+    moved = b * f + g
+    added = [r.constant(f"{name}_bias", moved.astype(w.dtype))] if bias is not None or moved.any() else []
+    if product and added:
+        scaled = r.call("MatMul", [x, w], f"{name}_product")
+        return [scaled, r.call("Add", [scaled.outputs[0], *added], (result,))]
+    attributes = tuple((n, a) for n, a in linear.attributes if n != "beta")
+    return [replace(linear, inputs=(x, w, *added), outputs=(result,), attributes=attributes)]
+
+
+def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None]:
+    """The convolution or product that makes a value, and what is added to it, in float64 and broadcast with it; no call where
+    that is no constant."""
+    linear, constant = r.producer(source, "Conv", "ConvTranspose", "Gemm", "MatMul"), None
+    if (added := r.producer(source, "Add")) is not None:  # the bias of a product
+        constant = next((v for v in added.values if v.name in r.constants), None)
+        product = None if constant is None else other(added.inputs, constant)
+        linear = r.producer(product, "MatMul") if product is not None and r.read_once(product) else None
+    elif linear is not None and len(linear.values) > 2:
+        constant = linear.values[2]
+    if linear is None or constant is None:
+        return linear, None
+    if (array := r.array(constant)) is None:
+        return None, None
+    bias = array.astype(np.float64) * linear.attribute("beta", 1.0)
+    return linear, bias.reshape(-1, *(1,) * (len(source.shape) - 2)) if linear.operator.startswith("Conv") else bias
+
+
+def _by_channel(array: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
+    """Of numbers that are broadcast to a shape, those along an axis, if they are the same along the others."""
+    own = (1,) * (len(shape) - array.ndim) + array.shape
+    if not shape or any(extent > 1 and n != axis for n, extent in enumerate(own)):
+        return None
+    return np.broadcast_to(array.reshape(-1), (shape[axis],))
+
+
+def _of_weight(factor: np.ndarray, weight: np.ndarray, linear: Call) -> np.ndarray:
+    """Factors of output channels, broadcast with the weights."""
+    kernel = (1,) * (weight.ndim - 2)
+    match linear.operator:
+        case "Conv":
+            return factor.reshape(-1, 1, *kernel)
+        case "ConvTranspose":  # (channels in, channels out of a group, kernel); inputs of a group follow each other
+            groups = linear.attribute("group", 1)
+            each = np.repeat(factor.reshape(groups, -1), weight.shape[0] // groups, axis=0)
+            return each.reshape(*each.shape, *kernel)
+        case "Gemm" if linear.attribute("transB", 0):
+            return factor.reshape(-1, 1)
+        case _:
+            return factor

@@ -1,0 +1,85 @@
+"""Whether passes keep what a graph computes: each is compared with the graph before it, on given inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..ir import Attribute, Call, Graph, GraphError, Value
+from ..reference import arranged, evaluate
+from . import PASSES, Pass, optimize
+
+# The most that a pass may change an output by, of its largest element, in float64. What passes recognise has factors of float32
+# in files; their rounding is 2^-24, and whole networks make more of it.
+TOLERANCE = 2.0**-14
+
+
+@dataclass(frozen=True)
+class PassCheck:
+    """A pass that ran: how many calls it left, and the largest change of an output, as a part of its largest element."""
+
+    name: str
+    calls: int
+    change: float
+
+
+def check_passes(
+    graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray], passes: Sequence[Pass] = PASSES
+) -> list[PassCheck]:
+    """Run the passes and, in float64 by the interpreter, the graph after each that changed it, on `inputs` (see `evaluate`).
+
+    Raises GraphError that names the first pass that changes an output by more than `TOLERANCE` of its largest element.
+    """
+    wide = widened(graph)
+    arrays = [a.astype(v.dtype) for v, a in zip(wide.inputs, arranged(graph, inputs), strict=True)]
+    wanted, checks, text = evaluate(wide, arrays), list[PassCheck](), wide.text()
+
+    def compare(name: str, after: Graph) -> None:
+        nonlocal text
+        change = 0.0
+        if after.text() != text:
+            text = after.text()
+            for value, a, b in zip(wide.outputs, wanted, evaluate(after, arrays), strict=True):
+                change = max(change, _change(a, b))
+                if not change <= TOLERANCE:
+                    what = f"the pass {name} changes the output `{value.name}` by {change:.3g} of its largest element"
+                    raise GraphError(f"graph {graph.name}: {what}")
+        checks.append(PassCheck(name, len(after.calls), change))
+
+    optimize(wide, passes, compare)
+    return checks
+
+
+def _change(wanted: np.ndarray, found: np.ndarray) -> float:
+    """The largest difference of elements, as a part of the largest one; infinite where other elements are not finite."""
+    if wanted.shape != found.shape or wanted.dtype != found.dtype:
+        return float("inf")
+    if wanted.dtype.kind != "f":
+        return 0.0 if np.array_equal(wanted, found) else float("inf")
+    finite = np.isfinite(wanted)
+    if not np.array_equal(wanted[~finite], found[~finite], equal_nan=True) or not np.isfinite(found[finite]).all():
+        return float("inf")
+    difference = np.max(np.abs(wanted - found, where=finite, out=np.zeros(wanted.shape)), initial=0)
+    return float(difference / max(np.max(np.abs(wanted), where=finite, initial=0), np.finfo(wanted.dtype).tiny))
+
+
+def widened(graph: Graph) -> Graph:
+    """The graph with float64 in place of all other floats."""
+
+    def value(v: Value) -> Value:
+        return replace(v, dtype="float64") if v.dtype in ("float32", "float16") else v
+
+    def attribute(name: str, a: Attribute) -> Attribute:
+        return "float64" if name == "to" and a in ("float32", "float16") else a
+
+    def call(c: Call) -> Call:
+        inputs = tuple(None if v is None else value(v) for v in c.inputs)
+        attributes = tuple((n, attribute(n, a)) for n, a in c.attributes)
+        return replace(c, inputs=inputs, outputs=tuple(map(value, c.outputs)), attributes=attributes)
+
+    constants = {n: a.astype("float64") if a.dtype.kind == "f" else a for n, a in graph.constants.items()}
+    return Graph(
+        graph.name, tuple(map(value, graph.inputs)), tuple(map(call, graph.calls)), tuple(map(value, graph.outputs)), constants
+    )

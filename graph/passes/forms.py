@@ -1,0 +1,77 @@
+"""Of several ways to say one thing, one is left, so that equal kernels have equal names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import frexp
+
+import numpy as np
+
+from ..ir import Call, Graph
+from .rewriting import Rewriting, other, rewrite
+
+REDUCTIONS = (
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+)
+
+
+def canonicalise(graph: Graph) -> Graph:
+    """Bring calls to one form of those that mean the same:
+
+    pooling over the whole image          a reduction
+    a reduction that drops its axes       one that keeps them, and a view
+    Softmax before version 13             the one of today, where it is along the last axis
+    Sum of two, Max or Clip from 0 on     Add, Relu
+    a quotient by a power of two          a product
+    """
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    (x, *others), result = call.inputs or (None,), call.outputs[0]
+    if x is None or len(call.outputs) > 1:
+        return None
+    rank = len(x.shape)
+    match call.operator:
+        case "GlobalAveragePool" | "GlobalMaxPool":
+            kind = "ReduceMean" if call.operator == "GlobalAveragePool" else "ReduceMax"
+            return [r.call(kind, [x], call.outputs, axes=tuple(range(2, rank)))]
+        case "AveragePool" if call.attribute("kernel_shape") == x.shape[2:] and not any(call.attribute("pads", ())):
+            whole = result.shape[2:] == (1,) * (rank - 2) and call.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+            return [r.call("ReduceMean", [x], call.outputs, axes=tuple(range(2, rank)))] if whole else None
+        case operator if operator in REDUCTIONS and not call.attribute("keepdims", 1):
+            return _keeping(r, call)
+        case "Softmax" if 0 < call.opset < 13 and call.attribute("axis", 1) in (rank - 1, -1):
+            return [r.call("Softmax", [x], call.outputs, axis=rank - 1)]
+        case "Softmax" if call.attribute("axis", -1) < 0 and not 0 < call.opset < 13:
+            return [r.call("Softmax", [x], call.outputs, axis=call.attribute("axis", -1) + rank)]
+        case "Sum" if len(call.values) == 2:
+            return [r.call("Add", call.values, call.outputs)]
+        case "Clip" if call.attribute("min") == 0 and call.attribute("max") is None:
+            return [r.call("Relu", [x], call.outputs)]
+        case "Max":
+            zero = next((v for v in call.values if r.number(v) == 0), None)
+            source = None if zero is None else other(call.values, zero)
+            return [r.call("Relu", [source], call.outputs)] if source is not None and source.shape == result.shape else None
+        case "Div" if result.dtype.startswith("float") and (number := r.number(others[0])):
+            if abs(frexp(number)[0]) != 0.5:
+                return None
+            inverse = r.constant(f"{result.name}_factor", np.array(1 / number, result.dtype))
+            return [r.call("Mul", [x, inverse], call.outputs)]
+        case _:
+            return None
+
+
+def _keeping(r: Rewriting, call: Call) -> list[Call]:
+    """A reduction whose axes stay with extent 1, and a view without them."""
+    attributes = tuple((n, a) for n, a in call.attributes if n != "keepdims")
+    kept = r.call(call.operator, call.inputs, f"{call.outputs[0].name}_kept", **dict(attributes))
+    return [replace(kept, opset=call.opset), r.call("Reshape", kept.outputs, call.outputs, shape=call.outputs[0].shape)]

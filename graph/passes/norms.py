@@ -1,0 +1,144 @@
+"""Softmax and the norms of rows are recognised by their steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from ..ir import Call, Graph, Value
+from .rewriting import Rewriting, other, rewrite
+
+
+def recognise_norms(graph: Graph) -> Graph:
+    """The steps of a softmax, a layer norm or an RMS norm become one call, with the scale and the shift that follow:
+
+    exp(x - max(x)) / sum(exp(x - max(x)))                          Softmax
+    (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)           LayerNormalization, along the last axes
+    x / sqrt(mean(x^2) + epsilon)                                   RMSNormalization, along the last axes
+    """
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    if not call.outputs[0].dtype.startswith("float"):
+        return None
+    if call.operator == "Div" and (softmax := _softmax(r, call)) is not None:
+        return [softmax]
+    if call.operator in ("Div", "Mul") and (norm := _norm(r, call)) is not None:
+        return [norm]
+    return _scaled_norm(r, call)
+
+
+# --- softmax ---------------------------------------------------------------------------------------------------------------
+
+
+def _softmax(r: Rewriting, call: Call) -> Call | None:
+    power, total = call.values if len(call.values) == 2 else (None, None)
+    reduction, exponential = r.producer(total, "ReduceSum"), r.producer(power, "Exp")
+    if reduction is None or exponential is None or reduction.values[0] != power:
+        return None
+    difference = r.producer(exponential.values[0], "Sub")
+    top = None if difference is None else r.producer(difference.inputs[1], "ReduceMax")
+    if difference is None or top is None or top.values[0] != difference.values[0]:
+        return None
+    axes = [_axes(c) for c in (reduction, top)]
+    if axes[0] is None or axes[0] != axes[1] or len(axes[0]) != 1:
+        return None
+    return r.call("Softmax", [top.values[0]], call.outputs, axis=axes[0][0])
+
+
+def _axes(reduction: Call) -> tuple[int, ...] | None:
+    """The axes of a reduction, counted from the front, if it keeps them."""
+    rank, axes = len(reduction.values[0].shape), reduction.attribute("axes")
+    if not reduction.attribute("keepdims", 1) or (not axes and reduction.attribute("noop_with_empty_axes", 0)):
+        return None
+    return tuple(sorted(a % rank for a in axes)) if axes else tuple(range(rank))
+
+
+# --- norms -----------------------------------------------------------------------------------------------------------------
+
+
+def _norm(r: Rewriting, call: Call) -> Call | None:
+    """A value over the root of the mean of its squares, as a norm without a scale."""
+    for centred, divisor in _quotients(r, call):
+        mean = _mean_square(r, divisor, centred)
+        if mean is None:
+            continue
+        square, epsilon = mean
+        axes, shape = _axes(square), centred.shape
+        if axes is None or axes != tuple(range(axes[0], len(shape))) or shape != call.outputs[0].shape:
+            continue
+        x = _centred_from(r, centred, axes)
+        dtype = call.outputs[0].dtype
+        ones = r.constant(f"{call.outputs[0].name}_scale", np.ones(shape[axes[0] :], dtype))
+        operator = "RMSNormalization" if x is None else "LayerNormalization"
+        return r.call(operator, [centred if x is None else x, ones], call.outputs, axis=axes[0] - len(shape), epsilon=epsilon)
+    return None
+
+
+def _quotients(r: Rewriting, call: Call) -> list[tuple[Value, Value]]:
+    """The ways to see a call as a value over a root, as pairs of the value and of what the root is of."""
+    found = []
+    for a, b in [call.values, call.values[::-1]] if len(call.values) == 2 else []:
+        if call.operator == "Mul":
+            inverse = r.producer(b, "Reciprocal", "Div", "Pow")
+            if inverse is not None and inverse.operator == "Pow":
+                found += [(a, inverse.values[0])] if r.number(inverse.values[-1]) == -0.5 else []
+                continue
+            if inverse is None or (inverse.operator == "Div" and r.number(inverse.inputs[0]) != 1):
+                continue
+            b = inverse.values[-1]
+        elif (a, b) != call.values:
+            continue
+        root = r.producer(b, "Sqrt")
+        if root is not None:
+            found.append((a, root.values[0]))
+    return found
+
+
+def _mean_square(r: Rewriting, value: Value, of: Value) -> tuple[Call, float] | None:
+    """The mean and the epsilon, if a value is the mean of the squares of another, and epsilon."""
+    added = r.producer(value, "Add")
+    for mean, epsilon in [added.values, added.values[::-1]] if added is not None and len(added.values) == 2 else []:
+        number, call = r.number(epsilon), r.producer(mean, "ReduceMean")
+        square = None if call is None else r.producer(call.values[0], "Mul", "Pow")
+        if number is None or call is None or square is None or square.inputs[0] != of:
+            continue
+        if square.values[-1] == of if square.operator == "Mul" else r.number(square.values[-1]) == 2:
+            return call, number
+    return None
+
+
+def _centred_from(r: Rewriting, centred: Value, axes: tuple[int, ...]) -> Value | None:
+    """x, if a value is x less its mean along axes."""
+    difference = r.producer(centred, "Sub")
+    mean = None if difference is None else r.producer(difference.inputs[1], "ReduceMean")
+    if difference is None or mean is None or mean.values[0] != difference.values[0] or _axes(mean) != axes:
+        return None
+    return difference.values[0]
+
+
+def _scaled_norm(r: Rewriting, call: Call) -> list[Call] | None:
+    """A product or a sum with numbers after a norm, as its scale or its shift."""
+    norm = next((n for v in call.values if (n := r.producer(v, "LayerNormalization", "RMSNormalization")) is not None), None)
+    if call.operator not in ("Mul", "Add") or norm is None or len(norm.outputs) > 1 or not r.read_once(norm.outputs[0]):
+        return None
+    factor, x, (scale, *bias) = other(call.inputs, norm.outputs[0]), norm.values[0], norm.values[1:]
+    if factor is None or call.outputs[0].shape != x.shape or prod(factor.shape) != prod(scale.shape):
+        return None
+    if factor.shape[-len(scale.shape) :] != scale.shape:
+        return None
+    array, old = r.array(factor), [r.array(v) for v in (scale, *bias)]
+    if array is None or any(a is None for a in old):
+        return None
+    new, name = array.reshape(scale.shape), call.outputs[0].name
+    if call.operator == "Mul":
+        numbers = [a * new for a in old if a is not None]
+    elif norm.operator == "RMSNormalization":
+        return None
+    else:
+        numbers = [a for a in old[:1] if a is not None] + [sum((a for a in old[1:] if a is not None), new)]
+    constants = [r.constant(f"{name}_{what}", a) for what, a in zip(("scale", "shift"), numbers, strict=False)]
+    return [replace(norm, inputs=(x, *constants), outputs=call.outputs)]

@@ -1,0 +1,85 @@
+"""What passes rewrite graphs with: a walk over the calls, in which a rule may put others in place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from ..ir import Attribute, Call, Graph, Value, constant, fresh
+from ..ops import result_types
+from .unread import remove_unread
+
+Rule = Callable[["Rewriting", Call], Sequence[Call] | None]
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """The graph with `rule(rewriting, call)` in place of each call in turn, where that is not None; what no output depends on
+    after that is gone. The calls that a rule gives make all outputs of the call that they stand for."""
+    rewriting = Rewriting(graph)
+    calls: list[Call] = []
+    for call in graph.calls:
+        replacement = rule(rewriting, call)
+        for new in [call] if replacement is None else replacement:
+            calls.append(new)
+            rewriting.producers |= dict.fromkeys(new.outputs, new)
+    if len(calls) == len(graph.calls) and all(a is b for a, b in zip(calls, graph.calls, strict=True)):
+        return graph
+    return remove_unread(graph.with_(calls=tuple(calls), constants=rewriting.constants))
+
+
+class Rewriting:
+    """A graph on the way to another: `producers` are the calls so far, by what they make."""
+
+    def __init__(self, graph: Graph):
+        self.constants = dict(graph.constants)
+        self.producers: dict[Value, Call] = {}
+        self._outputs = set(graph.outputs)
+        self._consumers = graph.consumers()
+        self._taken = {v.name for c in graph.calls for v in c.outputs} | {v.name for v in graph.inputs} | set(graph.constants)
+
+    def producer(self, value: Value | None, *operators: str) -> Call | None:
+        """The call of one of these operators that makes a value; None for another one."""
+        call = None if value is None else self.producers.get(value)
+        return call if call is not None and call.operator in operators else None
+
+    def read_once(self, value: Value) -> bool:
+        """Whether one call alone reads a value, and it is no output."""
+        return value not in self._outputs and len(self._consumers.get(value, ())) <= 1
+
+    def array(self, value: Value | None) -> np.ndarray | None:
+        """The elements of a value, if it is a constant."""
+        return None if value is None else self.constants.get(value.name)
+
+    def number(self, value: Value | None) -> float | None:
+        """The only element of a value, if it is a constant with one."""
+        array = self.array(value)
+        return float(array.reshape(())) if array is not None and array.size == 1 else None
+
+    def constant(self, wanted: str, array: np.ndarray) -> Value:
+        """A new constant."""
+        name = self._name(wanted)
+        self.constants[name] = array
+        return constant(name, array)
+
+    def call(
+        self, operator: str, inputs: Sequence[Value | None], outputs: str | Sequence[Value], **attributes: Attribute
+    ) -> Call:
+        """A call whose outputs are given, or are new, with names after the one given and the types that follow."""
+        call = Call(operator, tuple(inputs), (), tuple(sorted(attributes.items())))
+        if isinstance(outputs, str):
+            outputs = [Value(self._name(outputs), *t) for t in result_types(call)]
+        return Call(operator, call.inputs, tuple(outputs), call.attributes)
+
+    def _name(self, wanted: str) -> str:
+        name = fresh(self._taken, wanted)
+        self._taken.add(name)
+        return name
+
+
+def other(values: Collection[Value | None], one: Value) -> Value | None:
+    """Of two values the one that is not `one`; None unless there are two and `one` is among them."""
+    if len(values) != 2 or one not in values:
+        return None
+    first, second = values
+    return second if first == one else first
