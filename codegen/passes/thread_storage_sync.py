@@ -279,14 +279,15 @@ def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval])
                 _, high = extent_range(loop.extent, ranges)
                 inner[loop.name] = None if high is None else high + 1
         # Outside of the loops of an axis its first thread does what others could see, and every thread the rest.
-        store = x if isinstance(x, Store) else around.store
+        store = x if isinstance(x, Store) else around.stmt if isinstance(around.stmt, Store) else None
         everywhere = store is not None and store.buffer.scope == "local"
         moving = {name: kernel.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner
         if store is not None and in_warp(store):
             # The lanes of a warp touch together what an instruction of a warp touches: two of them stand for all.
             moving[threads["threadIdx.x"]] = min(kernel.block[0], 2)
-        lets = {let.var.name for let in around.lets}
-        footprint = Footprint(x.indices, moving, tuple(guards), lets, ranges, list(threads.values()), kernel.block)
+        footprint = Footprint(
+            x.indices, moving, tuple(guards), set(around.bindings), ranges, list(threads.values()), kernel.block
+        )
         copying = isinstance(x, Store) and called(x.value, ASYNCHRONOUS)
         found.append(MemoryAccess(x.buffer, isinstance(x, Store), path, footprint, copying))
     return found

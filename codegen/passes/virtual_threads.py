@@ -38,7 +38,7 @@ def _overwrites(body: Stmt, name: str) -> bool:
         for s, around in accesses(body):
             if not isinstance(s, Store) or s.buffer.name in varying:
                 continue
-            decided = (*around.conditions, *around.otherwise, *(x.extent for x in around.loops), *(x.value for x in around.lets))
+            decided = (*around.conditions, *around.otherwise, *(x.extent for x in around.loops), *around.bindings.values())
             depends = [s.value, *s.indices, *decided]
             if any(name in variables(e) or any(x.buffer.name in varying for x in loads(e)) for e in depends):
                 varying.add(s.buffer.name)

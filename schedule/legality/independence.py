@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from tir.analysis.context import Access
 from tir.analysis.dependence import (
     GREATER,
     LESS,
-    Access,
     Indices,
     Instances,
     Unit,
@@ -106,7 +106,7 @@ def _need_spatial_block(
             )
     if instances.distinct(place, place, {loop.name: LESS}):
         return
-    written = [a for a in unit.accesses if a.writes and a.buffer.name not in own()]
+    written = [a for a in unit.accesses if a.is_store and a.buffer.name not in own()]
     if not written:
         return
     if not any(loop.name in variables(i) for i in place):
@@ -125,7 +125,7 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
         if found is None:
             return None
         i, j, element = found
-        if x.writes and y.writes:
+        if x.is_store and y.is_store:
             return f"{loop.name} = {min(i, j)} and {loop.name} = {max(i, j)} both write {x.at(element)}"
         (i, verb), (j, other) = sorted([(i, x.verb), (j, y.verb)])
         return f"{loop.name} = {i} {verb} {x.at(element)}, {loop.name} = {j} {other} it"

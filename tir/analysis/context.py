@@ -1,9 +1,9 @@
-"""Accesses to buffers, each with its context: the loops, blocks, lets and conditions around it."""
+"""Accesses to buffers, and their context: the loops, blocks, lets and conditions around them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
 from ..arith.bounds import extent_range
@@ -11,29 +11,47 @@ from ..arith.intervals import Interval, Ranges
 from ..ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, Select, Stmt, Store, Var, conjuncts
 from ..traverse import N, children, substitute, walk
 
-A = TypeVar("A", bound="AccessContext")
+C = TypeVar("C", bound="Context")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load or store of an element, its indices and `conditions` over loop variables.
+
+    `stmt` is the statement that it is a part of; `loops` are those inside the statement that was asked about, each with its
+    extent; `guarded` says that the access happens only under some condition.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    is_store: bool
+    conditions: tuple[Expr, ...] = ()
+    loops: tuple[tuple[str, Expr], ...] = ()
+    stmt: Stmt | None = None
+    guarded: bool = False
+
+    @property
+    def verb(self) -> str:
+        return "writes" if self.is_store else "reads"
+
+    def at(self, element: Iterable[int]) -> str:
+        """An element of the buffer, as text."""
+        return f"{self.buffer.name}[{', '.join(map(str, element)) or '()'}]"
 
 
 @dataclass(frozen=True)
-class AccessContext:
-    """What encloses an access, outermost first: loops, lets and blocks; the conditions that must hold for it to happen, those of
-    statements and those of lazy selects (`selected`); the conditions that must not hold (`otherwise`); the store whose value or
-    index it is a part of. `bound` maps the variables of lets and blocks to their values, over variables bound before."""
+class Context:
+    """What encloses a node, outermost first: the loops, and the conditions that hold; `stmt` is the statement that the node is a
+    part of. `bindings` maps the variables of lets and blocks to their values over loop variables."""
 
     loops: tuple[For, ...] = ()
-    lets: tuple[Let, ...] = ()
-    blocks: tuple[Block, ...] = ()
     conditions: tuple[Expr, ...] = ()
-    selected: tuple[Expr, ...] = ()
-    otherwise: tuple[Expr, ...] = ()
-    store: Store | None = None
-    bound: tuple[Mapping[str, Expr], ...] = ()
+    stmt: Stmt | None = None
+    bindings: Mapping[str, Expr] = field(default_factory=dict)
 
     def closed(self, e: N) -> N:
         """An expression over the loop variables alone."""
-        for bindings in reversed(self.bound):
-            e = substitute(e, bindings)
-        return e
+        return substitute(e, self.bindings)
 
     def ranges(self, outside: Ranges) -> dict[str, Interval]:
         """The ranges of the loops, given those of the variables outside of them."""
@@ -48,36 +66,52 @@ class AccessContext:
             case For():
                 return replace(self, loops=(*self.loops, s))
             case Let(var, value):
-                return replace(self, lets=(*self.lets, s), bound=(*self.bound, {var.name: value}))
-            case Block(predicate=predicate):
-                bound = (*self.bound, {it.var.name: it.binding for it in s.iters})
-                return replace(self.under(predicate), blocks=(*self.blocks, s), bound=bound)
+                return replace(self, bindings={**self.bindings, var.name: self.closed(value)})
+            case Block():
+                bindings = {**self.bindings, **{it.var.name: self.closed(it.binding) for it in s.iters}}
+                return replace(self.under(s.predicate), bindings=bindings)
         return self
 
     def under(self, condition: Expr, *, selected: bool = False) -> Self:
-        """The context where a condition holds, of a statement or of a lazy select."""
-        if selected:
-            return replace(self, selected=(*self.selected, *conjuncts(condition)))
+        """The context where a condition holds, of a statement or (`selected`) of a lazy select."""
         return replace(self, conditions=(*self.conditions, *conjuncts(condition)))
 
     def unless(self, condition: Expr, *, selected: bool = False) -> Self:
         """The context where it does not hold."""
-        return self if selected else replace(self, otherwise=(*self.otherwise, condition))
-
-    def part_of(self, s: Stmt) -> Self:
-        """The context of an expression of a statement."""
-        return replace(self, store=s) if isinstance(s, Store) else self
+        return self
 
     def first(self, block: Block) -> Self:
         """The context of a block's init; this is the one of its body."""
         return self
 
 
-def accesses_and_blocks(n: Node, around: A, only: Collection[str] | None = None) -> Iterator[tuple[Load | Store | Block, A]]:
+@dataclass(frozen=True)
+class AccessContext(Context):
+    """What encloses an access: the blocks too; the conditions of lazy selects that hold (`selected`) separately; and the
+    conditions of statements that do not hold (`otherwise`)."""
+
+    blocks: tuple[Block, ...] = ()
+    selected: tuple[Expr, ...] = ()
+    otherwise: tuple[Expr, ...] = ()
+
+    def inside(self, s: For | Let | Allocate | Block) -> Self:
+        inner = super().inside(s)
+        return replace(inner, blocks=(*self.blocks, s)) if isinstance(s, Block) else inner
+
+    def under(self, condition: Expr, *, selected: bool = False) -> Self:
+        if selected:
+            return replace(self, selected=(*self.selected, *conjuncts(condition)))
+        return super().under(condition)
+
+    def unless(self, condition: Expr, *, selected: bool = False) -> Self:
+        return self if selected else replace(self, otherwise=(*self.otherwise, condition))
+
+
+def accesses_and_blocks(n: Node, around: C, only: Collection[str] | None = None) -> Iterator[tuple[Load | Store | Block, C]]:
     """The loads, stores and blocks in `n` in execution order, each with its context. A store follows the loads of its value; a
     block comes before its body, with the context of that. With `only`, blocks that access none of these buffers are skipped."""
-    here = around.part_of(n) if isinstance(n, Stmt) else around
-    parts: list[tuple[Node, A]]
+    here = replace(around, stmt=n) if isinstance(n, Stmt) else around
+    parts: list[tuple[Node, C]]
     match n:
         case For(_, value, body) | Let(_, value, body):
             parts = [(value, here), (body, around.inside(n))]

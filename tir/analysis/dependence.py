@@ -20,29 +20,11 @@ from ..arith.intervals import Interval, Ranges, polynomial_bounds
 from ..arith.iter_map import determined, lower_factors, split_variable
 from ..arith.polynomial import Polynomial, add, constant, multiply, names_in, polynomial, to_expr
 from ..arith.simplify import simplify
-from ..ir import Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Node, Stmt, Store, Var
+from ..ir import Allocate, Axis, Block, Const, Expr, For, Let, Node, Stmt, Store, Var
 from ..traverse import children, loads, substitute, variables, walk_stmts
-from .context import AccessContext, accesses
+from .context import Access, AccessContext, accesses
 
 Indices = tuple[Expr, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One read or write of an element, its indices over loop variables; `condition`s are those of the blocks around it."""
-
-    buffer: Buffer
-    indices: Indices
-    writes: bool
-    conditions: tuple[Expr, ...] = ()
-
-    @property
-    def verb(self) -> str:
-        return "writes" if self.writes else "reads"
-
-    def at(self, element: Iterable[int]) -> str:
-        """An element of the buffer, as text."""
-        return f"{self.buffer.name}[{', '.join(map(str, element)) or '()'}]"
 
 
 @dataclass(slots=True)
@@ -59,12 +41,12 @@ class Unit:
         """The accesses, different ones only, by the name of their buffer."""
         if self._accesses is None:
             found: list[Access] = []
-            for n, around in (x for part in self.parts for x in accesses(part, AccessContext(bound=(self.env,)))):
+            for n, around in (x for part in self.parts for x in accesses(part, AccessContext(bindings=self.env))):
                 indices = tuple([around.closed(i) for i in n.indices])
                 conditions = tuple([around.closed(b.predicate) for b in around.blocks])
                 found.append(Access(n.buffer, indices, isinstance(n, Store), conditions))
             self._accesses = {}
-            for a in {(a.buffer.name, a.indices, a.writes): a for a in reversed(found)}.values():
+            for a in {(a.buffer.name, a.indices, a.is_store): a for a in reversed(found)}.values():
                 self._accesses.setdefault(a.buffer.name, []).insert(0, a)
         return self._accesses
 
@@ -320,7 +302,7 @@ def conflicting_accesses(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[
         if name in theirs and name not in ignored:
             for x in ours:
                 for y in theirs[name]:
-                    if x.writes or y.writes:
+                    if x.is_store or y.is_store:
                         yield x, y
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from .. import dtypes
-from ..analysis.context import AccessContext, accesses_and_blocks
+from ..analysis.context import Access, Context, accesses_and_blocks
 from ..arith.bounds import bounds, extent_range
 from ..arith.enumeration import Points, enumerate_points
 from ..arith.intervals import Interval
@@ -16,7 +16,6 @@ from ..ir import (
     Axis,
     Binary,
     Block,
-    Buffer,
     Call,
     Cast,
     Const,
@@ -32,32 +31,19 @@ from ..ir import (
     Var,
     conjuncts,
 )
-from ..traverse import N, substatements, substitute, walk
+from ..traverse import substatements, walk
 
 
-@dataclass(frozen=True)
-class AccessSite:
-    """A load or store: its indices over the free variables of the statement and the loops inside it, under `conditions`."""
-
-    stmt: Stmt | None
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    is_store: bool
-    loops: tuple[tuple[str, Expr], ...]  # the loops inside: name, extent
-    conditions: tuple[Expr, ...]
-    guarded: bool = False  # executed only under some condition
-
-
-def accesses_in(root: Stmt, *conditions: Expr) -> list[AccessSite]:
+def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
     """The accesses of a statement to buffers that are not allocated inside it, in execution order."""
     return [
-        AccessSite(
-            n if isinstance(n, Store) else place.stmt,
+        Access(
             n.buffer,
             tuple(place.closed(i) for i in n.indices),
             isinstance(n, Store),
-            tuple((x.name, place.closed(x.extent)) for x in place.loops),
             place.conditions,
+            tuple((x.name, place.closed(x.extent)) for x in place.loops),
+            n if isinstance(n, Store) else place.stmt,
             place.guarded,
         )
         for n, place in accesses_and_blocks(root, ProgramPoint(conditions=conditions))
@@ -66,18 +52,13 @@ def accesses_in(root: Stmt, *conditions: Expr) -> list[AccessSite]:
 
 
 @dataclass(frozen=True)
-class ProgramPoint(AccessContext):
+class ProgramPoint(Context):
     """The facts known at a point of a program. `conditions`, over loop variables, all hold where it is reached."""
 
-    stmt: Stmt | None = None  # that an expression here is a part of
     known: dict[str, Interval] = field(default_factory=dict)  # the ranges of the visible variables
     facts: tuple[Expr, ...] = ()  # what holds, over them
-    bindings: dict[str, Expr] = field(default_factory=dict)  # iteration variables and lets, over loop variables
     private: frozenset[str] = frozenset()  # the buffers allocated on the way
     guarded: bool = False  # whether it may not be reached
-
-    def closed(self, e: N) -> N:
-        return substitute(e, self.bindings)
 
     def inside(self, s: For | Let | Allocate | Block) -> Self:
         match s:
@@ -86,15 +67,12 @@ class ProgramPoint(AccessContext):
             case Let(var, value):  # seen through where its value is an integer without loads
                 if not dtypes.is_int(value.dtype) or any(isinstance(n, (Load, Call)) for n in walk(value)):
                     return self
-                known = {**self.known, var.name: bounds(value, self.known)}
-                return replace(self, known=known, bindings={**self.bindings, var.name: self.closed(value)})
+                return replace(super().inside(s), known={**self.known, var.name: bounds(value, self.known)})
             case Allocate(buffer):
                 return replace(self, private=self.private | {buffer.name})
             case Block():
-                bindings = {**self.bindings, **{it.var.name: self.closed(it.binding) for it in s.iters}}
-                private = self.private | {x.name for x in s.allocs}
-                inside = self.under(s.predicate)._running((it.var, it.extent) for it in s.iters)
-                return replace(inside, bindings=bindings, private=private)
+                inside = super().inside(s)._running((it.var, it.extent) for it in s.iters)
+                return replace(inside, private=self.private | {x.name for x in s.allocs})
 
     def _running(self, bound: Iterable[tuple[Var, Expr]]) -> Self:
         """This point, within variables that run from 0 to their extents."""
@@ -120,9 +98,6 @@ class ProgramPoint(AccessContext):
     def first(self, block: Block) -> Self:
         return self._where(*first_iteration(block))  # some iteration is sure to be it
 
-    def part_of(self, s: Stmt) -> Self:
-        return replace(self, stmt=s)
-
 
 def first_iteration(block: Block) -> list[Expr]:
     """The conditions of the first iteration of a block's reduction."""
@@ -146,9 +121,9 @@ def below(a: Expr, b: Expr) -> Expr:
     return Binary("<", Cast("int64", a), Cast("int64", b))
 
 
-def grouped(accesses: Iterable[AccessSite]) -> dict[str, list[AccessSite]]:
+def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
     """The accesses by the names of their buffers."""
-    groups: dict[str, list[AccessSite]] = {}
+    groups: dict[str, list[Access]] = {}
     for a in accesses:
         groups.setdefault(a.buffer.name, []).append(a)
     return groups

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..analysis.context import Access
 from ..arith.enumeration import distinct_rows
 from ..arith.iter_map import determined
 from ..arith.polynomial import polynomial
@@ -14,7 +15,7 @@ from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..ir import Axis, Block, Const, PrimFunc, Store, Var, conjuncts
 from ..traverse import substitute, variables, walk
-from .accesses import AccessSite, IterationScope, accesses_in, first_iteration, iteration_scopes
+from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
 
@@ -50,7 +51,7 @@ def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:
         yield from _reduction(b, group, scope)
 
 
-def _reduction(b: Block, group: Sequence[AccessSite], scope: IterationScope) -> Iterator[Finding]:
+def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iterator[Finding]:
     """A store by several iterations of a reduction to one element must combine its value with the previous one."""
     reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE and it.extent != Const(1, it.extent.dtype)}
     if not reduce:
@@ -84,6 +85,13 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
     return count
 
 
+def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """For each of `count` rows of some columns, the number of the first row equal to it."""
+    _, group = distinct_rows(np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64))
+    _, first = np.unique(group, return_index=True)
+    return first[group]
+
+
 def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Findings where a block runs an iteration of its reduction twice, or may do so."""
     reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
@@ -114,9 +122,7 @@ def _counted_twice(b: Block, scope: IterationScope, start: int) -> Finding | boo
     around = [points.values[n] for n in names[:start]]
     if b.init is not None and points.whole:
         around.append(_restarts(b, values, around))
-    key = np.stack([*values, *around], axis=1)
-    _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    earlier = first[group.reshape(-1)]
+    earlier = _first_equal([*values, *around], len(points))
     twice = earlier != np.arange(len(points))
     if not np.any(twice):
         return False if points.whole else None
@@ -152,12 +158,13 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
             values = {it.var.name: v for it, v in zip(b.iters, found, strict=True)}
             outer = next((n for n, x in enumerate(scope.loops) if x.name in driving), len(scope.loops))
             key = [values[it.var.name] for it in others] + [points.values[n] for n in names[:outer]]
-            begin = np.zeros(1, np.int64) if not key else np.unique(np.stack(key, axis=1), axis=0, return_index=True)[1]
-            wrong = [n for n in sorted(begin) if any(values[it.var.name][n] for it in reducing)]
-            if wrong:
-                at = ", ".join(f"{name}={int(v[wrong[0]])}" for name, v in values.items())
+            begins = _first_equal(key, len(points)) == np.arange(len(points))
+            wrong = begins & np.any([values[it.var.name] != 0 for it in reducing], axis=0)
+            if np.any(wrong):
+                n = int(np.argmax(wrong))
+                at = ", ".join(f"{name}={int(v[n])}" for name, v in values.items())
                 text = f"block `{b.name}` begins its reduction without its init: {at} comes first"
-                yield Finding("error", f"{text}, where {points.at(wrong[0], names)}" if names else text, b)
+                yield Finding("error", f"{text}, where {points.at(n, names)}" if names else text, b)
             return
     text = f"cannot prove that block `{b.name}` begins its reduction with its init"
     yield Finding("unproved", text, b)

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..analysis.context import Access
 from ..arith.enumeration import enumerate_points
 from ..ir import Allocate, Block, Buffer, PrimFunc
 from ..traverse import variables, walk_stmts
-from .accesses import AccessSite, accesses_in, constant_extents, grouped
+from .accesses import accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses
 from .report import Finding
 
@@ -28,7 +29,7 @@ def check_initialised(func: PrimFunc) -> Iterator[Finding]:
                 yield from _written_first(buffer, accesses.get(buffer.name, []))
 
 
-def _written_first(buffer: Buffer, accesses: list[AccessSite]) -> Iterator[Finding]:
+def _written_first(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
     loads, stores = [a for a in accesses if not a.is_store], [a for a in accesses if a.is_store]
     if not loads:
         return
@@ -60,7 +61,7 @@ def _written_first(buffer: Buffer, accesses: list[AccessSite]) -> Iterator[Findi
             return
 
 
-def _elements(a: AccessSite) -> tuple[tuple[np.ndarray, ...], bool] | None:
+def _elements(a: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
     """The elements that an access touches, as index arrays, and whether it surely does; None if they are too many or unknown."""
     needed = set().union(*(variables(i) for i in a.indices), set())
     points = enumerate_points(constant_extents(a.loops), needed, a.conditions)

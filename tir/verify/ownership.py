@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..analysis.context import Access
 from ..arith.bounds import extent_range
 from ..arith.enumeration import MAX_POINTS, distinct_rows, enumerate_points
 from ..arith.intervals import Interval, polynomial_bounds
@@ -15,12 +16,12 @@ from ..arith.polynomial import Polynomial, add, constant, names_in, polynomial, 
 from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Var
 from ..traverse import variables
-from .accesses import AccessSite, Extents, IterationScope, constant_extents, grouped
+from .accesses import Extents, IterationScope, constant_extents, grouped
 
 _REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
 
 
-def provably_disjoint(accesses: Sequence[AccessSite], owners: set[str], scope: IterationScope) -> bool:
+def provably_disjoint(accesses: Sequence[Access], owners: set[str], scope: IterationScope) -> bool:
     """Whether iterations that differ in `owners` provably touch different elements, within one iteration of the outer loops."""
     ranges, fixed = dict(scope.ranges), set(scope.outer)
     indices = []
@@ -57,14 +58,13 @@ def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tupl
 class Conflict:
     """Two iterations that touch one element, as text: the first writes it, the second makes `access`."""
 
-    element: str
+    element: tuple[int, ...]
     first: str
     second: str
-    access: AccessSite
+    access: Access
 
     def __str__(self) -> str:
-        verb = "writes" if self.access.is_store else "reads"
-        return f"{self.first} writes {self.access.buffer.name}[{self.element}], and {self.second} {verb} it too"
+        return f"{self.first} writes {self.access.at(self.element)}, and {self.second} {self.access.verb} it too"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Disjoint:
     """All iterations were tried, and none touches an element that another one writes."""
 
 
-def first_conflict(accesses: Sequence[AccessSite], owners: Extents, outer: Extents) -> Conflict | _Disjoint | None:
+def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) -> Conflict | _Disjoint | None:
     """The result of trying the iterations, for each iteration of the `outer` loops separately; None if it is not certain."""
     shape = [d or 0 for d in constant_shape(accesses[0].buffer)]
     if 0 in shape:
@@ -115,20 +115,19 @@ def first_conflict(accesses: Sequence[AccessSite], owners: Extents, outer: Exten
     def text(n: int) -> str:
         return ", ".join(f"{name}={int(v)}" for name, v in zip(owners, owner[n], strict=True))
 
-    element_text = ", ".join(str(int(v)) for v in place) or "()"
-    return Conflict(element_text, text(x), text(y), accesses[int(access[y])])
+    return Conflict(tuple(map(int, place)), text(x), text(y), accesses[int(access[y])])
 
 
 def constant_shape(b: Buffer) -> list[int | None]:
     return [d.value if isinstance(d, Const) else None for d in b.shape]  # type: ignore[misc]
 
 
-def by_buffer(accesses: Iterable[AccessSite]) -> dict[str, list[AccessSite]]:
+def by_buffer(accesses: Iterable[Access]) -> dict[str, list[Access]]:
     """The accesses of each buffer that one of them writes."""
     return {name: group for name, group in grouped(accesses).items() if any(a.is_store for a in group)}
 
 
-def distinct_accesses(accesses: Sequence[AccessSite]) -> list[AccessSite]:
+def distinct_accesses(accesses: Sequence[Access]) -> list[Access]:
     """The accesses without duplicates: those of one kind to the same elements in the same iterations."""
     kept = {(a.indices, a.is_store, a.loops, a.conditions): a for a in reversed(accesses)}
     return list(reversed(kept.values()))

@@ -7,11 +7,11 @@ from functools import cache, partial, reduce
 from itertools import pairwise
 from typing import TypeVar
 
+from tir.analysis.context import Access
 from tir.analysis.dependence import (
     ANY,
     GREATER,
     SAME,
-    Access,
     Instances,
     conflict_marks,
     conflicting_accesses,

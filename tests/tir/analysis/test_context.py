@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.context import accesses
-from tir.ir import Load, Store
+from tir.ir import If, Load, Store
 from tir.script import parse
 
 PROGRAM = """
@@ -27,4 +27,4 @@ def test_accesses_come_with_loops_conditions_and_stores() -> None:
     assert [len(a.conditions) for a in (condition, load, then, orelse)] == [0, 2, 2, 0]
     assert [str(c) for c in load.selected] == ["i < 3"] and not then.selected
     assert [len(a.otherwise) for a in (condition, load, then, orelse)] == [0, 0, 0, 1]
-    assert load.store is found[2][0] and condition.store is None and then.store is None
+    assert load.stmt is found[2][0] and isinstance(condition.stmt, If) and then.stmt is not load.stmt
