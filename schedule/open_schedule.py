@@ -362,16 +362,16 @@ class OpenSchedule(Schedule):
             return 1
         return 0
 
-    # --- sampling: the decision is the seed --------------------------------------------------------------------------------
+    # --- sampling: nothing is drawn, the decision is the seed ---------------------------------------------------------------
 
-    def sample_perfect_tile(
+    def sample_perfect_tile(  # type: ignore[override]
         self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
     ) -> list[Any]:
         """Open factors for `split` that divide the extent of a loop, as `Schedule.sample_perfect_tile` draws them; the outermost,
         None, follows from the others."""
         return self._sampled(loop, n, max_innermost_factor, decision, perfect=True)
 
-    def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[Any]:
+    def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[Any]:  # type: ignore[override]
         """Open factors for `split` that need not divide the extent of a loop."""
         return self._sampled(loop, n, max_innermost_factor, decision, perfect=False)
 
@@ -389,7 +389,7 @@ class OpenSchedule(Schedule):
         sizes = self.sizes(block.name, it.var.name, n - 1, seed=inner, perfect=perfect, limit=most, registers=False)
         return [None, *sizes]
 
-    def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:
+    def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:  # type: ignore[override]
         """One of some values, for an argument of a primitive: what steps are taken must not depend on it (see `branch`)."""
         name = f"choice {sum(c.name.startswith('choice ') for c in self.choices)}"
         found = self.choose(name, candidates, seed=None if decision is None else candidates[decision])

@@ -201,7 +201,7 @@ def _converted(value: Any, hint: Any) -> Any:
                 return _converted(value, option)
             except TypeError:
                 continue
-    elif inspect.isclass(hint) and isinstance(value, hint):
+    elif isinstance(value, typing.get_origin(hint) or hint):
         return value
     raise TypeError
 
@@ -211,11 +211,11 @@ def _type_in_words(hint: Any, plural: bool = False) -> str:
         _, one, several = _ARGUMENT_TYPES[hint]
         return several if plural else one
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is list:
-        return f"{'lists' if plural else 'a list'} of {_type_in_words(args[0], True)}"
+    if origin in (list, tuple):
+        return f"{'lists' if plural else 'a list'} of {' or '.join(_type_in_words(a, True) for a in args)}"
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_type_in_words(a, plural) for a in args)
-    return f"a {getattr(hint, '__name__', hint)}"
+        return " or ".join(dict.fromkeys(_type_in_words(a, plural) for a in args))
+    return "a function" if origin is Callable else f"a {getattr(hint, '__name__', hint)}"
 
 
 # --- finding -------------------------------------------------------------------------------------------------------------

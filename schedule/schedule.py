@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,13 +21,16 @@ from .primitive import REGISTRY, P, Primitive, R, block_at, blocks_below, find_b
 from .primitives.blocks.blockize import blockize
 from .primitives.blocks.reorder_block_iter_var import reorder_block_iter_var
 from .primitives.blocks.tensorize import tensorize
+from .primitives.blocks.transform_block_layout import transform_block_layout
 from .primitives.buffers.cache_read import cache_read
 from .primitives.buffers.cache_write import cache_write
 from .primitives.buffers.lift_alloc import lift_alloc
 from .primitives.buffers.pack import pack
+from .primitives.buffers.reindex import reindex, reindex_cache_read, reindex_cache_write
 from .primitives.buffers.set_scope import set_scope
 from .primitives.buffers.stage_mem import stage_mem
 from .primitives.buffers.storage_align import storage_align
+from .primitives.buffers.transform_layout import transform_layout
 from .primitives.guards.add_guard import add_guard
 from .primitives.guards.hoist_predicate import hoist_predicate
 from .primitives.guards.peel import peel
@@ -52,8 +56,9 @@ from .primitives.reductions.decompose_reduction import decompose_reduction
 from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilogue
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
+from .primitives.sampling.sample import sample_categorical, sample_compute_location, sample_perfect_tile, sample_tile
 from .random_variables import as_variable, can_be_named, references, with_references, with_values
-from .rewriting.index_map import IndexMap, index_map_text
+from .rewriting.index_map import index_map_text
 from .rewriting.layouts import buffer_argument
 from .trace import Step, Trace
 
@@ -64,13 +69,26 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
     def step(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
         bound = taken.bound(args, kwargs)
         bound.apply_defaults()
+        given = bound.arguments
+        if "index_map" in given:
+            given["index_map"] = self._index_map(taken.name, given)
+        if "rng" in given and given["rng"] is None:
+            given["rng"] = self._random(given["decision"])
         return self._apply(taken.name, *bound.args, **bound.kwargs)
 
     step.__name__, step.__qualname__, step.__doc__ = taken.name, f"Schedule.{taken.name}", taken.__doc__
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     _, made = typing.get_args(taken.types["return"])
-    step.__signature__ = inspect.Signature([this, *taken.parameters], return_annotation=made)  # type: ignore[attr-defined]
+    shown = [p for p in taken.parameters if p.name != "rng"]  # a schedule has one of its own
+    if "decision" in taken.types:
+        made, _ = typing.get_args(made)
+    step.__signature__ = inspect.Signature([this, *shown], return_annotation=made)  # type: ignore[attr-defined]
     return step
+
+
+def sampling_method(taken: Primitive[P, tuple[R, Any]]) -> Callable[Concatenate[Schedule, P], R]:
+    """The method that takes a primitive with a `decision` as a step: it returns what was chosen, and the trace the decision."""
+    return typing.cast(Any, method(taken))
 
 
 class Schedule:
@@ -167,16 +185,17 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(call, self._func) from None
 
-    def _mapping(self, name: str, args: tuple, index_map: IndexMap | Callable[..., Any] | str, *more: Any) -> Any:
-        """Take a step that is given an index map. Where that is a function of any number of indices, it gets as many as there are
-        axes of the block, or dimensions of the buffer that is to change."""
+    def _index_map(self, name: str, given: Mapping[str, Any]) -> str:
+        """The argument `index_map` of a step as text. A function of any number of indices gets as many as there are axes of the
+        block, or dimensions of the buffer that is to change."""
 
         def rank() -> int:
-            block = find_block(self._func, args[0])
-            return len(buffer_argument(block, args[1]).shape if name == "transform_layout" else block.iters)
+            block = find_block(self._func, given["block"])
+            return len(buffer_argument(block, given["buffer"]).shape if "buffer" in given else block.iters)
 
-        text = self._look(f"{name}({', '.join(map(repr, args))}, ...)", lambda: index_map_text(index_map, rank))
-        return self._apply(name, *args, text, *more)
+        before = itertools.takewhile(lambda n: n != "index_map", given)
+        call = f"{name}({', '.join(repr(given[n]) for n in before)}, ...)"
+        return self._look(call, lambda: index_map_text(given["index_map"], rank))
 
     # --- looking ---------------------------------------------------------------------------------------------------------
 
@@ -256,34 +275,12 @@ class Schedule:
     cache_write = method(cache_write)
     set_scope = method(set_scope)
 
-    def reindex(self, block: str, buffer: tuple[str, int] | str) -> str:
-        """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block."""
-        return self._apply("reindex", block, buffer)
-
-    def reindex_cache_read(
-        self, block: str, read_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
-    ) -> str:
-        """Read a buffer through a copy indexed by `index_map` of the axes of the block; returns the name of the copying block."""
-        return self._mapping("reindex_cache_read", (block, read_buffer_index, storage_scope), index_map)
-
-    def reindex_cache_write(
-        self, block: str, write_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
-    ) -> str:
-        """Write a buffer through a copy indexed by `index_map` of the axes of a block; returns the name of the copying block."""
-        return self._mapping("reindex_cache_write", (block, write_buffer_index, storage_scope), index_map)
-
+    reindex = method(reindex)
+    reindex_cache_read = method(reindex_cache_read)
+    reindex_cache_write = method(reindex_cache_write)
     pack = method(pack)
 
-    def transform_layout(
-        self,
-        block: str,
-        buffer: tuple[str, int] | str,
-        index_map: IndexMap | Callable[..., Any] | str,
-        pad_value: int | float | None = None,
-    ) -> None:
-        """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)]; `pad_value` is what stands in new places."""
-        self._mapping("transform_layout", (block, buffer), index_map, pad_value)
-
+    transform_layout = method(transform_layout)
     stage_mem = method(stage_mem)
     lift_alloc = method(lift_alloc)
     storage_align = method(storage_align)
@@ -308,31 +305,15 @@ class Schedule:
     blockize = method(blockize)
     tensorize = method(tensorize)
 
-    def transform_block_layout(self, block: str, index_map: IndexMap | Callable[..., Any] | str) -> None:
-        """Run a block over [index_map(i, j, ...)] in place of its iteration variables [i, j, ...]."""
-        self._mapping("transform_block_layout", (block,), index_map)
-
+    transform_block_layout = method(transform_block_layout)
     reorder_block_iter_var = method(reorder_block_iter_var)
 
     # --- sampling --------------------------------------------------------------------------------------------------------
 
-    def sample_perfect_tile(
-        self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
-    ) -> list[int]:
-        """Choose `n` factors for `split` whose product is the extent of a loop."""
-        return self._apply("sample_perfect_tile", loop, n, max_innermost_factor, decision, self._random(decision))
-
-    def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[int]:
-        """Choose `n` factors for `split` that need not divide the extent of a loop."""
-        return self._apply("sample_tile", loop, n, max_innermost_factor, decision, self._random(decision))
-
-    def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:
-        """Choose one of some values with the given probabilities."""
-        return self._apply("sample_categorical", candidates, probs, decision, self._random(decision))
-
-    def sample_compute_location(self, block: str, decision: int | None = None) -> str:
-        """Choose where a block could be computed: a loop, "root" or "inline"."""
-        return self._apply("sample_compute_location", block, decision, self._random(decision))
+    sample_perfect_tile = sampling_method(sample_perfect_tile)
+    sample_tile = sampling_method(sample_tile)
+    sample_categorical = sampling_method(sample_categorical)
+    sample_compute_location = sampling_method(sample_compute_location)
 
 
 def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:

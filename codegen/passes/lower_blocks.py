@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.arith.iter_map import counts_once
+from tir.arith.injectivity import counts_once
 from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,

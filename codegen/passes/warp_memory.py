@@ -68,21 +68,21 @@ Place = tuple[int, int]  # a row and a column, or what one step adds to them
 class Layout:
     """How a warp holds a tile. Lane l has the elements e = 0, 1, ... at
 
-        (row, column) = (l // 4) * group + (l % 4) * member + what each digit of e adds,
+        (row, column) = (l // 4) * group + (l % 4) * member + what each part of e adds,
 
-    where a digit (count, rows, columns) counts from 0 to count - 1 and adds (rows, columns) a step; the most significant first.
+    where a part (count, rows, columns) counts from 0 to count - 1 and adds (rows, columns) a step; the most significant first.
     """
 
     tile: Place
     group: Place
     member: Place
-    digits: tuple[tuple[int, int, int], ...]
+    parts: tuple[tuple[int, int, int], ...]
     rounded: bool = False
 
     @property
     def elements(self) -> int:
         """The elements that a lane has of a tile."""
-        return prod(count for count, _, _ in self.digits)
+        return prod(count for count, _, _ in self.parts)
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,7 @@ class _Lowering:
 
     def lanes(self, s: For) -> Stmt:
         """Rewrite   for i in range(16 a): for j in range(8 b): S(i, j)
-        => for i_tile in range(a): for j_tile in range(b): for each digit of e: S(row of e, column of e)
+        => for i_tile in range(a): for j_tile in range(b): for each part of e: S(row of e, column of e)
         """
         found = self.pairs(s)
         layouts = {self.held[x.buffer.name].layout for x in _accesses(s)}
@@ -342,13 +342,13 @@ class _Lowering:
                 starts[name] = number * n
             where[name] = starts[name] + group * layout.group[side] + member * layout.member[side]
         element: Expr = Const(0)
-        last = len(layout.digits) - 1
-        for number_of, (count, rows, columns) in enumerate(layout.digits):
-            digit = Var(fresh(self.taken, "e"))
-            outer.append(For(digit, Const(count), s.body, Kind.VECTORIZED if number_of == last else Kind.UNROLLED))
-            element = element * count + digit
-            where[pair[0]] = where[pair[0]] + digit * rows
-            where[pair[1]] = where[pair[1]] + digit * columns
+        last = len(layout.parts) - 1
+        for number_of, (count, rows, columns) in enumerate(layout.parts):
+            part = Var(fresh(self.taken, "e"))
+            outer.append(For(part, Const(count), s.body, Kind.VECTORIZED if number_of == last else Kind.UNROLLED))
+            element = element * count + part
+            where[pair[0]] = where[pair[0]] + part * rows
+            where[pair[1]] = where[pair[1]] + part * columns
 
         def change(n):
             match n:
@@ -395,9 +395,9 @@ def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[
 
 def _origins(layout: Layout, per: int) -> Iterator[Place]:
     """The place of the first element of each register of a tile, as lane 0 has it."""
-    digits = layout.digits[:-1] if per == 2 else layout.digits
+    parts = layout.parts[:-1] if per == 2 else layout.parts
     places: list[Place] = [(0, 0)]
-    for count, rows, columns in digits:
+    for count, rows, columns in parts:
         places = [(r + n * rows, c + n * columns) for r, c in places for n in range(count)]
     yield from places
 

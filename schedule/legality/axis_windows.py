@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tir.arith.bounds import ranges_of
+from tir.arith.injectivity import counts_once
 from tir.arith.intervals import Ranges
-from tir.arith.iter_map import counts_once
 from tir.arith.polynomial import add, as_constant, constant, linear, polynomial, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify

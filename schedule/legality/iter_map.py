@@ -1,8 +1,8 @@
 """Iter maps: the bindings of a block as sums of loops, each times a constant, such as `i_0 * 16 + i_1 * 4 + i_2`.
 
 Such a sum is a number in mixed radix if each coefficient is the product of the extents of the terms below it. A loop that occurs
-under `//` and `%` by constants, as those that `fuse` makes do, is first written in mixed radix itself. The digits of a fused loop
-`f` are named `f.0`, `f.1`, ..., the lowest first.
+under `//` and `%` by constants, as those that `fuse` makes do, is first split into parts, in mixed radix itself. The parts of a
+fused loop `f` are named `f.0`, `f.1`, ..., the lowest first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
-from tir.arith.iter_map import lower_factors, split_variable
+from tir.arith.mixed_radix import lower_factors, split_variable
 from tir.arith.polynomial import excess, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_one
@@ -43,7 +43,7 @@ def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class IterTerm:
-    """A term of a binding: a loop, or a digit of a fused loop, times a coefficient. `inner` says that it is an inner loop."""
+    """A term of a binding: a loop, or a part of a fused loop, times a coefficient. `inner` says that it is an inner loop."""
 
     name: str
     coefficient: int
@@ -88,10 +88,10 @@ def iter_map(
     extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
     conditions = _upper_bounds(block, reducing - placing, inner_only)
     bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
-    fused, parts, digit_ranges = _split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
+    fused, parts, all_ranges = _split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
     sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
     inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
-    reader = _BindingReader(fused, digit_ranges, sizes, inside, inner_only, {})
+    reader = _BindingReader(fused, all_ranges, sizes, inside, inner_only, {})
 
     terms: dict[str, list[IterTerm]] = {}
     constants: dict[str, int] = {}
@@ -223,11 +223,11 @@ def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
 def _split_fused_loops(
     exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
 ) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
-    """Loops that occur under `//` and `%` by constants in mixed radix: the substitution, the extents of the digits, and all
+    """Loops that occur under `//` and `%` by constants in mixed radix: the substitution, the extents of the parts, and all
     ranges."""
     mapping: dict[str, Expr] = {}
     names: dict[str, int] = {}
-    digit_ranges = dict(ranges)
+    all_ranges = dict(ranges)
     for f, steps in lower_factors(exprs).items():
         if f not in extents:
             continue
@@ -237,5 +237,5 @@ def _split_fused_loops(
         parts, mapping[f] = split_variable(Var(f), edges[:-1])
         for part, (low, high) in zip(parts, pairwise(edges), strict=True):
             names[part.name] = high // low
-            digit_ranges[part.name] = (0, high // low - 1)
-    return mapping, names, digit_ranges
+            all_ranges[part.name] = (0, high // low - 1)
+    return mapping, names, all_ranges

@@ -12,11 +12,10 @@ from typing import Any
 
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
-from tir.arith.iter_map import lower_factors, split_variable
-from tir.arith.polynomial import Polynomial, polynomial
+from tir.arith.mixed_radix import Terms, lower_factors, mixed_radix, split_variable, values_of_terms
+from tir.arith.polynomial import polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.arith.symbolic import is_one
 from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index
 from tir.script import ScriptError
 from tir.script import tir as namespace
@@ -44,20 +43,23 @@ class IndexMap:
     @staticmethod
     def identity(names: int | Iterable[str]) -> IndexMap:
         """The map of each index to itself; `names` are those of the indices, or their number."""
-        inputs = tuple(Var(n) for n in ([f"i{n}" for n in range(names)] if isinstance(names, int) else names))
+        given = [f"i{n}" for n in range(names)] if isinstance(names, int) else list(names)
+        if not given or len(set(given)) < len(given) or not all(isinstance(n, str) and n.isidentifier() for n in given):
+            reason = f"an index map has at least one index, each with a name of its own, got {names!r}"
+            raise ScheduleError(reason, hint='IndexMap.identity(2), or IndexMap.identity(["i", "j"])')
+        inputs = tuple(Var(n) for n in given)
         return IndexMap(inputs, inputs)
 
     def permute(self, *order: int) -> IndexMap:
         """The outputs in another order: number `order[0]` first. Those of one value may be left out."""
-        if len(set(order)) < len(order) or not set(order) <= set(range(len(self.outputs))):
-            raise ScheduleError(f"an order is of different numbers from 0 to {len(self.outputs) - 1}, got {list(order)}")
+        if not order or len(set(order)) < len(order) or not set(order) <= set(range(len(self.outputs))):
+            raise ScheduleError(f"an order is one or more different numbers from 0 to {len(self.outputs) - 1}, got {list(order)}")
         return IndexMap(self.inputs, tuple(self.outputs[n] for n in order))
 
     def tile(self, number: int, *factors: int) -> IndexMap:
         """Output `number` as `len(factors) + 1` outputs in its place: tiles, whose extents the factors are, outermost first."""
         self._need_outputs(number, 1)
-        if any(f < 1 for f in factors):
-            raise ScheduleError(f"factors must be at least 1, got {min(factors)}", hint="tile(0, 16)")
+        _need_positive("factors", factors, "tile(0, 16)")
         rest, parts = self.outputs[number], []
         for factor in reversed(factors):
             parts.append(rest % factor)
@@ -68,13 +70,15 @@ class IndexMap:
         """Output `number` and the `len(extents)` outputs after it as one, in which the last runs fastest; `extents` are those of
         the outputs after it."""
         self._need_outputs(number, len(extents) + 1)
+        _need_positive("extents", extents, "fuse(0, 16)")
         following = self.outputs[number + 1 : number + 1 + len(extents)]
         fused = reduce(lambda e, part: e * part[1] + part[0], zip(following, extents, strict=True), self.outputs[number])
         return IndexMap(self.inputs, (*self.outputs[:number], fused, *self.outputs[number + 1 + len(extents) :]))
 
     def _need_outputs(self, number: int, count: int) -> None:
-        if not 0 <= number <= len(self.outputs) - count:
-            raise ScheduleError(f"`{self}` has no outputs {number} to {number + count - 1}", hint="numbers start at 0")
+        if not isinstance(number, int) or not 0 <= number <= len(self.outputs) - count:
+            which = f"output {number!r}" if count == 1 else f"{count} outputs from {number!r} on"
+            raise ScheduleError(f"`{self}` has no {which}", hint="numbers start at 0")
 
     def __call__(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The outputs for given indices."""
@@ -85,6 +89,12 @@ class IndexMap:
         names = ", ".join(v.name for v in self.inputs)
         results = [expr_text(e) for e in self.outputs]
         return f"lambda {names}: ({', '.join(results)}{',' if len(results) == 1 else ''})"
+
+
+def _need_positive(what: str, given: Sequence[Any], example: str) -> None:
+    strange = [n for n in given if isinstance(n, bool) or not isinstance(n, int) or n < 1]
+    if strange:
+        raise ScheduleError(f"{what} must be integers of at least 1, got {strange[0]!r}", hint=example)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +139,12 @@ def index_map_text(index_map: IndexMap | Callable[..., Any] | str, rank: Callabl
         raise ScheduleError(f"the index map cannot be applied to `{', '.join(names)}`: {error}") from None
 
 
-def parse_index_map(text: str | IndexMap, rank: int) -> IndexMap:
-    """The index map of a text such as `lambda i, j: (j, i)`; refuses what is none, or does not take `rank` indices."""
-    if isinstance(text, IndexMap):
-        return text
+def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, rank: int) -> IndexMap:
+    """The index map of a function or a text such as `lambda i, j: (j, i)`; refuses what is none, or does not take `rank`
+    indices."""
+    if isinstance(index_map, IndexMap):
+        return index_map
+    text = index_map_text(index_map, lambda: rank)
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
@@ -175,28 +187,28 @@ def place_names(func: PrimFunc, names: Names, count: int) -> list[str]:
 def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) -> Layout:
     """The layout of a box under an index map, over variables called `places`; refuses a map that it cannot show to be one to one.
 
-    Each index is read as a number, cut into digits where the map divides it by constants (a sum such as `i * 13 + j` of whole
-    indices, j < 13, is first taken as one number). The map is one to one if every output is again a number made of such
-    digits, and every digit occurs in one output. Where a cut does not divide the extent, the highest digit is rounded up: what
-    that adds is padding.
+    Each source, an index or a sum of whole indices under `//` and `%` such as `i * 13 + j` with j < 13, is split into parts where
+    the map divides it by constants. The map is one to one if every output is a sum of such parts in mixed radix, and every part
+    occurs in one output. Where a factor does not divide the extent, the extent of the highest part is rounded up: what that
+    adds is padding.
     """
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
     outputs, fused = _flattened_sums(tuple(simplify(e) for e in index_map.outputs), sizes)
-    parts = {name for terms in fused.values() for name, _ in terms}
-    digits, numbers = _digits_of_indices({name: size for name, size in sizes.items() if name not in parts}, outputs)
-    values, used, shape = _digits_from(index_map, outputs, digits, numbers, places, fused)
+    summed = {name for terms in fused.values() for name, _ in terms}
+    parts, wholes = _parts_of_sources({name: size for name, size in sizes.items() if name not in summed}, outputs)
+    values, used, shape = _values_of_parts(index_map, outputs, parts, wholes, places, fused)
 
     ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
-    back = {name: simplify(substitute(e, values), ranges) for name, e in numbers.items()}
-    rounded = {d.number: d.weight * d.count for d in digits.values()}  # by the highest digit, which comes last
+    back = {name: simplify(substitute(e, values), ranges) for name, e in wholes.items()}
+    rounded = {p.source: p.lower_factor * p.extent for p in parts.values()}  # by the highest part, which comes last
     conditions = [back[name] < sizes[name] for name, size in rounded.items() if not prove(size.equal(sizes[name]), {})]
-    for number, terms in fused.items():
-        for part, digit in _digit_values(back[number], terms, sizes).items():
-            back[part] = simplify(digit, ranges)
+    for source, terms in fused.items():
+        for name, value in values_of_terms(back[source], terms, sizes).items():
+            back[name] = simplify(value, ranges)
     sources: list[set[str]] = [set() for _ in shape]
     for name, position in used.items():
-        number = digits[name].number
-        sources[position].update([part for part, _ in fused[number]] if number in fused else [number])
+        source = parts[name].source
+        sources[position].update([index for index, _ in fused[source]] if source in fused else [source])
     return Layout(
         tuple(Var(p) for p in places),
         tuple(shape),
@@ -206,101 +218,75 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     )
 
 
-Terms = list[tuple[str, int]]  # the variables of a sum that counts through them, lowest first, and their weights
-
-
-def _mixed_radix(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] | None:
-    """The terms of a sum, and how many values it has; None unless each weighs as much as those below it have values."""
-    terms: Terms = []
-    reach: Expr = Const(1)
-    for monomial, weight in sorted(p.items(), key=lambda term: term[1]):
-        match monomial:
-            case (Var(name),) if name in sizes and reach == Const(weight):
-                terms.append((name, weight))
-                reach = simplify(reach * sizes[name])
-            case _:
-                return None
-    return terms, reach
-
-
-def _digit_values(number: Expr, terms: Terms, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
-    """Each variable of a sum from its value."""
-    found: dict[str, Expr] = {}
-    for name, weight in terms:
-        quotient = number if is_one(weight) else number // weight
-        found[name] = quotient if name == terms[-1][0] else quotient % sizes[name]
-    return found
-
-
 @dataclass(frozen=True, slots=True)
-class _Digit:
-    """A part of an index: the number it belongs to, its weight there, and how many values it has."""
+class _Part:
+    """A part of a source (an index, or a sum of indices that is divided as one): `source // lower_factor % extent`."""
 
-    number: str
-    weight: int
-    count: Expr
+    source: str
+    lower_factor: int
+    extent: Expr
 
 
-def _digits_of_indices(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, _Digit], dict[str, Expr]]:
-    """Numbers cut into digits where the outputs divide them: the digits by name, and the numbers in terms of them."""
-    digits: dict[str, _Digit] = {}
-    numbers: dict[str, Expr] = {}
-    weights = lower_factors(outputs)
+def _parts_of_sources(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, _Part], dict[str, Expr]]:
+    """Sources split where the outputs divide them: the parts by name, and each source as the sum of its parts."""
+    parts: dict[str, _Part] = {}
+    wholes: dict[str, Expr] = {}
+    factors = lower_factors(outputs)
     for name, size in sizes.items():
-        edges = [1, *weights.get(name, ())]
+        edges = [1, *factors.get(name, ())]
         strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
         if strange is not None:
             raise ScheduleError(
                 f"the index map divides `{name}` by {strange[0]} and {strange[1]}, neither a multiple of the other",
-                hint=f"cut `{name}` at numbers each a multiple of the one before, as 4 and 8",
+                hint=f"divide `{name}` by numbers each a multiple of the one before, as 4 and 8",
             )
         top = simplify((size + (edges[-1] - 1)) // edges[-1])
-        counts: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
-        parts, numbers[name] = split_variable(Var(name), edges)
-        for digit, weight, count in zip(parts, edges, counts, strict=True):
-            digits[digit.name] = _Digit(name, weight, count)
-    return digits, numbers
+        extents: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
+        variables_of_parts, wholes[name] = split_variable(Var(name), edges)
+        for part, factor, extent in zip(variables_of_parts, edges, extents, strict=True):
+            parts[part.name] = _Part(name, factor, extent)
+    return parts, wholes
 
 
-def _digits_from(
+def _values_of_parts(
     index_map: IndexMap,
     outputs: Sequence[Expr],
-    digits: Mapping[str, _Digit],
-    numbers: Mapping[str, Expr],
+    parts: Mapping[str, _Part],
+    wholes: Mapping[str, Expr],
     places: Sequence[str],
     fused: Mapping[str, Terms],
 ) -> tuple[dict[str, Expr], dict[str, int], list[Expr]]:
-    """Each digit in terms of the places, the number of the output that it occurs in, and the extents of the outputs.
+    """Each part in terms of the places, the number of the output that it occurs in, and the extents of the outputs.
 
-    Refuses unless each output is a number made of digits, and each digit of more than one value occurs in one output.
+    Refuses unless each output is a sum of parts in mixed radix, and each part of more than one value occurs in one output.
     """
-    counts = {name: d.count for name, d in digits.items()}
-    ranges = {name: extent_range(count) for name, count in counts.items()}
-    values: dict[str, Expr] = {name: Const(0) for name in digits}
+    extents = {name: p.extent for name, p in parts.items()}
+    ranges = {name: extent_range(extent) for name, extent in extents.items()}
+    values: dict[str, Expr] = {name: Const(0) for name in parts}
     used: dict[str, int] = {}
     shape: list[Expr] = []
     for position, (place, e) in enumerate(zip(places, outputs, strict=True)):
-        counted = _mixed_radix(polynomial(simplify(substitute(e, numbers), ranges)), counts)
-        if counted is None:
+        found = mixed_radix(polynomial(simplify(substitute(e, wholes), ranges)), extents)
+        if found is None:
             output = expr_text(index_map.outputs[position])
-            raise _unproved(f"`{output}` is not a number made of indices, their quotients and remainders")
-        terms, reach = counted
+            raise _unproved(f"`{output}` is not a sum of indices, their quotients and remainders, in mixed radix")
+        terms, count = found
         for name, _ in terms:
             if name in used:
-                raise _not_one_to_one(digits[name].number, "occurs twice in", fused)
+                raise _not_one_to_one(parts[name].source, "occurs twice in", fused)
             used[name] = position
-        values |= _digit_values(Var(place), terms, counts)
-        shape.append(reach)
-    for name, d in digits.items():
-        if name not in used and d.count != Const(1, d.count.dtype):
-            raise _not_one_to_one(d.number, "is missing from", fused)
+        values |= values_of_terms(Var(place), terms, extents)
+        shape.append(count)
+    for name, p in parts.items():
+        if name not in used and p.extent != Const(1, p.extent.dtype):
+            raise _not_one_to_one(p.source, "is missing from", fused)
     return values, used, shape
 
 
 def _flattened_sums(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Expr, ...], dict[str, Terms]]:
-    """The outputs with each sum under `//` and `%` made one variable, and the terms of each such number.
+    """The outputs with each sum under `//` and `%` made one variable, and the terms of each such sum.
 
-    `sizes` gets the extents of the new numbers.
+    `sizes` gets the extents of the new variables.
     """
     fused: dict[str, Terms] = {}
     known: dict[frozenset, str] = {}
@@ -312,30 +298,30 @@ def _flattened_sums(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[
                 p = polynomial(a)
                 key = frozenset(p.items())
                 if key not in known:
-                    counted = _mixed_radix(p, constants)
-                    if counted is None:
-                        raise _unproved(f"`{expr_text(a)}` does not count through its indices")
-                    known[key] = number = f"sum{len(known)}"
-                    fused[number], sizes[number] = counted
+                    found = mixed_radix(p, constants)
+                    if found is None:
+                        raise _unproved(f"`{expr_text(a)}` is not a sum of indices in mixed radix")
+                    known[key] = source = f"sum{len(known)}"
+                    fused[source], sizes[source] = found
                 return Binary(op, Var(known[key]), n.b)
         return None
 
     results = tuple(rewrite(e, visit) for e in outputs)
-    parts = [name for terms in fused.values() for name, _ in terms]
+    summed = [name for terms in fused.values() for name, _ in terms]
     left = set().union(*(variables(e) for e in results), set())
-    if len(parts) != len(set(parts)) or left & set(parts):
-        twice = next(p for p in parts if p in left or parts.count(p) > 1)
+    if len(summed) != len(set(summed)) or left & set(summed):
+        twice = next(name for name in summed if name in left or summed.count(name) > 1)
         raise _unproved(f"`{twice}` occurs in a sum and elsewhere too")
     return results, fused
 
 
 def _unproved(reason: str) -> ScheduleError:
-    hint = "an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)"
+    hint = "an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)"
     return ScheduleError(f"the index map cannot be shown to be one to one: {reason}", hint=hint)
 
 
-def _not_one_to_one(number: str, how: str, fused: Mapping[str, Terms]) -> ScheduleError:
-    what = "a part of a sum" if number in fused else f"`{number}`, or a part of it,"
+def _not_one_to_one(source: str, how: str, fused: Mapping[str, Terms]) -> ScheduleError:
+    what = "a part of a sum" if source in fused else f"`{source}`, or a part of it,"
     return ScheduleError(
         f"the index map is not one to one: {what} {how} the result", hint="each index, or each part of it, occurs once"
     )

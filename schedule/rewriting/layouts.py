@@ -89,7 +89,7 @@ def with_padded_layout(
     return with_layout(func, target.name, new, mapping, written)
 
 
-def buffer_argument(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buffer:
+def buffer_argument(block: Block, buffer: list[str | int] | tuple[str, int] | str) -> Buffer:
     """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
     match buffer:
         case [("read" | "write") as kind, index]:

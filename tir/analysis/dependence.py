@@ -16,8 +16,9 @@ from math import gcd
 
 from ..arith.bounds import ranges_of
 from ..arith.enumeration import enumerate_points
+from ..arith.injectivity import determined
 from ..arith.intervals import Interval, Ranges, polynomial_bounds
-from ..arith.iter_map import determined, lower_factors, split_variable
+from ..arith.mixed_radix import lower_factors, split_variable
 from ..arith.polynomial import Polynomial, add, constant, multiply, names_in, polynomial, to_expr
 from ..arith.simplify import simplify
 from ..ir import Allocate, Axis, Block, Const, Expr, For, Let, Node, Stmt, Store, Var

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..analysis.context import Access
 from ..arith.enumeration import distinct_rows
-from ..arith.iter_map import determined
+from ..arith.injectivity import determined
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify

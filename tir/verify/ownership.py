@@ -10,8 +10,8 @@ import numpy as np
 from ..analysis.context import Access
 from ..arith.bounds import extent_range
 from ..arith.enumeration import MAX_POINTS, distinct_rows, enumerate_points
+from ..arith.injectivity import determined
 from ..arith.intervals import Interval, polynomial_bounds
-from ..arith.iter_map import determined
 from ..arith.polynomial import Polynomial, add, constant, names_in, polynomial, split_terms
 from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Var

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tir.arith.statements import simplify_tree
 from tir.ir import Axis, Iter, PrimFunc, Var, conjunction, nest, seq
 from tir.traverse import substitute
@@ -15,7 +18,7 @@ from ...rewriting.index_map import IndexMap, invert, parse_index_map, place_name
 
 
 @primitive
-def transform_block_layout(func: PrimFunc, block: str, index_map: str | IndexMap) -> tuple[PrimFunc, None]:
+def transform_block_layout(func: PrimFunc, block: str, index_map: IndexMap | Callable[..., Any] | str) -> tuple[PrimFunc, None]:
     """Run a block over `index_map(i, j, ...)` in place of its iteration variables i, j, ...
 
     The loops around it become new ones, one for each new variable. An index map is a function as for `transform_layout`; where

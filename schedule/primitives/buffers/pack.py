@@ -105,8 +105,8 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
     for loop in loops:
         if loop.name in found:
             dim, step, above = found[loop.name]
-            digit: Expr = inputs[dim] if is_one(step) else inputs[dim] // step
-            outputs.append(digit if above is None else digit % (above // step))
+            part: Expr = inputs[dim] if is_one(step) else inputs[dim] // step
+            outputs.append(part if above is None else part % (above // step))
     return IndexMap(inputs, tuple(outputs))
 
 

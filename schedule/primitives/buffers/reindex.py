@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, nest
@@ -31,7 +34,7 @@ CACHE_HINT = "cache_read and cache_write copy a buffer as it is"
 
 
 @primitive
-def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[PrimFunc, str]:
+def reindex(func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str) -> tuple[PrimFunc, str]:
     """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block.
 
     The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. Copy and
@@ -64,7 +67,7 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[
 
 @primitive
 def reindex_cache_read(
-    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: str | IndexMap
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
@@ -83,7 +86,7 @@ def reindex_cache_read(
 
 @primitive
 def reindex_cache_write(
-    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: str | IndexMap
+    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
@@ -100,7 +103,12 @@ def reindex_cache_write(
 
 
 def _through_cache(
-    func: PrimFunc, block: str, index: int | str, storage_scope: str, index_map: str | IndexMap, written: bool
+    func: PrimFunc,
+    block: str,
+    index: int | str,
+    storage_scope: str,
+    index_map: IndexMap | Callable[..., Any] | str,
+    written: bool,
 ) -> tuple[PrimFunc, str]:
     memory = need_scope(storage_scope)
     user = find_block(func, block)
@@ -200,7 +208,7 @@ def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
     return [it for it in block.iters if any(it.var.name in variables(i) for i in place)]
 
 
-def _map_of_used_axes(block: Block, index_map: str | IndexMap, buffer: Buffer) -> IndexMap:
+def _map_of_used_axes(block: Block, index_map: IndexMap | Callable[..., Any] | str, buffer: Buffer) -> IndexMap:
     """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
     mapping = parse_index_map(index_map, len(block.iters))
     used = _used_axes(block, _access_indices(block, buffer))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tir.ir import PrimFunc
 from tir.traverse import stores
 
@@ -12,7 +15,11 @@ from ...rewriting.layouts import buffer_argument, transformed_layout
 
 @primitive
 def transform_layout(
-    func: PrimFunc, block: str, buffer: list[str | int] | str, index_map: str | IndexMap, pad_value: int | float | None = None
+    func: PrimFunc,
+    block: str,
+    buffer: list[str | int] | tuple[str, int] | str,
+    index_map: IndexMap | Callable[..., Any] | str,
+    pad_value: int | float | None = None,
 ) -> tuple[PrimFunc, None]:
     """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)], everywhere in the function.
 

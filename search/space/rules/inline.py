@@ -100,7 +100,7 @@ def _point_by_point(consumer: Block, buffer: str) -> bool:
 
 
 def _counts(index: Expr, lengths: dict[str, int]) -> bool:
-    """Whether an index is another one for each value of its axes: a number of which they are the digits."""
+    """Whether an index is another one for each value of its axes: they are its parts in mixed radix."""
     p = polynomial(index)
     steps = sorted((abs(coefficient(p, name) or 0), lengths.get(name, 0)) for name in variables(index))
     reach = 1

@@ -28,13 +28,23 @@ def test_constructors_say_what_lambdas_say(built, text):
     assert parse_index_map(text, len(built.inputs)) == built
 
 
+NAMES = """an index map has at least one index, each with a name of its own, got {}
+  hint: IndexMap.identity(2), or IndexMap.identity(["i", "j"])"""
+
+
 def test_refusals():
     for call, reason in (
-        (lambda m: m.permute(0, 0), "an order is of different numbers from 0 to 1, got [0, 0]"),
-        (lambda m: m.permute(2), "an order is of different numbers from 0 to 1, got [2]"),
-        (lambda m: m.tile(0, 0), "factors must be at least 1, got 0\n  hint: tile(0, 16)"),
-        (lambda m: m.fuse(1, 7), "`lambda i0, i1: (i0, i1)` has no outputs 1 to 2\n  hint: numbers start at 0"),
-        (lambda m: m.tile(-1, 7), "`lambda i0, i1: (i0, i1)` has no outputs -1 to -1\n  hint: numbers start at 0"),
+        (lambda m: m.permute(), "an order is one or more different numbers from 0 to 1, got []"),
+        (lambda m: m.permute(0, 0), "an order is one or more different numbers from 0 to 1, got [0, 0]"),
+        (lambda m: m.permute(2), "an order is one or more different numbers from 0 to 1, got [2]"),
+        (lambda m: m.tile(0, 0), "factors must be integers of at least 1, got 0\n  hint: tile(0, 16)"),
+        (lambda m: m.tile(0, 1.5), "factors must be integers of at least 1, got 1.5\n  hint: tile(0, 16)"),
+        (lambda m: m.fuse(0, 0), "extents must be integers of at least 1, got 0\n  hint: fuse(0, 16)"),
+        (lambda m: m.fuse(1, 7), "`lambda i0, i1: (i0, i1)` has no 2 outputs from 1 on\n  hint: numbers start at 0"),
+        (lambda m: m.tile(-1, 7), "`lambda i0, i1: (i0, i1)` has no output -1\n  hint: numbers start at 0"),
+        (lambda m: m.tile("i", 7), "`lambda i0, i1: (i0, i1)` has no output 'i'\n  hint: numbers start at 0"),
+        (lambda m: m.identity("ii"), NAMES.format("'ii'")),
+        (lambda m: m.identity(0), NAMES.format("0")),
     ):
         with pytest.raises(ScheduleError) as caught:
             call(IndexMap.identity(2))

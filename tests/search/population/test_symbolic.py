@@ -67,7 +67,7 @@ def test_a_padding_in_pieces():
 @pytest.mark.parametrize("shape", [(7, 13, 109), (7, 13, 40, 3)])
 @pytest.mark.parametrize("space", ["full", "ansor"])
 def test_packed_and_cached_tiles_of_short_axes(shape, space):
-    """Where a level has one iteration, loops and digits of the layout coincide that are different elsewhere."""
+    """Where a level has one iteration, loops and parts of an index coincide that differ elsewhere."""
     rng = np.random.default_rng(1)
     for sketch in generate(workloads.make("gmm", shape).func, TWO, space=space):
         agree(sketch, sample(sketch, TWO, 3, rng))

@@ -67,7 +67,7 @@ def test_mixed_radix_is_seen():
             assert instances.distinct(place, place, relation), list(map(str, place))
 
 
-def test_fused_loop_has_digits():
+def test_fused_loop_is_split_into_parts():
     f, c = Var("f"), Var("c")
     place, other = (f // 6 * 3 + c, f % 6), (f // 6 * 3 + 2, f % 6)
     instances = Instances([], [loop("f", 30)], [loop("c", 3)], [place, other])

@@ -357,7 +357,7 @@ def test_cuts_that_do_not_fit_are_refused():
         s,
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 6)'): the index map divides `j` by 4 and 6, neither a multiple of the other
-  hint: cut `j` at numbers each a multiple of the one before, as 4 and 8
+  hint: divide `j` by numbers each a multiple of the one before, as 4 and 8
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 6)),
     )
@@ -368,8 +368,8 @@ def test_a_sum_that_does_not_count_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', 'lambda i, j: (i * 12 + j,)'): the index map cannot be shown to be one to one: `i * 12 + j` is not a number made of indices, their quotients and remainders
-  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
+transform_layout('C', 'B', 'lambda i, j: (i * 12 + j,)'): the index map cannot be shown to be one to one: `i * 12 + j` is not a sum of indices, their quotients and remainders, in mixed radix
+  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: i * 12 + j),
     )
@@ -380,8 +380,8 @@ def test_a_divided_sum_that_does_not_count_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', 'lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)'): the index map cannot be shown to be one to one: `(i * 12 + j) // 4` is not a number made of indices, their quotients and remainders
-  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
+transform_layout('C', 'B', 'lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)'): the index map cannot be shown to be one to one: `(i * 12 + j) // 4` is not a sum of indices, their quotients and remainders, in mixed radix
+  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)),
     )
@@ -393,7 +393,7 @@ def test_an_index_in_a_sum_and_elsewhere_is_refused():
         s,
         """
 transform_layout('C', 'B', 'lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)'): the index map cannot be shown to be one to one: `j` occurs in a sum and elsewhere too
-  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
+  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)),
     )
@@ -404,8 +404,8 @@ def test_an_index_that_runs_backwards_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', 'lambda i, j: (6 - i, j)'): the index map cannot be shown to be one to one: `6 - i` is not a number made of indices, their quotients and remainders
-  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
+transform_layout('C', 'B', 'lambda i, j: (6 - i, j)'): the index map cannot be shown to be one to one: `6 - i` is not a sum of indices, their quotients and remainders, in mixed radix
+  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: (6 - i, j)),
     )
@@ -416,8 +416,8 @@ def test_an_index_that_starts_later_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', 'lambda i, j: (i + 1, j)'): the index map cannot be shown to be one to one: `i + 1` is not a number made of indices, their quotients and remainders
-  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
+transform_layout('C', 'B', 'lambda i, j: (i + 1, j)'): the index map cannot be shown to be one to one: `i + 1` is not a sum of indices, their quotients and remainders, in mixed radix
+  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: (i + 1, j)),
     )

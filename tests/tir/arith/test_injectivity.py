@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tir.arith.iter_map import determined
+from tir.arith.injectivity import determined
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Var

@@ -1,48 +1,16 @@
-"""Iter maps: variables split by constants, and whether the values of expressions determine the variables in them."""
+"""Injectivity: whether the values of expressions determine the variables in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from ..ir import Axis, Binary, Block, Const, Expr, For, Var
-from ..traverse import substitute, variables, walk
+from ..traverse import substitute, variables
 from .bounds import ranges_of
 from .enumeration import injective_on_grid
 from .intervals import Ranges, polynomial_bounds
 from .polynomial import Polynomial, polynomial
 from .simplify import simplify
-
-
-def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
-    """For each variable under // or % by constants, the lower factors of the parts that these split it into, ascending, without
-    1: 4 and 12 for x // 4 % 3."""
-    found: dict[str, set[int]] = {}
-    for e in exprs:
-        for n in walk(e) if type(e) is not Var else ():
-            match n:
-                case Binary("//" | "%", a, Const(c)) if c > 1 and (divided := _divided(a)) is not None:
-                    name, by = divided
-                    found.setdefault(name, set()).add(by * c)
-    return {name: sorted(weights) for name, weights in found.items()}
-
-
-def _divided(e: Expr) -> tuple[str, int] | None:
-    """The variable of a chain of // and % by constants, and the product of the divisors; None for any other expression."""
-    match e:
-        case Var(name):
-            return name, 1
-        case Binary("//" | "%" as op, a, Const(c)) if (divided := _divided(a)) is not None:
-            return divided if op == "%" else (divided[0], divided[1] * c)
-    return None
-
-
-def split_variable(var: Var, factors: Sequence[int]) -> tuple[list[Var], Expr]:
-    """A variable as a sum of parts, each times its lower factor; the factors ascend from 1. Returns the parts and the sum."""
-    parts = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(factors))]
-    total: Expr = parts[0]
-    for part, factor in zip(parts[1:], factors[1:], strict=True):
-        total = part * factor + total
-    return parts, total
 
 
 def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Ranges) -> set[str]:

@@ -1,0 +1,70 @@
+"""Mixed radix: variables split by the constants that divide them, and sums such as `i * 12 + j * 4 + k` with j < 3 and k < 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..ir import Binary, Const, Expr, Var
+from ..traverse import walk
+from .polynomial import Polynomial
+from .simplify import simplify
+from .symbolic import is_one
+
+
+def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
+    """For each variable under // or % by constants, the lower factors of the parts that these split it into, ascending, without
+    1: 4 and 12 for x // 4 % 3."""
+    found: dict[str, set[int]] = {}
+    for e in exprs:
+        for n in walk(e) if type(e) is not Var else ():
+            match n:
+                case Binary("//" | "%", a, Const(c)) if c > 1 and (divided := _divided(a)) is not None:
+                    name, by = divided
+                    found.setdefault(name, set()).add(by * c)
+    return {name: sorted(weights) for name, weights in found.items()}
+
+
+def _divided(e: Expr) -> tuple[str, int] | None:
+    """The variable of a chain of // and % by constants, and the product of the divisors; None for any other expression."""
+    match e:
+        case Var(name):
+            return name, 1
+        case Binary("//" | "%" as op, a, Const(c)) if (divided := _divided(a)) is not None:
+            return divided if op == "%" else (divided[0], divided[1] * c)
+    return None
+
+
+def split_variable(var: Var, factors: Sequence[int]) -> tuple[list[Var], Expr]:
+    """A variable as a sum of parts, each times its lower factor; the factors ascend from 1. Returns the parts and the sum."""
+    parts = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(factors))]
+    total: Expr = parts[0]
+    for part, factor in zip(parts[1:], factors[1:], strict=True):
+        total = part * factor + total
+    return parts, total
+
+
+Terms = list[tuple[str, int]]  # the variables of a sum in mixed radix and their coefficients, ascending
+
+
+def mixed_radix(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] | None:
+    """The terms of a sum in mixed radix, and how many values it has; None unless each coefficient is the product of the extents
+    below it."""
+    terms: Terms = []
+    count: Expr = Const(1)
+    for monomial, coefficient in sorted(p.items(), key=lambda term: term[1]):
+        match monomial:
+            case (Var(name),) if name in sizes and count == Const(coefficient):
+                terms.append((name, coefficient))
+                count = simplify(count * sizes[name])
+            case _:
+                return None
+    return terms, count
+
+
+def values_of_terms(total: Expr, terms: Terms, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
+    """Each variable of a sum in mixed radix, from the value of the sum."""
+    found: dict[str, Expr] = {}
+    for name, coefficient in terms:
+        quotient = total if is_one(coefficient) else total // coefficient
+        found[name] = quotient if name == terms[-1][0] else quotient % sizes[name]
+    return found
