@@ -2,7 +2,7 @@
 
 `ir` has the nodes of a graph, `ops` the operators, each a definition by tensor expressions. `onnx` reads files; `passes` rewrite
 graphs; `places` says which values lie inside of others; `fusion` groups the other calls, each group one function of the IR below;
-`memory` puts values into one arena; `compilation` builds the kernels of a graph, and `model` runs them.
+`memory` says where values lie; `compilation` builds the kernels of a graph, and `model` runs them by one native function.
 """
 
 from __future__ import annotations
