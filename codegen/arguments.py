@@ -69,8 +69,8 @@ def address(array: np.ndarray) -> int:
 
 
 def quick_check(params: Sequence[Buffer | Var], written: Set[str]) -> Callable[[Sequence[Any]], list[int] | None]:
-    """A function that gives the addresses of arguments for `params` which fit beyond doubt, and None where `checked` has to look more closely:
-    parameters of a size given at the call, other kinds of arrays, anything wrong.
+    """A function that gives the addresses of arguments which fit `params` beyond doubt, and None where `checked` has to look more
+    closely: parameters of a size given at the call, other kinds of arrays, anything wrong.
 
     It asks the same of numpy arrays as `checked` with `Kernel._address`: shape, dtype, byte order, layout, alignment,
     writability, and that no written array shares memory with another.
