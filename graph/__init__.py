@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from .ir import Call, Graph, GraphError, Value
     from .model import Model
     from .onnx import load_onnx
+    from .tuning import tune_graph
 
 _NAMES = {
     **dict.fromkeys(("Call", "Graph", "GraphError", "Value"), "ir"),
     "Model": "model",
     "compile": "compilation",
     "load_onnx": "onnx",
+    "tune_graph": "tuning",
 }
 
-__all__ = ["Call", "Graph", "GraphError", "Model", "Value", "compile", "load_onnx"]
+__all__ = ["Call", "Graph", "GraphError", "Model", "Value", "compile", "load_onnx", "tune_graph"]
 
 
 def __getattr__(name: str) -> Any:
