@@ -1,6 +1,6 @@
 """The intrinsics: the functions that expressions apply to elements, with what all layers know of each.
 
-A backend says how it computes them: `codegen.llvm.math` by polynomials, CUDA C by the functions of these names.
+A backend says how it computes them: `codegen.llvm.math` by polynomials and the C library, CUDA C by the functions of these names.
 """
 
 from __future__ import annotations
@@ -20,18 +20,27 @@ def _sigmoid(x):
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """A function of `arity` floats, and what it means. `evaluate` gives its value in the interpreter, which rounds it. `ulps` are
-    the largest errors of compiled code for CPUs, in units in the last place of the result: of float32, and of float64."""
+    """A function of `arity` values of one dtype, which is of one of `kinds`, and what it means. `evaluate` gives its value in
+    the interpreter, which rounds it. `ulps` are the largest errors of compiled code for CPUs, in units in the last place of the
+    result: of float32, and of float64."""
 
     name: str
     meaning: str
     evaluate: Callable
     ulps: tuple[float, float] = (0.0, 0.0)
     arity: int = 1
-    integers: bool = False  # whether it takes integers, too
+    kinds: tuple[str, ...] = ("float",)
+
+
+INTEGERS = ("int", "uint")
+
+
+def _of_library(name: str, meaning: str, evaluate: Callable, ulps: tuple[float, float] = (1.0, 1.0)) -> Intrinsic:
+    return Intrinsic(name, meaning, lambda x: evaluate(np.float64(x)), ulps)
 
 
 _EXP = "e to the power x; x and the result have one floating dtype, for others TypeError, as in all functions below."
+_SHIFT = "y is at least 0 and less than the dtype has bits."
 
 INTRINSICS = {
     i.name: i
@@ -43,9 +52,27 @@ INTRINSICS = {
         Intrinsic("tanh", "The hyperbolic tangent.", lambda x: np.tanh(np.float64(x)), (3.0, 3.0)),
         Intrinsic("erf", "The error function.", lambda x: math.erf(x), (2.0, 1.5)),
         Intrinsic("sigmoid", "1 / (1 + exp(-x)).", _sigmoid, (2.0, 2.0)),
-        Intrinsic("abs", "The absolute value, of floating and integer dtypes.", lambda x: abs(x), integers=True),
+        Intrinsic("abs", "The absolute value, of floating and integer dtypes.", lambda x: abs(x), kinds=("float", *INTEGERS)),
         Intrinsic("floor", "The largest whole number that is at most x, in its floating dtype.", lambda x: np.floor(x)),
         Intrinsic("ceil", "The smallest whole number that is at least x, in its floating dtype.", lambda x: np.ceil(x)),
+        Intrinsic("nearbyint", "The nearest whole number, of two the even one, in its floating dtype.", lambda x: np.rint(x)),
+        _of_library("sin", "The sine.", np.sin),
+        _of_library("cos", "The cosine.", np.cos),
+        _of_library("tan", "The tangent.", np.tan, (2.0, 2.0)),
+        _of_library("asin", "The inverse of the sine, from -pi / 2 to pi / 2.", np.arcsin),
+        _of_library("acos", "The inverse of the cosine, from 0 to pi.", np.arccos),
+        _of_library("atan", "The inverse of the tangent, from -pi / 2 to pi / 2.", np.arctan),
+        _of_library("sinh", "The hyperbolic sine.", np.sinh, (2.0, 2.0)),
+        _of_library("cosh", "The hyperbolic cosine.", np.cosh, (2.0, 2.0)),
+        _of_library("asinh", "The inverse of the hyperbolic sine.", np.arcsinh, (2.0, 2.0)),
+        _of_library("acosh", "The inverse of the hyperbolic cosine, at least 0.", np.arccosh, (2.5, 2.5)),
+        _of_library("atanh", "The inverse of the hyperbolic tangent.", np.arctanh, (2.0, 2.0)),
+        Intrinsic("fmod", "x - n y with the sign of x, for the n toward zero.", lambda x, y: np.fmod(x, y), arity=2),
+        Intrinsic("bit_and", "The bits that both have.", lambda x, y: x & y, arity=2, kinds=INTEGERS),
+        Intrinsic("bit_or", "The bits that one of them has.", lambda x, y: x | y, arity=2, kinds=INTEGERS),
+        Intrinsic("bit_xor", "The bits that just one of them has.", lambda x, y: x ^ y, arity=2, kinds=INTEGERS),
+        Intrinsic("shl", f"x 2^y, wrapped around; {_SHIFT}", lambda x, y: x << y, arity=2, kinds=INTEGERS),
+        Intrinsic("shr", f"x / 2^y, rounded down; {_SHIFT}", lambda x, y: x >> y, arity=2, kinds=INTEGERS),
         Intrinsic("pow", "x to the power y.", lambda x, y: np.float64(x) ** np.float64(y), (1.0, 1.5), arity=2),
     )
 }

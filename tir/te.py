@@ -53,9 +53,11 @@ from .ir import (
 from .traverse import fresh, rewrite, substitute, walk
 
 __all__ = [
-    "abs", "all", "any", "ceil", "comm_reducer", "compute", "const", "create_prim_func", "equal", "erf", "exp", "floor",
-    "if_then_else", "log", "max", "maximum", "min", "minimum", "not_equal", "placeholder", "pow", "prod", "reduce_axis", "rsqrt",
-    "select", "sigmoid", "sqrt", "sum", "tanh", "var", "Tensor", "ReduceAxis",
+    "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "bit_and", "bit_or", "bit_xor", "ceil",
+    "comm_reducer", "compute", "const", "cos", "cosh", "create_prim_func", "equal", "erf", "exp", "floor", "fmod", "if_then_else",
+    "log", "logical_not", "max", "maximum", "min", "minimum", "nearbyint", "not_equal", "placeholder", "pow", "prod",
+    "reduce_axis", "rsqrt", "select", "shl", "shr", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "var", "Tensor",
+    "ReduceAxis",
 ]  # fmt: skip
 
 
@@ -369,14 +371,19 @@ def not_equal(a, b) -> Expr:
     return binary("!=", a, b)
 
 
-def intrinsic(op: str) -> Callable[[Any], Call]:
-    """The function that applies an intrinsic to a value: it and the result have one floating dtype, for others TypeError."""
+def intrinsic(op: str) -> Callable[..., Call]:
+    """The function that applies an intrinsic to one value, or to two of them, which are converted to one dtype. That must be of a
+    kind that it takes, floating for most; TypeError otherwise."""
 
-    def apply(x) -> Call:
-        x = as_expr(x)
-        if not dtypes.is_float(x.dtype) and not (INTRINSICS[op].integers and dtypes.is_int(x.dtype)):
-            raise TypeError(f"{op} needs a floating argument, got {x.dtype}; use .astype('float32')")
-        return Call(op, (x,), x.dtype)
+    def apply(x, *y) -> Call:
+        values = unify(x, *y) if y else (as_expr(x),)
+        if len(values) != INTRINSICS[op].arity:
+            raise TypeError(f"{op} takes {INTRINSICS[op].arity} argument(s), got {len(values)}")
+        dtype, kinds = values[0].dtype, INTRINSICS[op].kinds
+        if dtypes.TABLE[dtype].kind not in kinds:
+            wanted, other = ("a floating", "float32") if "float" in kinds else ("an integer", "int32")
+            raise TypeError(f"{op} needs {wanted} argument, got {dtype}; use .astype({other!r})")
+        return Call(op, tuple(values), dtype)
 
     apply.__name__ = apply.__qualname__ = op
     apply.__doc__ = INTRINSICS[op].meaning
@@ -384,15 +391,12 @@ def intrinsic(op: str) -> Callable[[Any], Call]:
 
 
 exp, log, sqrt, rsqrt, tanh = map(intrinsic, ("exp", "log", "sqrt", "rsqrt", "tanh"))
-erf, sigmoid, abs, floor, ceil = map(intrinsic, ("erf", "sigmoid", "abs", "floor", "ceil"))
-
-
-def pow(x, y) -> Expr:
-    """x to the power y, in the floating dtype that both are converted to; TypeError where that is none."""
-    x, y = unify(x, y)
-    if not dtypes.is_float(x.dtype):
-        raise TypeError(f"pow needs floating arguments, got {x.dtype}; use .astype('float32')")
-    return Call("pow", (x, y), x.dtype)
+erf, sigmoid, abs, floor, ceil, nearbyint = map(intrinsic, ("erf", "sigmoid", "abs", "floor", "ceil", "nearbyint"))
+sin, cos, tan, asin, acos, atan = map(intrinsic, ("sin", "cos", "tan", "asin", "acos", "atan"))
+sinh, cosh, asinh, acosh, atanh = map(intrinsic, ("sinh", "cosh", "asinh", "acosh", "atanh"))
+pow, fmod = map(intrinsic, ("pow", "fmod"))
+bit_and, bit_or, bit_xor = map(intrinsic, ("bit_and", "bit_or", "bit_xor"))
+shl, shr = map(intrinsic, ("shl", "shr"))
 
 
 def if_then_else(condition, true_value, false_value) -> Expr:

@@ -28,6 +28,7 @@ VALUE = {dtype: STORAGE[dtypes.computed(dtype)] for dtype in STORAGE}
 UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
 OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),
              ">=": (">=", 4), "+": ("+", 5), "-": ("-", 5), "*": ("*", 6), "/": ("/", 6)}  # fmt: skip
+BITS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^", "shr": ">>"}
 ATOM = 9
 MIN_LONG_OFFSET = 2**31  # elements from which an offset needs 64 bits
 
@@ -136,6 +137,10 @@ class Expressions:
             return f"tf32({texts[0]})"
         if op == "abs" and dtypes.is_int(dtype):
             return f"({VALUE[dtype]})magnitude<{VALUE[dtype]}>({texts[0]})"
+        if op == "shl":
+            return f"({self._wrapped('<<', texts[0], texts[1], dtype)})"
+        if op in BITS:
+            return f"(({texts[0]}) {BITS[op]} ({texts[1]}))"
         if op == "sigmoid":
             return rounded(f"sigmoid<{VALUE[dtype]}>({texts[0]})", dtype)
         name = _function("fabs" if op == "abs" else op, dtype)

@@ -16,6 +16,7 @@ from . import math as vector_math
 from .memory import Memory
 from .values import TYPES, CodegenError, Value, constant, lone_variables, typed, zero
 
+BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
 OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
 
 
@@ -388,6 +389,9 @@ class Arithmetic(Memory):
             if dtypes.TABLE[dtype].kind == "uint":
                 return v
             return self.invoke(f"llvm.abs.{v.suffix}", v.type, v.lanes, v, Value("false", "i1"))
+        if op in BITS:
+            x, y = self.together(*map(self.wrapped, args))
+            return self.binary("lshr" if op == "shr" and dtypes.TABLE[dtype].kind == "uint" else BITS[op], x, y)
         values = self.together(*(self.expr(a) for a in args))
         return self.rounded(self.math(op, *values), dtype)
 

@@ -1,9 +1,9 @@
 """The vector math library of the CPU backend: exp, log, tanh, erf, sigmoid, pow and the rounding operations as LLVM IR text.
 
-llvmlite carries no vector math library, so the transcendental functions are polynomials of ours: branch-free, straight-line, for
-any number of lanes, correct on the whole range (NaN, infinities, signed zeros, subnormal arguments and results) and within the
-bounds of `tir.intrinsics`. They take no fast-math flags and assume fused multiply-add in hardware (without it llvm.fma becomes a
-library call).
+llvmlite carries no vector math library, so the transcendental functions that networks spend time in are polynomials of ours:
+branch-free, straight-line, for any number of lanes, correct on the whole range (NaN, infinities, signed zeros, subnormal
+arguments and results) and within the bounds of `tir.intrinsics`. They take no fast-math flags and assume fused multiply-add in
+hardware (without it llvm.fma becomes a library call). The others are calls of the C library, lane by lane.
 
 The polynomial tables are weighted minimax fits made by tests/codegen/minimax.py.
 """
@@ -357,6 +357,25 @@ def _intrinsic(name: str) -> Callable[[Body, Format, Value], Value]:
     return lambda b, fmt, x: b.intrinsic(name, x)
 
 
+def _of_library(name: str) -> Callable[..., Value]:
+    """A function of the C library, called for one lane after the other."""
+
+    def write(b: Body, fmt: Format, *x: Value) -> Value:
+        symbol = name if fmt.dtype == "float64" else f"{name}f"
+        if x[0].lanes == 1:
+            return b.invoke(symbol, fmt.scalar, 1, *x)
+        result = Value("poison", fmt.scalar, x[0].lanes, b)
+        for lane in range(x[0].lanes):
+            elements = [b.op(f"extractelement {v}, i32 {lane}", fmt.scalar) for v in x]
+            element = b.invoke(symbol, fmt.scalar, 1, *elements)
+            result = b.op(f"insertelement {result}, {element}, i32 {lane}", fmt.scalar, result.lanes)
+        return result
+
+    return write
+
+
+LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "fmod")
+
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": _exp,
     "log": _log,
@@ -369,6 +388,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "abs": _intrinsic("fabs"),
     "floor": _intrinsic("floor"),
     "ceil": _intrinsic("ceil"),
+    "nearbyint": _intrinsic("nearbyint"),
+    **{name: _of_library(name) for name in LIBRARY},
 }
 
 
@@ -391,8 +412,9 @@ def definition(op: str, dtype: str, lanes: int, avx512: bool = False) -> tuple[s
     """The LLVM IR of `op` on vectors of `lanes` elements of dtype float32 or float64 (on scalars where `lanes` is 1), and the
     `declare` lines of the intrinsics that it calls; a module holds each once.
 
-    The function is internal, is to be inlined, and takes one argument, or two for pow. `avx512` says that the target has AVX-512F
-    and AVX-512VL, with which exp and its kin are shorter. Raises ValueError for an unknown op and TypeError for another dtype.
+    The function is internal, is to be inlined, and takes one argument, or two for pow and fmod. `avx512` says that the target has
+    AVX-512F and AVX-512VL, with which exp and its kin are shorter. Raises ValueError for an unknown op and TypeError for another
+    dtype.
     """
     name = function_name(op, dtype, lanes)
     fmt = FORMATS[dtype]

@@ -22,7 +22,12 @@ from tir.intrinsics import INTRINSICS
 HOST = Target("llvm")
 AVX512 = {"+avx512f", "+avx512vl"} <= set(HOST.mattr.split(","))  # whether this machine has what `avx512=True` asks for
 
-BOUNDS = {(op, dtype): bound for op, i in INTRINSICS.items() for dtype, bound in zip(math.FORMATS, i.ulps, strict=True)}
+BOUNDS = {
+    (op, dtype): bound
+    for op, i in INTRINSICS.items()
+    if op in math.FUNCTIONS
+    for dtype, bound in zip(math.FORMATS, i.ulps, strict=True)
+}
 
 SPECIALS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 1e-30, 1e-3, 1e3, 1e30, scalar.inf)
 
@@ -42,13 +47,13 @@ RANGES: dict[tuple[str, str], tuple[float, float]] = {
 
 
 class Elementwise:
-    """A compiled loop over `op`, `lanes` elements at a time; call it with one array (two for pow) of `dtype`, get a new array of
+    """A compiled loop over `op`, `lanes` elements at a time; call it with one array (two for pow and fmod) of `dtype`, get a new array of
     the same shape."""
 
     def __init__(self, op: str, dtype: str, lanes: int, avx512: bool = False, target: Target = HOST):
         self.dtype, self.lanes = dtype, lanes
         code = object_code(module_text(op, dtype, lanes, avx512), target)
-        self.run = Library([code], ["run"], target).function("run", INTRINSICS[op].arity + 2)
+        self.run = Library(code, "run", target).function(INTRINSICS[op].arity + 2)
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         size = arrays[0].size
@@ -97,7 +102,7 @@ def long_double() -> bool:
 
 
 def specials(op: str, dtype: str) -> tuple[np.ndarray, ...]:
-    """Zeros, infinities, NaN, the ends of the format and some small numbers, of both signs; for pow, every pair of them."""
+    """Zeros, infinities, NaN, the ends of the format and some small numbers, of both signs; for pow and fmod, every pair of them."""
     info = np.finfo(dtype)
     small = float(info.smallest_subnormal)
     ends = (float(info.max), float(info.tiny), small, 3 * small, float(1 + info.eps), float(1 - info.epsneg))
@@ -161,6 +166,10 @@ REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "abs": np.abs,
     "floor": np.floor,
     "ceil": np.ceil,
+    "nearbyint": np.rint,
+    "fmod": np.fmod,
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh")},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
 }
 
 

@@ -203,21 +203,38 @@ def ulp(values: np.ndarray, dtype: str) -> np.ndarray:
     return np.ldexp(1.0, np.maximum(exponent - digits, smallest))
 
 
-@pytest.mark.parametrize("op", INTRINSICS)
+@pytest.mark.parametrize("op", [i.name for i in INTRINSICS.values() if "float" in i.kinds])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_intrinsics(op, dtype):
     """Within the bound of the library, and half a unit for the rounding of the reference."""
     a, b = te.placeholder((N,), dtype, name="A"), te.placeholder((N,), dtype, name="B")
-    formula = te.compute((N,), lambda i: Call(op, (a[i], b[i]) if op == "pow" else (a[i],), dtype), name="C")
+    formula = te.compute((N,), lambda i: Call(op, (a[i], b[i])[: INTRINSICS[op].arity], dtype), name="C")
     rng = np.random.default_rng(6)
-    low = 0.1 if op in ("log", "sqrt", "rsqrt", "pow") else -3.0
+    low = {"log": 0.1, "sqrt": 0.1, "rsqrt": 0.1, "pow": 0.1, "acosh": 1.0, "asin": -1.0, "acos": -1.0, "atanh": -1.0}.get(
+        op, -3.0
+    )
+    high = 1.0 if op in ("asin", "acos", "atanh") else 3.0
     for how in ("scalar", "vector"):
         func = scheduled(te.create_prim_func([a, b, formula]), how)
         args = integers(func, 0)
-        args[0], args[1] = (narrowed(rng.uniform(low, 3, N).astype(np.float32), dtype) for _ in range(2))
+        args[0], args[1] = (narrowed(rng.uniform(low, high, N).astype(np.float32), dtype) for _ in range(2))
         wide = dtype if dtype in ("float32", "float64") else "float32"
         units = BOUNDS[op, wide] + 0.5 if wide == dtype else 1.0
         same(func, args, tolerance=lambda p, x: units * ulp(x, dtype))  # noqa: B023
+
+
+@pytest.mark.parametrize("op", [i.name for i in INTRINSICS.values() if i.arity == 2 and "int" in i.kinds])
+@pytest.mark.parametrize("dtype", [d for d in dtypes.TABLE if dtypes.is_int(d)])
+def test_operations_on_bits(op, dtype):
+    a, b = te.placeholder((N,), dtype, name="A"), te.placeholder((N,), dtype, name="B")
+    formula = te.compute((N,), lambda i: te.intrinsic(op)(a[i], b[i]), name="C")
+    rng, (low, high) = np.random.default_rng(6), dtypes.limits(dtype)
+    for how in ("scalar", "vector"):
+        func = scheduled(te.create_prim_func([a, b, formula]), how)
+        args = integers(func, 0)
+        args[0] = rng.integers(low, high, N, dtype=dtype, endpoint=True)
+        args[1] = rng.integers(0, dtypes.bits(dtype), N).astype(dtype) if op in ("shl", "shr") else args[0][::-1].copy()
+        same(func, args)
 
 
 @pytest.mark.parametrize("index", ["int32", "int64", "uint8", "int8", "uint16"])

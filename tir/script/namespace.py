@@ -247,7 +247,7 @@ def bitwise_and(a, b) -> Expr:
 def bitwise_or(a, b) -> Expr:
     """The disjunction of two conditions."""
     if not (isinstance(a, Expr) and a.dtype == "bool"):
-        raise TypeError("bitwise_or is for conditions only: there are no operations on bits")
+        raise TypeError("bitwise_or is for conditions only: of numbers it is T.bit_or")
     return binary("or", a, b)
 
 
@@ -303,13 +303,12 @@ _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
         ramp Ramp broadcast Broadcast Shuffle vscale vectorlow vectorhigh""",
     f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": """
-        exp2 exp10 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 round nearbyint trunc fmod hypot
-        copysign fma""",
+        exp2 exp10 log2 log10 log1p atan2 round trunc hypot copysign fma""",
     "write out what it computes as loops; `tensorize` puts machine instructions in": """
         call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
         tvm_access_ptr address_of reinterpret""",
     "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
-    "there are no operations on bits": "bitwise_xor bitwise_not popcount clz",
+    "the operations on bits are bit_and, bit_or, bit_xor, shl and shr": "bitwise_xor bitwise_not popcount clz",
     "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)": "bind",
     "pass the constant as a parameter": "allocate_const",
     "declare the parameter with its shape; views are T.Buffer(shape, data=A.data)": "preflattened_buffer",

@@ -264,8 +264,8 @@ class Scopes:
         for d in found:
             if d is not None and d != dtype:
                 self._error(f"`{op}` of dtype {dtype} has an argument of dtype {d}, in `{e}`")
-            elif d is not None and not dtypes.is_float(d) and not (intrinsic.integers and dtypes.is_int(d)):
-                self._error(f"`{op}` takes floating values, got {d}, in `{e}`")
+            elif d is not None and dtypes.TABLE[d].kind not in intrinsic.kinds:
+                self._error(f"`{op}` takes {'floating values' if 'float' in intrinsic.kinds else 'integers'}, got {d}, in `{e}`")
         return dtype
 
     def _binary(self, e: Expr, op: str, a: str | None, b: str | None) -> str | None:
