@@ -6,7 +6,7 @@ own; calls stand in topological order. Nodes are frozen; a pass makes a new grap
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -93,6 +93,10 @@ class Graph:
                 found.setdefault(v, []).append(c)
         return found
 
+    def names(self) -> set[str]:
+        """The names of all values."""
+        return {v.name for v in self.inputs} | set(self.constants) | {v.name for c in self.calls for v in c.outputs}
+
     def text(self) -> str:
         """The graph in lines: inputs, constants that are read, calls in order, outputs."""
         read = {v for c in self.calls for v in c.values} | set(self.outputs)
@@ -123,19 +127,6 @@ def constant(name: str, array: np.ndarray) -> Value:
 def type_text(value: Value) -> str:
     """An element type and a shape, as in `float32[7, 13]`."""
     return f"{value.dtype}{list(value.shape)}"
-
-
-def fresh(taken: Collection[str], wanted: str) -> str:
-    """`wanted`, or the first of `wanted_1`, `wanted_2`, ... that is not taken."""
-    return next(name for name in _candidates(wanted) if name not in taken)
-
-
-def _candidates(wanted: str) -> Iterator[str]:
-    yield wanted
-    number = 0
-    while True:
-        number += 1
-        yield f"{wanted}_{number}"
 
 
 def verify(graph: Graph) -> Graph:

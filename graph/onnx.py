@@ -15,8 +15,9 @@ import numpy as np
 
 from tir import dtypes
 from tir.nearest import nearest
+from tir.traverse import fresh
 
-from .ir import Attribute, Call, Graph, GraphError, Value, constant, fresh, type_text, verify
+from .ir import Attribute, Call, Graph, GraphError, Value, constant, type_text, verify
 from .ops import find, names, versions
 from .ops.registry import Operator, result_types
 from .weights import weights
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 MEASURES = ("Shape", "Size")  # constant, whatever their input is, as shapes are static
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
-FOLDING_ERRORS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError)
+FOLDING_ERRORS = (  # of ONNX's evaluator
+    ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -78,6 +81,7 @@ class _Import:
         self.values: dict[str, Value] = {}
         self.problems: list[str] = []
         self.folder = folder
+        self.taken = {name for n in self.proto.node for name in (*n.input, *n.output)} | {i.name for i in self.proto.input}
         self.read = {name for n in self.proto.node for name in n.input} | {o.name for o in self.proto.output}
 
     def graph(self, shapes: dict[str, Sequence[int]]) -> Graph:
@@ -214,7 +218,7 @@ class _Import:
             results = self._folded(node)
             if results is None:
                 return [self._call(node)]
-        except FOLDING_ERRORS as error:
+        except (TypeError, ValueError) as error:
             self.problems.append(f"{self._where(node, number)}: {error}")
             return []
         for name, array in zip(node.output, results, strict=False):
@@ -236,7 +240,10 @@ class _Import:
         from onnx.reference import ReferenceEvaluator
 
         feeds = {name: self.constants[name] for name in node.input if name}
-        return [np.asarray(a) for a in ReferenceEvaluator(node, opsets=dict(self.opsets)).run(None, feeds)]
+        try:
+            return [np.asarray(a) for a in ReferenceEvaluator(node, opsets=dict(self.opsets)).run(None, feeds)]
+        except FOLDING_ERRORS as error:
+            raise ValueError(f"it does not evaluate: {error}") from None
 
     def _call(self, node: onnx.NodeProto) -> Call:
         opset = self.opsets[""]
@@ -266,7 +273,7 @@ class _Import:
         """The names of the outputs of a node, up to the last that is read; those that have none get one."""
         used = [n for n, name in enumerate(node.output) if name and name in self.read]
         count = max(used, default=0) + 1
-        return [name or fresh(self.values, f"{node.output[0]}_{n}") for n, name in enumerate(node.output[:count])]
+        return [name or fresh(self.taken, f"{node.output[0]}_{n}") for n, name in enumerate(node.output[:count])]
 
 
 def _domain(name: str) -> str:

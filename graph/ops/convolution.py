@@ -9,7 +9,9 @@ from math import prod
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import operator, shape_of
+from .registry import need, operator, shape_of
+
+RANKS = range(3, 9)  # numbers of dimensions of images: one for images, one for channels, and those that a window moves over
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,11 @@ def conv(
     x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1
 ):  # fmt: skip
     """x (N, C, ...), weight (M, C / group, kernel ...), bias (M) -> (N, M, ...)."""
+    need("the input", x, dtype="number", ranks=RANKS)
+    need("the weight", weight, dtype=x.dtype, ranks=(x.ndim,))
     images, channels, *extents = shape_of(x)
     outputs, own, *kernel = shape_of(weight)
+    need("the bias", bias, [outputs], x.dtype)
     if own * group != channels or outputs % group:
         raise ValueError(f"a weight {list(shape_of(weight))} in {group} group(s) does not fit {channels} channels")
     if kernel_shape is not None and list(kernel_shape) != kernel:
@@ -152,6 +157,7 @@ def conv(
 
 
 def _pool(x: te.Tensor, kernel_shape, strides, dilations, pads, auto_pad: str, ceil_mode: int) -> list[Window]:
+    need("the input", x, dtype="number", ranks=RANKS)
     return windows(shape_of(x)[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
 
 
@@ -193,6 +199,7 @@ def average_pool(
 
 
 def _over_image(x: te.Tensor, reducer: Callable[..., Expr], name: str) -> te.Tensor:
+    need("the input", x, dtype="number", ranks=RANKS)
     images, channels, *extents = shape_of(x)
     steps = [te.reduce_axis((0, e), f"r{n}") for n, e in enumerate(extents)]
     shape = [images, channels, *(1 for _ in extents)]

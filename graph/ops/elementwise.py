@@ -10,7 +10,7 @@ import numpy as np
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import operator, shape_of
+from .registry import need, operator, scalar, shape_of
 
 Formula = Callable[..., Any]
 
@@ -21,133 +21,117 @@ def at(x: te.Tensor, place: Sequence[Expr]) -> Expr:
     return x[tuple(te.const(0) if extent == 1 else i for extent, i in zip(shape_of(x), own, strict=True))]
 
 
-def elementwise(name: str, formula: Formula, *xs: te.Tensor) -> te.Tensor:
-    """The formula of the elements of tensors that are broadcast together; ValueError where their shapes do not fit."""
+def broadcast(*xs: te.Tensor) -> tuple[int, ...]:
+    """The shape to which tensors broadcast; ValueError where they do not."""
     try:
-        shape = np.broadcast_shapes(*map(shape_of, xs))
+        return np.broadcast_shapes(*map(shape_of, xs))
     except ValueError:
         raise ValueError(f"shapes {' and '.join(str(list(shape_of(x))) for x in xs)} do not broadcast") from None
-    return te.compute(shape, lambda *i: formula(*(at(x, i) for x in xs)), name=name)
 
 
-def _same_type(*xs: te.Tensor) -> None:
+def elementwise(name: str, formula: Formula, *xs: te.Tensor) -> te.Tensor:
+    """The formula of the elements of tensors that are broadcast together; ValueError where their shapes do not fit."""
+    return te.compute(broadcast(*xs), lambda *i: formula(*(at(x, i) for x in xs)), name=name)
+
+
+def same_type(*xs: te.Tensor, dtype: str | None = None) -> None:
+    """Refuse tensors of different element types, or of a kind that is not `dtype` (see `need`)."""
+    for number, x in enumerate(xs):
+        need(f"input {number}", x, dtype=dtype)
     if len({x.dtype for x in xs}) > 1:
         raise TypeError(f"element types differ: {', '.join(x.dtype for x in xs)}")
 
 
-def _one(x: Expr) -> Expr:
+def one(x: Expr) -> Expr:
     return te.const(1, x.dtype)
 
 
-def _zero(x: Expr) -> Expr:
+def zero(x: Expr) -> Expr:
     return te.const(0, x.dtype)
 
 
-def _like(x: Expr, value: float) -> Expr:
+def like(x: Expr, value: float) -> Expr:
     return te.const(value, x.dtype)
 
 
-def _softplus(x: Expr) -> Expr:
-    """log(1 + e^x), without overflow."""
-    return te.maximum(x, _zero(x)) + te.log(_one(x) + te.exp(-te.abs(x)))
+def unary(name: str, since: int, formula: Formula, dtype: str | None = "float") -> None:
+    """Register the operator of that name: a formula of each element."""
+    label = name.lower()
+
+    @operator(name, since)
+    def define(x):
+        need("the input", x, dtype=dtype)
+        return elementwise(label, formula, x)
 
 
 # --- of one tensor -----------------------------------------------------------------------------------------------------
 
 
-def _unary(name: str, since: int, formula: Formula) -> None:
-    label = name.lower()
-
-    @operator(name, since)
-    def define(x):
-        return elementwise(label, formula, x)
+def _sign(x: Expr) -> Expr:
+    negative = te.const(-1, x.dtype) if dtypes.TABLE[x.dtype].kind != "uint" else zero(x)
+    return te.select(x > zero(x), one(x), te.select(x < zero(x), negative, x))
 
 
-_unary("Abs", 6, te.abs)
-_unary("Ceil", 6, te.ceil)
-_unary("Erf", 9, te.erf)
-_unary("Exp", 6, te.exp)
-_unary("Floor", 6, te.floor)
-_unary("HardSwish", 14, lambda x: x * te.maximum(_zero(x), te.minimum(_one(x), x * _like(x, 1 / 6) + _like(x, 0.5))))
-_unary("Log", 6, te.log)
-_unary("Mish", 18, lambda x: x * te.tanh(_softplus(x)))
-_unary("Neg", 6, lambda x: -x)
-_unary("Not", 1, lambda x: te.equal(x, te.const(False, "bool")))
-_unary("Reciprocal", 6, lambda x: _one(x) / x)
-_unary("Relu", 6, lambda x: te.maximum(x, _zero(x)))
-_unary("Sigmoid", 6, te.sigmoid)
-_unary("Softplus", 1, _softplus)
-_unary("Softsign", 1, lambda x: x / (_one(x) + te.abs(x)))
-_unary("Sqrt", 6, te.sqrt)
-_unary("Tanh", 6, te.tanh)
+def _ones(dtype: str) -> int:
+    """The integer of which every bit is set."""
+    return -1 if dtypes.TABLE[dtype].kind == "int" else int(dtypes.limits(dtype)[1])
 
 
-@operator("LeakyRelu", 6)
-def leaky_relu(x, *, alpha=0.01):
-    return elementwise("leaky_relu", lambda a: te.select(a < _zero(a), a * _like(a, alpha), a), x)
+unary("Abs", 6, lambda x: x if dtypes.TABLE[x.dtype].kind == "uint" else te.abs(x), "number")
+unary("Neg", 6, lambda x: -x, "number")
+unary("Sign", 9, _sign, "number")
+unary("Reciprocal", 6, lambda x: one(x) / x)
+unary("Ceil", 6, te.ceil)
+unary("Floor", 6, te.floor)
+unary("Round", 11, te.nearbyint)
+unary("Sqrt", 6, te.sqrt)
+unary("Exp", 6, te.exp)
+unary("Log", 6, te.log)
+unary("Erf", 9, te.erf)
+unary("Sin", 7, te.sin)
+unary("Cos", 7, te.cos)
+unary("Tan", 7, te.tan)
+unary("Asin", 7, te.asin)
+unary("Acos", 7, te.acos)
+unary("Atan", 7, te.atan)
+unary("Sinh", 9, te.sinh)
+unary("Cosh", 9, te.cosh)
+unary("Tanh", 6, te.tanh)
+unary("Asinh", 9, te.asinh)
+unary("Acosh", 9, te.acosh)
+unary("Atanh", 9, te.atanh)
+unary("Not", 1, te.logical_not, "bool")
+unary("BitwiseNot", 18, lambda x: te.bit_xor(x, like(x, _ones(x.dtype))), "integer")
+unary("IsNaN", 9, lambda x: te.not_equal(x, x))
 
 
-@operator("Elu", 6)
-def elu(x, *, alpha=1.0):
-    return elementwise("elu", lambda a: te.select(a < _zero(a), (te.exp(a) - _one(a)) * _like(a, alpha), a), x)
-
-
-@operator("Celu", 12)
-def celu(x, *, alpha=1.0):
-    def formula(a: Expr) -> Expr:
-        return te.select(a < _zero(a), (te.exp(a / _like(a, alpha)) - _one(a)) * _like(a, alpha), a)
-
-    return elementwise("celu", formula, x)
-
-
-@operator("Selu", 6)
-def selu(x, *, alpha=1.6732631921768188, gamma=1.0507010221481323):
-    def formula(a: Expr) -> Expr:
-        return te.select(a < _zero(a), (te.exp(a) - _one(a)) * _like(a, alpha), a) * _like(a, gamma)
-
-    return elementwise("selu", formula, x)
-
-
-@operator("ThresholdedRelu", 10)
-def thresholded_relu(x, *, alpha=1.0):
-    return elementwise("thresholded_relu", lambda a: te.select(a > _like(a, alpha), a, _zero(a)), x)
-
-
-@operator("HardSigmoid", 6)
-def hard_sigmoid(x, *, alpha=0.2, beta=0.5):
-    def formula(a: Expr) -> Expr:
-        return te.maximum(_zero(a), te.minimum(_one(a), a * _like(a, alpha) + _like(a, beta)))
-
-    return elementwise("hard_sigmoid", formula, x)
-
-
-@operator("Gelu", 20)
-def gelu(x, *, approximate="none"):
-    """x times the normal distribution function at x; `tanh` is the approximation by that function."""
-    if approximate == "none":
-        return elementwise("gelu", lambda a: a * _like(a, 0.5) * (_one(a) + te.erf(a * _like(a, 0.5**0.5))), x)
-    if approximate != "tanh":
-        raise ValueError(f"approximate must be none or tanh, got {approximate!r}")
-    root = (2 / np.pi) ** 0.5
+@operator("IsInf", 10)
+def is_inf(x, *, detect_negative=1, detect_positive=1):
+    need("the input", x, dtype="float")
+    inf = float("inf")
 
     def formula(a: Expr) -> Expr:
-        return a * _like(a, 0.5) * (_one(a) + te.tanh((a + a * a * a * _like(a, 0.044715)) * _like(a, root)))
+        found = [te.equal(a, like(a, sign * inf)) for sign, asked in ((1, detect_positive), (-1, detect_negative)) if asked]
+        return te.any(*found) if found else te.const(False, "bool")
 
-    return elementwise("gelu", formula, x)
+    return elementwise("is_inf", formula, x)
 
 
 @operator("Clip", 6, operands={1: "min", 2: "max"})
 def clip(x, *, min=None, max=None):
+    need("the input", x, dtype="number")
+    low, high = scalar("min", min), scalar("max", max)
+
     def formula(a: Expr) -> Expr:
-        low = a if min is None else te.maximum(a, _like(a, min))
-        return low if max is None else te.minimum(low, _like(a, max))
+        clipped = a if low is None else te.maximum(a, like(a, low))
+        return clipped if high is None else te.minimum(clipped, like(a, high))
 
     return elementwise("clip", formula, x)
 
 
 @operator("Cast", 6)
-def cast(x, *, to, saturate=1):
-    """Conversion to the element type named `to`; `saturate` concerns 8-bit floats alone."""
+def cast(x, *, to, saturate=1, round_mode="up"):
+    """Conversion to the element type named `to`; `saturate` and `round_mode` concern 8-bit floats alone."""
     dtypes.check(to)
     return elementwise("cast", lambda a: a.astype(to), x)
 
@@ -155,12 +139,12 @@ def cast(x, *, to, saturate=1):
 # --- of several tensors ------------------------------------------------------------------------------------------------
 
 
-def _binary(name: str, since: int, formula: Formula) -> None:
+def _binary(name: str, since: int, formula: Formula, dtype: str | None = "number") -> None:
     label = name.lower()
 
     @operator(name, since)
     def define(x, y):
-        _same_type(x, y)
+        same_type(x, y, dtype=dtype)
         return elementwise(label, formula, x, y)
 
 
@@ -171,67 +155,99 @@ def _divide(x: Expr, y: Expr) -> Expr:
     if dtypes.TABLE[x.dtype].kind == "uint":
         return x // y
     quotient = te.abs(x) // te.abs(y)
-    return te.select(te.equal(x < _zero(x), y < _zero(y)), quotient, -quotient)
+    return te.select(te.equal(x < zero(x), y < zero(y)), quotient, -quotient)
 
 
 _binary("Add", 7, lambda x, y: x + y)
 _binary("Sub", 7, lambda x, y: x - y)
 _binary("Mul", 7, lambda x, y: x * y)
 _binary("Div", 7, _divide)
-_binary("And", 7, te.all)
-_binary("Or", 7, te.any)
-_binary("Xor", 7, te.not_equal)
-_binary("PRelu", 7, lambda x, slope: te.select(x < _zero(x), x * slope, x))
-_binary("Equal", 7, te.equal)
+_binary("And", 7, te.all, "bool")
+_binary("Or", 7, te.any, "bool")
+_binary("Xor", 7, te.not_equal, "bool")
+_binary("Equal", 7, te.equal, None)
 _binary("Less", 7, lambda x, y: x < y)
 _binary("LessOrEqual", 12, lambda x, y: x <= y)
 _binary("Greater", 7, lambda x, y: x > y)
 _binary("GreaterOrEqual", 12, lambda x, y: x >= y)
+_binary("BitwiseAnd", 18, te.bit_and, "integer")
+_binary("BitwiseOr", 18, te.bit_or, "integer")
+_binary("BitwiseXor", 18, te.bit_xor, "integer")
+
+
+@operator("BitShift", 11)
+def bit_shift(x, y, *, direction):
+    """Shifts by as many bits as there are, or more, leave 0."""
+    same_type(x, y, dtype="integer")
+    if direction not in ("LEFT", "RIGHT"):
+        raise ValueError(f"direction must be LEFT or RIGHT, got {direction!r}")
+    shift = te.shl if direction == "LEFT" else te.shr
+    return elementwise("bit_shift", lambda a, b: te.select(b < like(b, dtypes.bits(b.dtype)), shift(a, b), zero(a)), x, y)
+
+
+@operator("Mod", 10)
+def mod(x, y, *, fmod=0):
+    """The remainder with the sign of the divisor, or, with `fmod`, with that of the dividend."""
+    same_type(x, y, dtype="number")
+    if dtypes.is_float(x.dtype):
+        if not fmod:
+            raise ValueError("floats need fmod=1")
+        return elementwise("mod", te.fmod, x, y)
+    return elementwise("mod", lambda a, b: a - _divide(a, b) * b if fmod else a % b, x, y)
+
+
+@operator("PRelu", 7)
+def prelu(x, slope):
+    need("the slope", slope, dtype=x.dtype, broadcast=shape_of(x))
+    need("the input", x, dtype="number")
+    return elementwise("prelu", lambda a, s: te.select(a < zero(a), a * s, a), x, slope)
+
+
+LONGEST_POWER = 64  # the exponent from which on powers of integers of 64 bits are 0, 1, -1, or wrap around
 
 
 @operator("Pow", 7)
 def power(x, y):
-    """x to the power y, in the element type of x."""
-    return elementwise("pow", lambda a, b: te.pow(a, b.astype(a.dtype)), x, y)
+    """x to the power y, in the element type of x. Integers to powers of integers are exact, as products that wrap around."""
+    need("the base", x, dtype="number")
+    need("the exponent", y, dtype="number")
+    if dtypes.is_float(x.dtype):
+        return elementwise("pow", lambda a, b: te.pow(a, b.astype(a.dtype)), x, y)
+    if dtypes.is_float(y.dtype):
+        return elementwise("pow", lambda a, b: te.pow(a.astype("float64"), b.astype("float64")).astype(a.dtype), x, y)
+    k = te.reduce_axis((0, LONGEST_POWER), "k")
+    shape = broadcast(x, y)
+
+    def formula(*i: Expr) -> Expr:
+        a, b = at(x, i), at(y, i)
+        return te.prod(te.select(k.astype("int64") < b.astype("int64"), a, one(a)), axis=k)
+
+    return te.compute(shape, formula, name="pow")
 
 
-def _variadic(name: str, since: int, combine: Formula, mean: bool = False) -> None:
+def _variadic(name: str, since: int, combine: Formula, dtype: str = "float", mean: bool = False) -> None:
     label = name.lower()
 
     @operator(name, since)
     def define(*xs):
-        _same_type(*xs)
+        same_type(*xs, dtype=dtype)
 
         def formula(first: Expr, *others: Expr) -> Expr:
             for other in others:
                 first = combine(first, other)
-            return first if not mean else first / _like(first, len(xs))
+            return first if not mean else first / like(first, len(xs))
 
         return elementwise(label, formula, *xs)
 
 
 _variadic("Sum", 8, lambda x, y: x + y)
 _variadic("Mean", 8, lambda x, y: x + y, mean=True)
-_variadic("Max", 8, te.maximum)
-_variadic("Min", 8, te.minimum)
+_variadic("Max", 8, te.maximum, "number")
+_variadic("Min", 8, te.minimum, "number")
 
 
 @operator("Where", 9)
 def where(condition, x, y):
-    _same_type(x, y)
+    need("the condition", condition, dtype="bool")
+    same_type(x, y)
     return elementwise("where", te.select, condition, x, y)
-
-
-@operator("BatchNormalization", 7)
-def batch_normalization(x, scale, bias, mean, variance, *, epsilon=1e-5, momentum=0.9, training_mode=0, spatial=1):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with statistics that are given, by channel: dimension 1."""
-    if training_mode or not spatial:
-        raise ValueError("only inference is there, with spatial statistics")
-    _same_type(x, scale, bias, mean, variance)
-    eps = te.const(epsilon, x.dtype)
-
-    def formula(*i: Expr) -> Expr:
-        c = i[1]
-        return (x[i] - mean[c]) * (scale[c] / te.sqrt(variance[c] + eps)) + bias[c]
-
-    return te.compute(x.shape, formula, name="batch_norm")

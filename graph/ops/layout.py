@@ -10,7 +10,7 @@ from tir.ir import Expr
 
 from .convolution import pad as padded
 from .elementwise import elementwise
-from .registry import operator, shape_of
+from .registry import need, operator, scalar, shape_of
 from .rows import normal_axes
 
 # --- views: the same elements in the same order ------------------------------------------------------------------------
@@ -175,6 +175,7 @@ def split(x, *, axis=0, split=None, num_outputs=None):
 @operator("Gather")
 def gather(x, indices, *, axis=0):
     """The elements of `x` whose index along `axis` is an element of `indices`; negative ones count from the end."""
+    need("the indices", indices, dtype="integer")
     (along,) = normal_axes([axis], x.ndim)
     extent, rank = shape_of(x)[along], indices.ndim
     shape = [*shape_of(x)[:along], *shape_of(indices), *shape_of(x)[along + 1 :]]
@@ -206,9 +207,11 @@ def pad(x, *, pads, value=0.0, axes=None, mode="constant"):
     """A value before and after each axis; `pads` are all numbers before, then all after."""
     if mode != "constant" or min(pads) < 0:
         raise ValueError(f"only constant padding is there, got mode {mode!r} and pads {list(pads)}")
-    named = list(range(x.ndim)) if axes is None else [a % x.ndim for a in axes]
+    named = range(x.ndim) if axes is None else [normal_axes([a], x.ndim)[0] for a in axes]
+    if len(pads) != 2 * len(named) or len(set(named)) < len(named):
+        raise ValueError(f"{list(pads)} are not two numbers for each of the axes {list(named)}")
     before, after = [0] * x.ndim, [0] * x.ndim
     for n, axis in enumerate(named):
         before[axis], after[axis] = pads[n], pads[len(named) + n]
-    result = padded(x, before, after, value)
+    result = padded(x, before, after, scalar("the value", value))
     return result if result is not x else te.compute(x.shape, lambda *i: x[i], name="copy")

@@ -8,21 +8,21 @@ from tir import te
 from tir.ir import Expr
 
 from .elementwise import at
-from .registry import operator, shape_of
+from .registry import need, operator, shape_of
 
 
 @operator("MatMul")
 def matmul(a, b):
     """numpy's matmul: the last two dimensions are matrices, the others are broadcast; a vector is a row, or a column."""
-    if not a.ndim or not b.ndim:
-        raise ValueError("a scalar is no matrix")
+    need("the left operand", a, dtype="number", ranks=range(1, 9))
+    need("the right operand", b, dtype=a.dtype, ranks=range(1, 9))
     (*a_batch, length) = shape_of(a)
     rows = [a_batch.pop()] if a_batch else []
     (*b_batch, other) = shape_of(b)
     columns = [other] if b_batch else []
     other = b_batch.pop() if b_batch else other
-    if length != other or a.dtype != b.dtype:
-        raise ValueError(f"{a.dtype}{list(shape_of(a))} and {b.dtype}{list(shape_of(b))} cannot be multiplied")
+    if length != other:
+        raise ValueError(f"{list(shape_of(a))} and {list(shape_of(b))} cannot be multiplied")
     try:
         batch = np.broadcast_shapes(tuple(a_batch), tuple(b_batch))
     except ValueError:
@@ -47,11 +47,12 @@ def _batched(place: tuple[Expr, ...], extents: list[int], inner: tuple[Expr, ...
 @operator("Gemm", 7)
 def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     """alpha A B + beta C, with A and B transposed where `transA` and `transB` say so, and C broadcast."""
-    if a.ndim != 2 or b.ndim != 2:
-        raise ValueError(f"matrices are needed, got {list(shape_of(a))} and {list(shape_of(b))}")
+    need("A", a, (None, None), "number")
+    need("B", b, (None, None), a.dtype)
     (rows, length), (other, columns) = (shape_of(x)[::-1] if turned else shape_of(x) for x, turned in ((a, transA), (b, transB)))
-    if length != other or a.dtype != b.dtype:
-        raise ValueError(f"matrices of {rows} x {length} {a.dtype} and {other} x {columns} {b.dtype} cannot be multiplied")
+    if length != other:
+        raise ValueError(f"matrices of {rows} x {length} and {other} x {columns} cannot be multiplied")
+    need("C", c, dtype=a.dtype, broadcast=(rows, columns))
     k = te.reduce_axis((0, length), "k")
     product = te.compute(
         (rows, columns),

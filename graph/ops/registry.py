@@ -10,17 +10,23 @@ types, the number of operations and the reference follow from the tensor express
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from tir import te
+from tir import dtypes, te
 from tir.ir import PrimFunc
 
 from ..ir import Call, Value
 
 NEWEST = 1 << 30  # a version above all
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "float": tuple(filter(dtypes.is_float, dtypes.TABLE)),
+    "integer": tuple(filter(dtypes.is_int, dtypes.TABLE)),
+    "number": tuple(name for name in dtypes.TABLE if name != "bool"),
+}
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,46 @@ def placeholder(value: Value, name: str) -> te.Tensor:
 
 def shape_of(tensor: te.Tensor) -> tuple[int, ...]:
     return tuple(int(d) for d in tensor.shape)  # type: ignore[arg-type]
+
+
+def need(
+    what: str,
+    x: te.Tensor | None,
+    shape: Sequence[int | None] | None = None,
+    dtype: str | None = None,
+    ranks: Container[int] | None = None,
+    broadcast: Sequence[int] | None = None,
+) -> None:
+    """Refuse an operand that does not fit; one that is left out fits.
+
+    `shape` are its extents, None for any; `dtype` its element type, or a kind of them: "float", "number", "integer"; `ranks` the
+    numbers of dimensions it may have; `broadcast` a shape that it must broadcast to. Raises TypeError for a wrong element type
+    and ValueError for a wrong shape.
+    """
+    if x is None:
+        return
+    found = shape_of(x)
+    if dtype is not None and x.dtype not in KINDS.get(dtype, (dtype,)):
+        article = {"float": "of floats", "integer": "of integers", "number": "of numbers"}.get(dtype, dtype)
+        raise TypeError(f"{what} must be {article}, got {x.dtype}")
+    if ranks is not None and x.ndim not in ranks:
+        raise ValueError(f"{what} has {x.ndim} dimension(s), {list(found)}, which do not fit")
+    if shape is not None and (len(shape) != x.ndim or any(e not in (None, f) for e, f in zip(shape, found, strict=True))):
+        wanted = ", ".join("any" if e is None else str(e) for e in shape)
+        raise ValueError(f"{what} must have the shape [{wanted}], got {list(found)}")
+    if broadcast is not None:
+        tail = broadcast[len(broadcast) - x.ndim :] if x.ndim <= len(broadcast) else ()
+        if len(tail) != x.ndim or any(f not in (1, e) for f, e in zip(found, tail, strict=True)):
+            raise ValueError(f"{what} must broadcast to {list(broadcast)}, got {list(found)}")
+
+
+def scalar(what: str, value: Any) -> Any:
+    """The number that an operand of one element is, with or without dimensions; None where it is left out."""
+    if isinstance(value, tuple):
+        if len(value) != 1:
+            raise ValueError(f"{what} must be one number, got {list(value)}")
+        return value[0]
+    return value
 
 
 def _parameters(define: Callable[..., Any]) -> list[inspect.Parameter]:

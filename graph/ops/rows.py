@@ -8,7 +8,8 @@ from math import prod
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import operator, shape_of
+from .elementwise import at
+from .registry import need, operator, shape_of
 
 
 def normal_axes(axes: Sequence[int], rank: int) -> list[int]:
@@ -115,13 +116,13 @@ def log_softmax(x, *, axis=-1):
 def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +
     epsilon). All are computed in the type of `x`."""
+    need("the input", x, dtype="float")
     if dtypes.is_half(x.dtype):
         raise TypeError(f"statistics in {x.dtype} would be too coarse")
     (first,) = normal_axes([axis], x.ndim)
     rows = Rows(x, range(first, x.ndim))
-    for given in (scale, *(() if bias is None else (bias,))):
-        if shape_of(given) != shape_of(x)[first:]:
-            raise ValueError(f"scale and bias must have shape {list(shape_of(x)[first:])}, got {list(shape_of(given))}")
+    need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))
+    need("the bias", bias, dtype=x.dtype, broadcast=shape_of(x))
     size, eps = te.const(rows.count, x.dtype), te.const(epsilon, x.dtype)
     total = rows.reduce(te.sum, lambda *i: x[i], "total")
     mean = te.compute(total.shape, lambda *i: total[i] / size, name="mean")
@@ -130,8 +131,8 @@ def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_typ
     factor = te.compute(total.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
 
     def formula(*i: Expr) -> Expr:
-        value = centred[i] * factor[rows.outer(i)] * scale[i[first:]]
-        return value if bias is None else value + bias[i[first:]]
+        value = centred[i] * factor[rows.outer(i)] * at(scale, i)
+        return value if bias is None else value + at(bias, i)
 
     kept = [*shape_of(x)[:first], *(1 for _ in shape_of(x)[first:])]
     means = te.compute(kept, lambda *i: mean[rows.outer(i)], name="means")
@@ -142,13 +143,13 @@ def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_typ
 @operator("RMSNormalization", 23)
 def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
     """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on, computed in the type of `x`."""
+    need("the input", x, dtype="float")
     if dtypes.is_half(x.dtype):
         raise TypeError(f"statistics in {x.dtype} would be too coarse")
     (first,) = normal_axes([axis], x.ndim)
-    if shape_of(scale) != shape_of(x)[first:]:
-        raise ValueError(f"the scale must have shape {list(shape_of(x)[first:])}, got {list(shape_of(scale))}")
+    need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))
     rows = Rows(x, range(first, x.ndim))
     size, eps = te.const(rows.count, x.dtype), te.const(epsilon, x.dtype)
     squares = rows.reduce(te.sum, lambda *i: x[i] * x[i], "squares")
     factor = te.compute(squares.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
-    return te.compute(x.shape, lambda *i: x[i] * factor[rows.outer(i)] * scale[i[first:]], name="rms_norm")
+    return te.compute(x.shape, lambda *i: x[i] * factor[rows.outer(i)] * at(scale, i), name="rms_norm")

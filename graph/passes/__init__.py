@@ -8,7 +8,6 @@ from ..ir import Graph, verify
 from .activations import recognise_activations
 from .affine import fold_affine
 from .common import merge_common
-from .constants import fold_constants
 from .forms import canonicalise
 from .identities import remove_identities
 from .norms import recognise_norms
@@ -16,14 +15,13 @@ from .powers import expand_powers
 from .unread import remove_unread
 
 __all__ = [
-    "PASSES", "Pass", "canonicalise", "expand_powers", "fold_affine", "fold_constants", "merge_common", "optimize",
+    "PASSES", "Pass", "canonicalise", "expand_powers", "fold_affine", "merge_common", "optimize",
     "recognise_activations", "recognise_norms", "remove_identities", "remove_unread",
 ]  # fmt: skip
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    fold_constants,
     remove_identities,
     expand_powers,
     canonicalise,

@@ -1,15 +1,20 @@
-"""Powers of small exponents become products and roots."""
+"""Powers of small exponents become products."""
 
 from __future__ import annotations
 
-from ..ir import Call, Graph, Value, fresh
+from tir.traverse import fresh
 
-EXPONENTS = (0.5, 2.0, 3.0)
+from ..ir import Call, Graph, Value
+
+EXPONENTS = (2.0, 3.0)
 
 
 def expand_powers(graph: Graph) -> Graph:
-    """x ** 2 becomes x * x, x ** 3 becomes x * x * x and x ** 0.5 the square root, where the exponent is one constant number."""
-    taken = {v.name for c in graph.calls for v in c.outputs} | {v.name for v in graph.inputs} | set(graph.constants)
+    """x ** 2 becomes x * x and x ** 3 becomes x * x * x, where the exponent is one constant number.
+
+    x ** 0.5 stays: of -0 and -inf the square root is another.
+    """
+    taken = graph.names()
     calls: list[Call] = []
     for call in graph.calls:
         exponent = _exponent(graph, call)
@@ -17,13 +22,9 @@ def expand_powers(graph: Graph) -> Graph:
             calls.append(call)
             continue
         (base, _), (result,) = call.inputs, call.outputs
-        if exponent == 0.5:
-            calls.append(Call("Sqrt", (base,), (result,)))
-            continue
         left = base
         if exponent == 3:
             left = Value(fresh(taken, f"{result.name}_square"), result.shape, result.dtype)
-            taken.add(left.name)
             calls.append(Call("Mul", (base, base), (left,)))
         calls.append(Call("Mul", (left, base), (result,)))
     return graph.with_(calls=tuple(calls))

@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from ..ir import Attribute, Call, Graph, Value, constant, fresh
+from tir.traverse import fresh
+
+from ..ir import Attribute, Call, Graph, Value, constant
 from ..ops import result_types
 from .unread import remove_unread
 
@@ -36,7 +38,7 @@ class Rewriting:
         self.producers: dict[Value, Call] = {}
         self._outputs = set(graph.outputs)
         self._consumers = graph.consumers()
-        self._taken = {v.name for c in graph.calls for v in c.outputs} | {v.name for v in graph.inputs} | set(graph.constants)
+        self._taken = graph.names()
 
     def producer(self, value: Value | None, *operators: str) -> Call | None:
         """The call of one of these operators that makes a value; None for another one."""
@@ -72,9 +74,7 @@ class Rewriting:
         return Call(operator, call.inputs, tuple(outputs), call.attributes)
 
     def _name(self, wanted: str) -> str:
-        name = fresh(self._taken, wanted)
-        self._taken.add(name)
-        return name
+        return fresh(self._taken, wanted)
 
 
 def other(values: Collection[Value | None], one: Value) -> Value | None:

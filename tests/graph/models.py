@@ -15,7 +15,10 @@ from graph.reference import evaluate
 
 OPSET = 18
 EPSILON = 2.0**-16  # of norms: attributes are float32, and this one is the same in float64
-ELEMENT = {np.dtype(name): helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in ("f4", "f8", "i4", "i8", "bool", "u1")}
+ELEMENT = {
+    np.dtype(name): helper.np_dtype_to_tensor_dtype(np.dtype(name))
+    for name in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "bool", "u1", "u2", "u4", "u8")
+}
 
 
 def model(nodes, inputs, outputs, constants=None, opset=OPSET) -> onnx.ModelProto:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph.ir import Call, Graph, GraphError, Value, fresh, verify
+from graph.ir import Call, Graph, GraphError, Value, verify
 
 X, Y, Z = (Value(name, (7, 3), "float32") for name in "xyz")
 RELU = Call("Relu", (X,), (Y,))
@@ -66,5 +66,5 @@ def test_no_output():
         verify(graph(outputs=()))
 
 
-def test_fresh():
-    assert fresh({"a", "a_1"}, "a") == "a_2" and fresh({"a"}, "b") == "b"
+def test_names():
+    assert graph(constants={"w": np.zeros(3)}).names() == {"x", "y", "w"}

@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_listed():
     refused(
         proto,
         "test: 4 nodes cannot be imported\n"
-        "  node `product` MatMul of opset 18: float32[2, 3] and float32[2, 3] cannot be multiplied\n"
+        "  node `product` MatMul of opset 18: [2, 3] and [2, 3] cannot be multiplied\n"
         "  node `sum` Add of opset 18: element types differ: float32, float64\n"
         "  node `pool` MaxPool of opset 18: its output 1, `indices`, is not there\n"
         "  node `part` Slice of opset 18: slice: extents must be at least 1, got shape (0, 3)",
