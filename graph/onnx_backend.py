@@ -1,0 +1,109 @@
+"""The compiler as a backend of the ONNX package, which then runs ONNX's own tests, and its tools, on it.
+
+import onnx.backend.test
+from graph.onnx_backend import TirBackend
+
+globals().update(onnx.backend.test.BackendTest(TirBackend, __name__).test_cases)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.base import Backend, BackendRep
+
+from tir import dtypes
+
+from .compilation import compile
+from .ir import Graph
+from .model import Model
+from .onnx import MEASURES, load_onnx
+from .ops import find
+
+
+class Prepared(BackendRep):
+    """A model of ONNX that compiles when it is first run: the inputs say the shapes that the file leaves open, and the values of
+    those inputs that operators need as constants, such as the shape of a Reshape. It compiles anew where these change."""
+
+    def __init__(self, model: onnx.ModelProto, target: str):
+        self.model, self.target = model, target
+        initial = {i.name for i in model.graph.initializer}
+        self.inputs = [i.name for i in model.graph.input if i.name not in initial]
+        self.fixed = [name for name in operands(model) if name in self.inputs]
+        self._compiled: dict[object, Model] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
+        """The outputs for arrays in the order of the inputs. Raises what `load_onnx` and `compile` raise."""
+        arrays = dict(zip(self.inputs, map(np.asarray, inputs), strict=True))
+        model = self._model(arrays)
+        found = model({v.name: _stored(arrays[v.name]) for v in model.graph.inputs})
+        return tuple(_as_onnx(a, v.dtype) for v, a in zip(model.graph.outputs, found, strict=True))
+
+    def graph(self, arrays: dict[str, np.ndarray]) -> Graph:
+        """The graph for these inputs by name, those that are constants taken in."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        model.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in self.fixed)
+        return load_onnx(model, {name: a.shape for name, a in arrays.items() if name not in self.fixed})
+
+    def _model(self, arrays: dict[str, np.ndarray]) -> Model:
+        values = tuple((a.shape, a.tobytes() if name in self.fixed else b"") for name, a in arrays.items())
+        if values not in self._compiled:
+            self._compiled[values] = compile(self.graph(arrays), self.target)
+        return self._compiled[values]
+
+
+class TirBackend(Backend):
+    """What ONNX asks of a backend. Its device is CPU."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", target: str = "llvm", **kwargs: Any) -> Prepared:
+        super().prepare(model, device, **kwargs)  # checks the model
+        return Prepared(model, target)
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        return tuple(cls.prepare(model, device, **kwargs).run(inputs))
+
+    @classmethod
+    def run_node(
+        cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        names = [name for name in node.input if name]
+        infos = [
+            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.asarray(a).dtype), np.shape(a))
+            for name, a in zip(names, inputs, strict=True)
+        ]
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", infos, outputs))
+        return cls.run_model(model, inputs, device, **kwargs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device == "CPU"
+
+
+def operands(model: onnx.ModelProto) -> Sequence[str]:
+    """The names of all values that must be constant, as an operator takes them as attributes, or they make such a value."""
+    wanted: set[str] = set()
+    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    for node in reversed(model.graph.node):
+        found = None if node.domain not in ("", "ai.onnx") else find(node.op_type, opset)
+        wanted |= {node.input[n] for n in (found.operands if found else ()) if n < len(node.input)}
+        if node.op_type not in MEASURES and any(name in wanted for name in node.output):
+            wanted |= set(node.input)
+    return sorted(wanted - {""})
+
+
+def _as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An output in the dtype that ONNX has for it."""
+    return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)) if dtype == "bfloat16" else array
+
+
+def _stored(array: np.ndarray) -> np.ndarray:
+    """The array as `tir.dtypes.storage` has it: bfloat16 by its bits."""
+    return array.view(dtypes.storage("bfloat16")) if array.dtype.name == "bfloat16" else array
