@@ -163,6 +163,14 @@ class OpenTrace:
     made: tuple[Block, ...] = ()
     seed: tuple[int, ...] | None = None
 
+    @cached_property
+    def tiles_by_block(self) -> dict[str, list[Tile]]:
+        """The tiles by the name of their block, in order."""
+        found: dict[str, list[Tile]] = {}
+        for t in self.tiles:
+            found.setdefault(t.block, []).append(t)
+        return found
+
     def column_of(self, block: str, role: Role, buffer: str = "") -> int | None:
         """The column of the choice of this role for a block, and an operand of it; None if there is none."""
         return self._roles.get((block, role, buffer))
@@ -213,9 +221,10 @@ class OpenTrace:
         visit(self._run, np.arange(len(rows)))
         return result
 
-    def canonical(self, rows: np.ndarray) -> np.ndarray:
-        """The rows in canonical form: a column that a row does not use, as no branch picked its steps, has its first value."""
-        return np.where(self.used(rows), rows, self.stand_ins()) if self.branches else rows
+    def canonical(self, rows: np.ndarray, used: np.ndarray | None = None) -> np.ndarray:
+        """The rows in canonical form: a column that a row does not use, as no branch picked its steps, has its first value.
+        `used` is `self.used(rows)`, where that is known."""
+        return np.where(self.used(rows) if used is None else used, rows, self.stand_ins()) if self.branches else rows
 
     @cached_property
     def _run(self) -> _Run:

@@ -26,14 +26,14 @@ class SearchBackend:
     """One kind of target.
 
     `spaces` are its search spaces by name, "full" among them. `sample_tiles` samples the tile sizes of the rows of a sketch, and
-    `legalize_tiles` brings them into canonical form, both in place. `prior` is the analytic cost model of a target, and `library`
-    gives the schedule of a function that needs no search, None where it has none.
+    `legalize` brings the rows within the limits of the target and into canonical form, both in place. `prior` is the analytic
+    cost model of a target, and `library` gives the schedule of a function that needs no search, None where it has none.
     """
 
     kind: str
     spaces: Mapping[str, Space]
     sample_tiles: Callable[[Sketch, Target, np.ndarray, np.random.Generator], None]
-    legalize_tiles: Callable[[Sketch, Target, np.ndarray], None]
+    legalize: Callable[[Sketch, Target, np.ndarray], None]
     prior: Callable[[Target], CostModel]
     library: Callable[[PrimFunc, Target], Schedule | None] = lambda func, target: None
 
@@ -53,7 +53,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             "llvm",
             spaces=SPACES,
             sample_tiles=cpu_population.sample_tiles,
-            legalize_tiles=cpu_population.legalize_tiles,
+            legalize=cpu_population.legalize,
             prior=lambda target: TileModel(machine_of(target, CPU)),
             library=templates.schedule,
         ),
@@ -61,7 +61,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             "cuda",
             spaces=GPU_SPACES,
             sample_tiles=gpu_population.sample_tiles,
-            legalize_tiles=gpu_population.legalize_tiles,
+            legalize=gpu_population.legalize,
             prior=lambda target: GPUModel(machine_of(target, GPU)),
             library=lambda func, target: gpu_schedule(func, target.arch),
         ),

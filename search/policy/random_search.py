@@ -37,8 +37,7 @@ class RandomSearch:
         order = rng.permutation(len(candidates)).tolist()
         if self.model is not None:
             ranked = sorted(order, key=lambda k: -candidates[k][0])
-            best = ranked[: n - math.ceil(UNSCORED_SHARE * n)]
-            order = [*best, *(k for k in order if k not in set(best))]
+            order = [*dict.fromkeys([*ranked[: n - math.ceil(UNSCORED_SHARE * n)], *order])]
         picked = [candidates[k] for k in order[:n]]
         self._seen |= {(sketch.name, row) for _, sketch, row in picked}
         scored = self.model is not None

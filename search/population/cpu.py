@@ -29,23 +29,23 @@ MAX_ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or bet
 
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
     """Sample the tile sizes of `rows`, in place."""
-    for block in dict.fromkeys(t.block for t in sketch.tiles):
-        tiles = [t for t in sketch.tiles if t.block == block]
+    for tiles in sketch.tiles_by_block.values():
         _perfect(rows, [t for t in tiles if t.perfect], rng)
         _spatial(sketch, rows, [t for t in tiles if not t.reduce and not t.perfect], target, rng)
         _reduce(rows, [t for t in tiles if t.reduce and not t.perfect], rng)
 
 
-def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
-    """Bring the tile sizes of `rows` into canonical form, in place.
+def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
+    """Bring `rows` into canonical form, in place.
 
-    Sizes are clipped to what is left of the extent, and evened out so that the last tile is nearly full; the vectorised one is
-    made of whole vectors (of whole registers or halves, as the row picks); perfect ones become the largest divisor that is no
-    larger. Innermost tiles shrink until the accumulators of a block fit the vector registers.
+    Tile sizes are clipped to the rest of the extent, and evened out so that the last tile is nearly full. The vectorised one
+    becomes a number of whole vectors (of whole registers or of halves, as the row picks). Perfect ones become the largest
+    divisor that is no larger. Innermost tiles shrink until the accumulators of a block fit the vector registers.
     """
-    rows[:] = sketch.canonical(rows)
-    for block in dict.fromkeys(t.block for t in sketch.tiles):
-        tiles = [t for t in sketch.tiles if t.block == block and not t.reduce and t.columns]
+    used = sketch.used(rows)  # by what branches pick, which tiles do not change
+    rows[:] = sketch.canonical(rows, used)
+    for own in sketch.tiles_by_block.values():
+        tiles = [t for t in own if not t.reduce and t.columns]
         widths = {t: lanes(sketch, target, t, rows) for t in tiles}
         for t in tiles:
             rows[:, t.columns[-1]] = _innermost(t, widths[t], rows[:, t.columns[-1]])
@@ -60,6 +60,7 @@ def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
                 size = _even(left, size)
             rows[:, column] = size
             left = -(-left // size)
+    rows[:] = sketch.canonical(rows, used)
 
 
 def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:

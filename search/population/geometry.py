@@ -23,14 +23,14 @@ def nests(sketch: Sketch) -> tuple[TiledNest, ...]:
 def by_block(sketch: Sketch) -> dict[str, TiledNest]:
     """The same nests, each with the name of its block."""
     original = {b.name: b for b in (*blocks(sketch.func), *sketch.made)}
-    names = dict.fromkeys(t.block for t in sketch.tiles)
+    names = dict.fromkeys(sketch.tiles_by_block)
     if any(isinstance(step, Step) and step.name == "bind" for step in sketch.steps):
         names |= dict.fromkeys(name for name, b in original.items() if b.is_reduction)
     return {name: _nest(original[name], sketch) for name in names if name in original}
 
 
 def _nest(block: Block, sketch: Sketch) -> TiledNest:
-    tiles = {(t.parts or (t.axis,))[-1]: t for t in sketch.tiles if t.block == block.name}
+    tiles = {(t.parts or (t.axis,))[-1]: t for t in sketch.tiles_by_block.get(block.name, ())}
     extents = {it.var.name: extent(it) for it in block.iters}
     for axis, t in tiles.items():
         extents |= {**dict.fromkeys(t.parts, 1), axis: t.extent} if t.parts else {}

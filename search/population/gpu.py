@@ -1,7 +1,7 @@
 """Populations for GPUs: rows whose blocks of threads, registers and shared memory fit the device.
 
 Thread and register tiles are grown from one element by small factors, each on a random axis, until a sampled number of threads,
-and of elements a thread, is reached; on tensor cores warps and fragments are. `legalize_tiles` brings any row within the limits,
+and of elements a thread, is reached; on tensor cores warps and fragments are. `legalize` brings any row within the limits,
 which are boolean vectors over the whole matrix: where a limit is exceeded, the largest factor is halved first.
 """
 
@@ -43,8 +43,7 @@ MAX_ROUNDS = 24  # of halving; each halves what exceeds a limit
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
     """Sample the tile sizes of `rows`, in place."""
     n = len(rows)
-    for block in dict.fromkeys(t.block for t in sketch.tiles):
-        tiles = [t for t in sketch.tiles if t.block == block]
+    for tiles in sketch.tiles_by_block.values():
         spatial, reduce = [t for t in tiles if not t.reduce], [t for t in tiles if t.reduce]
         for t in tiles:
             rows[:, t.columns] = 1
@@ -109,8 +108,8 @@ def _max_tile(t: Tile) -> int:
     return 1 << (t.extent - 1).bit_length() if t.padded else t.extent
 
 
-def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
-    """Bring rows within the limits of the device, in place. Applying it twice changes nothing more."""
+def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
+    """Bring rows within the limits of the device and into canonical form, in place. Applying it twice changes nothing more."""
     for t in sketch.tiles:
         left = np.full(len(rows), _max_tile(t), dtype=np.int64)
         for column in reversed(t.columns):
@@ -128,6 +127,7 @@ def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
         for column in limit.columns:
             others = np.prod(rows[:, limit.columns], axis=1) // rows[:, column]
             _lower_choice(sketch, rows, column, limit.maximum // others)
+    rows[:] = sketch.canonical(rows)
 
 
 def _lower_choice(sketch: Sketch, rows: np.ndarray, column: int, upper: np.ndarray) -> None:
@@ -196,7 +196,7 @@ class _TiledBlock:
 def _tiled_blocks(sketch: Sketch) -> list[_TiledBlock]:
     found = []
     for block, nest in by_block(sketch).items():
-        tiles = [t for t in sketch.tiles if t.block == block]
+        tiles = sketch.tiles_by_block.get(block)
         if not tiles:
             continue
         axes = [

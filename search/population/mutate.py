@@ -159,7 +159,7 @@ def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.n
 
 def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
     """The number of each column's gene, by block and by axis."""
-    blocks = {name: n for n, name in enumerate(dict.fromkeys(t.block for t in sketch.tiles))}
+    blocks = {name: n for n, name in enumerate(sketch.tiles_by_block)}
     by_block, by_axis = np.zeros(sketch.columns, dtype=np.int64), np.zeros(sketch.columns, dtype=np.int64)
     for n, t in enumerate(sketch.tiles):
         by_block[list(t.columns)], by_axis[list(t.columns)] = blocks[t.block], n

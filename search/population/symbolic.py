@@ -129,10 +129,9 @@ def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], RoundU
     found: dict[tuple[str, str], RoundUp] = {}
     for block in blocks(sketch.func):
         axes = {it.var.name: is_spatial(it) for it in block.iters}
-        for t in sketch.tiles:
-            if t.block == block.name:
-                parts = t.parts or [name for name, spatial in axes.items() if spatial != t.reduce]
-                found[block.name, t.axis if t.axis in axes else parts[0]] = _tiles_of(t, prod(row[c] for c in t.columns))
+        for t in sketch.tiles_by_block.get(block.name, ()):
+            parts = t.parts or [name for name, spatial in axes.items() if spatial != t.reduce]
+            found[block.name, t.axis if t.axis in axes else parts[0]] = _tiles_of(t, prod(row[c] for c in t.columns))
     return found
 
 
@@ -179,7 +178,7 @@ def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
         for n in (n for load in loads(block.body) for index in load.indices for n in walk(index)):
             if isinstance(n, Binary) and n.op in ("//", "%") and isinstance(n.b, Const):
                 p, divisor = polynomial(n.a), n.b.value
-                steps = [(t, (coefficient(p, t.axis) or 0) * t.unit) for t in sketch.tiles if t.block == block.name]
+                steps = [(t, (coefficient(p, t.axis) or 0) * t.unit) for t in sketch.tiles_by_block.get(block.name, ())]
                 found.append([(t, divisor // gcd(step, divisor)) for t, step in steps if step % divisor])
     return [index for n, index in enumerate(found) if index and index not in found[:n]]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .derivation import GPU_SPACES, SPACES, Derivation, Space, best_first, departures
 
 if TYPE_CHECKING:
-    from .generation import annotated, generate, named, opened
+    from .generation import generate, named, opened
 
 __all__ = [
-    "GPU_SPACES", "SPACES", "Derivation", "Space", "annotated", "best_first", "departures", "generate", "named",
+    "GPU_SPACES", "SPACES", "Derivation", "Space", "best_first", "departures", "generate", "named",
     "opened",
 ]  # fmt: skip
 

@@ -152,6 +152,6 @@ def _branches(state: OpenSchedule, block: str, rules: Sequence[Rule]) -> list[Op
         if verdict is Verdict.ONLY and made:
             break
     if not branches:
-        names = ", ".join(rule.name for rule in rules)
+        names = ", ".join(rule.name for rule in rules) or "none"
         raise ValueError(f"no rule applies to block `{block}` (tried: {names}); end the rules with Skip(), which always does")
     return branches

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from codegen.target import Target
 from schedule.open_schedule import OpenSchedule
@@ -39,7 +38,8 @@ def generate(
     branches the derivation. Where the space has templates, the first sketches begin with what these make of the blocks that they
     know.
 
-    `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
+    `space` is a name or a Space; `rules`, where they are given, are tried instead of its own and its templates, in the order of
+    preference. Sketches come in the order of
     how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), at most
     `max_sketches` of them. Or `space` is a function that calls the primitives of an `OpenSchedule`: then the schedule that it
     makes is the only sketch.
@@ -51,11 +51,16 @@ def generate(
     if not isinstance(space, (str, Space)):
         return [opened(func, target, space)]
     chosen = space if isinstance(space, Space) else named(space, target.kind)
-    derivation = Derivation(func, target, chosen.rules if rules is None else tuple(rules), None if rules else chosen.templates)
-    sketches = [annotated(state, chosen, "", func) for state in best_first(derivation, max_sketches)]
-    if derivation.templates is not None:  # rules may come to the same as they
-        sketches = [*{sketch.steps: sketch for sketch in reversed(sketches)}.values()][::-1]
-    return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches)]
+    used = (chosen.rules, chosen.templates) if rules is None else (tuple(rules), None)
+    derivation = Derivation(func, target, *used)
+    sketches: list[Sketch] = []
+    for state in best_first(derivation, max_sketches):
+        chosen.annotate(state)
+        sketch = state.finish(f"sketch {len(sketches)}", func)
+        # Rules may make the same steps as templates.
+        if derivation.templates is None or all(s.steps != sketch.steps for s in sketches):
+            sketches.append(sketch)
+    return sketches
 
 
 def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
@@ -64,9 +69,3 @@ def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
     schedule = OpenSchedule(func, target)
     opening(schedule)
     return schedule.finish(getattr(opening, "__name__", "open schedule"), func)
-
-
-def annotated(state: OpenSchedule, space: Space, name: str, func: PrimFunc) -> Sketch:
-    """The sketch of `func` that a finished derivation makes."""
-    space.annotate(state)
-    return state.finish(name, func)

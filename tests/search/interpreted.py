@@ -12,7 +12,7 @@ from codegen.passes import CPU_PASSES
 from costmodel import RandomModel
 from search.backends import SearchBackend
 from search.measure.builder import schedule
-from search.population.cpu import legalize_tiles, sample_tiles
+from search.population.cpu import legalize, sample_tiles
 from search.space import SPACES
 from tir.interpreter import run
 from tir.ir import PrimFunc
@@ -41,6 +41,6 @@ SEARCH_BACKEND = SearchBackend(
     "interpreted",
     spaces={"full": SPACES["limited"]},
     sample_tiles=sample_tiles,
-    legalize_tiles=legalize_tiles,
+    legalize=legalize,
     prior=lambda target: RandomModel(np.random.default_rng(0)),
 )

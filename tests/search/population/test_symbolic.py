@@ -12,7 +12,7 @@ from schedule.open_trace import Hole
 from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.population.symbolic import Multiples, ReplayCache, alignments, symbolic, witness
-from search.space import Derivation, annotated, best_first, named
+from search.space import Derivation, best_first, named
 from search.space.sketch import Sketch
 from tests.search.agreement import disagreements
 from tests.search.once import generate
@@ -39,7 +39,9 @@ def test_symbolic_and_concrete_features_agree(name, space):
     rng = np.random.default_rng(0)
     func = workloads.make(name, SHAPES[name][0]).func
     states = best_first(Derivation(func, TWO, named(space).rules))
-    sketch = annotated(states[rng.integers(len(states))], named(space), "sketch", func)
+    state = states[rng.integers(len(states))]
+    named(space).annotate(state)
+    sketch = state.finish("sketch", func)
     agree(sketch, sample(sketch, TWO, 2, rng))
 
 

@@ -108,6 +108,8 @@ def test_a_block_that_no_rule_develops_is_an_error():
     message = r"no rule applies to block `A1` \(tried: keep serial\); end the rules with Skip\(\), which always does"
     with pytest.raises(ValueError, match=message):
         generate(_stages(2), TWO, rules=(KeepSerial(),))
+    with pytest.raises(ValueError, match=r"no rule applies to block `C` \(tried: none\)"):
+        generate(matmul(), TWO, rules=())  # not even templates
 
 
 @pytest.mark.parametrize(
