@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tir.ir import For, annotation
-
-SCHEDULE = "schedule"
-CHUNK = "chunk"
+from schedule.annotation_values import value_of
+from tir.ir import For
 
 CHUNKS_PER_THREAD = 16  # of a dynamic loop without a chunk size: to take one costs as much as a small iteration
 
@@ -25,10 +23,4 @@ def chunks(loop: For) -> Chunks:
 
     A chunk of 0 says nothing. ValueError for other values.
     """
-    schedule = annotation(loop.annotations, SCHEDULE, "static")
-    size = annotation(loop.annotations, CHUNK)
-    if schedule not in ("static", "dynamic"):
-        raise ValueError(f'loop `{loop.name}`: the annotation {SCHEDULE} must be "static" or "dynamic", got {schedule!r}')
-    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
-        raise ValueError(f"loop `{loop.name}`: the annotation {CHUNK} must be an integer from 0 up, got {size!r}")
-    return Chunks(schedule == "dynamic", size or None)
+    return Chunks(value_of(loop, "schedule", "static") == "dynamic", value_of(loop, "chunk", 0) or None)

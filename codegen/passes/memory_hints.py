@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from tir.ir import Block, For, PrimFunc, annotation
+from schedule.annotation_values import value_of
+from tir.ir import Block, For, PrimFunc
 from tir.traverse import stores, walk
 
 from .free_variables import used
@@ -21,10 +21,8 @@ def streamed(func: PrimFunc) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for s in walk(func.body):
-        if isinstance(s, For | Block) and (value := annotation(s.annotations, NON_TEMPORAL)) is not None:
+        if isinstance(s, For | Block) and (value := value_of(s, NON_TEMPORAL, None)) is not None:
             names = [value] if isinstance(value, str) else value
-            if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-                raise ValueError(f"{_where(s)}: {NON_TEMPORAL} is the name of a buffer or a list of names, got {value!r}")
             written = {x.buffer.name for x in stores(s)}
             for name in names:
                 if name not in written:
@@ -40,12 +38,8 @@ def prefetches(loop: For) -> tuple[tuple[str, int], ...]:
 
     Raises ValueError if the value is nothing of that form.
     """
-    value = annotation(loop.annotations, PREFETCH, ())
-    entries = [value] if isinstance(value, list | tuple) and value and isinstance(value[0], str) else value
-    if not isinstance(entries, list | tuple) or not all(map(_is_prefetch, entries)):
-        raise ValueError(
-            f'{_where(loop)}: {PREFETCH} is ["buffer", distance], the distance from 1 up, or a list of these, got {value!r}'
-        )
+    value = value_of(loop, PREFETCH, ())
+    entries = [value] if value and isinstance(value[0], str) else value
     return tuple((name, distance) for name, distance in entries)
 
 
@@ -57,13 +51,6 @@ def check_prefetches(func: PrimFunc) -> None:
                 if name not in used(s.body):
                     known = _listing(used(s.body))
                     raise ValueError(f"{_where(s)}: {PREFETCH} names `{name}`, which is not accessed there; {known} is")
-
-
-def _is_prefetch(entry: Any) -> bool:
-    match entry:
-        case [str(), int(distance)]:
-            return not isinstance(distance, bool) and distance >= 1
-    return False
 
 
 def _where(s: For | Block) -> str:

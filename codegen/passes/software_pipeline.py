@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedule.annotation_values import value_of
 from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.simplify import simplify
@@ -21,7 +22,6 @@ from tir.ir import (
     Seq,
     Stmt,
     Store,
-    annotation,
     conjunction,
     seq,
 )
@@ -29,14 +29,13 @@ from tir.memory import SHARED
 from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts
 
 from .fresh_loops import with_fresh_loops
-from .gpu_kernels import GPUError, GPUKernel, map_kernels
+from .gpu_kernels import GPUKernel, map_kernels
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
 DOUBLE = "double_buffer"  # an annotation of a loop: two of them
 ASYNCHRONOUS = "asynchronous"  # a call around what is stored: a copy that need not be there before it is waited for
 COMMIT = "copy_async_commit"  # a call: the copies so far are a group
 WAIT = "copy_async_wait"  # a call: all groups are there but the latest ones, whose number is the argument
-MAX_STAGES = 16
 
 
 def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
@@ -59,10 +58,8 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
 
 
 def stages(loop: For) -> int:
-    """How many tiles take turns in a loop, by its annotations. Raises GPUError for what is no such number."""
-    n = annotation(loop.annotations, STAGES, 2 if annotation(loop.annotations, DOUBLE) else 1)
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_STAGES:
-        raise GPUError(f"loop `{loop.name}`: the annotation {STAGES} must be an integer from 1 to {MAX_STAGES}, got {n!r}")
+    """How many tiles take turns in a loop, by its annotations; ValueError for what is no such number."""
+    n: int = value_of(loop, STAGES, 2 if value_of(loop, DOUBLE, False) else 1)
     return n
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from math import prod
 
+from schedule.annotation_values import value_of
 from schedule.machine import MAX_THREADS
 from tir.analysis.context import accesses
-from tir.ir import Const, Evaluate, Expr, For, If, Kind, PrimFunc, Seq, Stmt, Store, Var, annotation, nest, seq
+from tir.ir import Const, Evaluate, Expr, For, If, Kind, PrimFunc, Seq, Stmt, Store, Var, nest, seq
 from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
 
 from .free_variables import used
 from .gpu_kernels import AXES, RESIDENT, TOGETHER, GPUError, GPUKernel, axes_of, in_warp, is_thread, map_kernels
 
-MAX_THREADS_Z = 64  # of a block, along axis z (CUDA C++ programming guide, technical specifications, as the two below)
+MAX_THREADS_Z = 64  # of a block, along axis z (CUDA C++ programming guide, technical specifications, as the next)
 MAX_BLOCKS_YZ = 65535  # of a grid, along axes y and z
-MAX_RESIDENT = 32  # blocks of a multiprocessor
 
 
 def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
@@ -82,7 +82,7 @@ def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
             if axis.startswith("blockIdx") and axis in extents:
                 raise GPUError(f"{axis} is bound twice in one kernel, again by `{s.name}`; bind one loop outside of both")
             extents.setdefault(axis, []).append(s.extent)
-            resident.append(_resident(s))
+            resident.append(value_of(s, RESIDENT, 1))
             # The inner loop of an axis hides the outer one, whose variable the body does not use.
             body = substitute(visit(s.body, {**around, axis: s}), {s.var: axes[axis]})
             return body if axis.startswith("blockIdx") else s.with_(var=axes[axis], body=body, annotations=())
@@ -118,13 +118,6 @@ def _need_valid_block(name: str, extents: dict[str, list[Expr]]) -> None:
         raise GPUError(f"{name}: {' x '.join(map(str, block))} threads a block are more than {MAX_THREADS}; bind smaller loops")
     if block[2] > MAX_THREADS_Z:
         raise GPUError(f"{name}: {block[2]} threads of axis z are more than {MAX_THREADS_Z}; bind a smaller loop, or threadIdx.x")
-
-
-def _resident(s: For) -> int:
-    n = annotation(s.annotations, RESIDENT, 1)
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_RESIDENT:
-        raise GPUError(f"loop `{s.name}`: the annotation {RESIDENT} must be an integer from 1 to {MAX_RESIDENT}, got {n!r}")
-    return n
 
 
 def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:

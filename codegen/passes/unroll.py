@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var, annotation
+from schedule.annotation_values import value_of
+from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
 from tir.traverse import children, map_statements, walk, walk_stmts
 
 MAX_OPERATIONS = 8192  # a larger body stays a loop: LLVM takes a second or two for this one, and grows by more than the size
@@ -21,7 +22,7 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt, limit: int) -> Stmt:
         match s:
             case For(_, extent, body, kind):
-                limit = _limit(s, limit)
+                limit = value_of(s, PRAGMA, limit)  # its own annotation, else that of a loop further out
                 body = visit(body, limit)
                 new = kind
                 if kind in (Kind.UNROLLED, Kind.SERIAL):
@@ -33,14 +34,6 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
                 return map_statements(s, lambda c: visit(c, limit))
 
     return func.with_(body=visit(func.body, 0))
-
-
-def _limit(loop: For, outer: int) -> int:
-    """The statements that nests below a loop may make: its own annotation, else that of a loop further out."""
-    value = annotation(loop.annotations, PRAGMA, outer)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"loop `{loop.name}`: the annotation {PRAGMA} must be an integer from 0 up, got {value!r}")
-    return value
 
 
 class _Size(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 from tir.ir import PrimFunc, annotated
 from tir.nearest import did_you_mean
 
+from ...annotation_values import refusal
 from ...error import ScheduleError, listing
 from ...primitive import named_at, primitive, replace_path
 
@@ -16,12 +17,15 @@ def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> 
     """Attach a value (JSON data) to a block or loop under a key, in place of the one it has.
 
     Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
-    Legal     if the key is not empty: the meaning of a program does not depend on annotations.
+    Legal     if the key is not empty, and the value one that code generation knows, where it knows the key: the meaning of a
+              program does not depend on annotations.
     Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
     """
     target, above = named_at(func, block_or_loop)
     if not ann_key:
         raise ScheduleError("the key must not be empty", (target, "to annotate"))
+    if reason := refusal(ann_key, ann_val):
+        raise ScheduleError(reason, (target, "to annotate"))
     return replace_path(func, above, target.with_(annotations=annotated(target.annotations, ann_key, ann_val))), None
 
 

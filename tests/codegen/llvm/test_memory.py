@@ -232,13 +232,7 @@ def test_the_interpreter_ignores_them():
     [
         ("non_temporal", "x", "loop `i0`: non_temporal names `x`, which is not written there; `y` is"),
         ("non_temporal", ["y", "z"], "loop `i0`: non_temporal names `z`, which is not written there; `y` is"),
-        ("non_temporal", 1, "loop `i0`: non_temporal is the name of a buffer or a list of names, got 1"),
-        ("non_temporal", [1], "loop `i0`: non_temporal is the name of a buffer or a list of names, got [1]"),
         ("prefetch", ["z", 1], "loop `i0`: prefetch names `z`, which is not accessed there; `x`, `y` is"),
-        ("prefetch", "x", """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got 'x'"""),
-        ("prefetch", ["x", 0], """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got ['x', 0]"""),
-        ("prefetch", ["x", True], """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got ['x', True]"""),
-        ("prefetch", [["x"]], """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got [['x']]"""),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(key, value, message):

@@ -107,9 +107,10 @@ def test_a_loop_that_is_not_parallel_ignores_them():
     [
         ("schedule", "guided", 'loop `i`: the annotation schedule must be "static" or "dynamic", got \'guided\''),
         ("schedule", 1, 'loop `i`: the annotation schedule must be "static" or "dynamic", got 1'),
-        ("chunk", -1, "loop `i`: the annotation chunk must be an integer from 0 up, got -1"),
-        ("chunk", True, "loop `i`: the annotation chunk must be an integer from 0 up, got True"),
-        ("chunk", "2", "loop `i`: the annotation chunk must be an integer from 0 up, got '2'"),
+        ("chunk", -1, "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got -1"),
+        ("chunk", True, "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got True"),
+        ("chunk", "2", "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got '2'"),
+        ("chunk", 2**62, f"loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got {2**62}"),
     ],
 )
 def test_other_values_are_refused(key, value, message):

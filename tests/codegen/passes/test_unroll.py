@@ -125,6 +125,6 @@ def test_long_statements_count_for_more(how):
 def test_a_pragma_that_is_no_count_is_refused(value):
     i, b = Var("i"), Buffer("B", (Const(7),))
     loop = For(i, Const(7), Store(b, (i,), Const(1.0, "float32")), annotations=(("pragma_auto_unroll_max_step", value),))
-    message = f"loop `i`: the annotation pragma_auto_unroll_max_step must be an integer from 0 up, got {value!r}"
+    message = f"loop `i`: the annotation pragma_auto_unroll_max_step must be an integer from 0 to 2147483647, got {value!r}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         tir.build(PrimFunc("main", (b,), loop), "llvm -num-cores 1")

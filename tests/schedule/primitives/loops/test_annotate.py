@@ -1,4 +1,6 @@
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError, Trace, replay
 from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import elementwise, matmul
 from tir import te
@@ -56,6 +58,21 @@ annotate('C', '', 1): the key must not be empty
         s,
         "annotate('D', 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`",
     )
+
+
+def test_a_value_that_code_generation_does_not_know():
+    """Whether a step is new or of a trace; a chunk of 2**62 iterations once was added up past 64 bits."""
+    s = Schedule(matmul())
+    expected = """
+annotate('i', 'chunk', 4611686018427387904): the annotation chunk must be an integer from 0 to 2147483647, got 4611686018427387904
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |         ^ to annotate
+"""
+    refuse(s, expected)
+    s.annotate("i", "chunk", 2**31 - 1)
+    trace = Trace.from_json(s.trace.to_json().replace("2147483647", str(2**62)))
+    with pytest.raises(ScheduleError, match=r"annotate\('i', 'chunk', 4611686018427387904\): the annotation chunk must be"):
+        replay(matmul(), trace)
 
 
 def test_a_name_of_both():
