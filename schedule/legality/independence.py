@@ -23,8 +23,8 @@ from tir.analysis.dependence import (
 from tir.arith.enumeration import injective_on_grid
 from tir.arith.polynomial import polynomial, split_terms, to_expr
 from tir.arith.simplify import wraps
-from tir.ir import Axis, Block, Const, For, Kind, Seq, Stmt, Store, Var
-from tir.traverse import loops, substatements, variables, walk_stmts
+from tir.ir import Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var
+from tir.traverse import loops, stores, substatements, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop, nest_at
@@ -104,17 +104,22 @@ def _need_spatial_block(
                 (block, note),
                 hint=hint,
             )
-    if instances.distinct(place, place, {loop.name: LESS}):
+    distinct = instances.distinct(place, place, {loop.name: LESS})
+    same = [a for a in unit.accesses if a.is_store and loop.name not in variables(*a.indices, *a.conditions)]
+    if distinct and (not same or any(type(s) is If for s in walk_stmts(block.body))):  # of a condition: one iteration may do it
         return
-    written = [a for a in unit.accesses if a.is_store and a.buffer.name not in own()]
+    written = [a for a in (same if distinct else unit.accesses) if a.is_store and a.buffer.name not in own()]
     if not written:
         return
-    if not any(loop.name in variables(i) for i in place):
+    if distinct or not any(loop.name in variables(i) for i in place):
+        note, hint = f"does not depend on `{loop.name}`", f"choose a loop that drives a spatial axis of `{block.name}`"
+        if distinct:
+            note, hint = f"its spatial axes do, what it writes does not depend on `{loop.name}`", "make a block that verifies"
         raise ScheduleError(
             f"every iteration of `{loop.name}` writes the same elements of `{written[0].buffer.name}`",
             (loop, f"cannot be {how}"),
-            (block, f"does not depend on `{loop.name}`"),
-            hint=f"choose a loop that drives a spatial axis of `{block.name}`, or compute the block outside this loop",
+            (block, note),
+            hint=f"{hint}, or compute the block outside this loop",
         )
     raise _race(loop, unit, unit, written[0], written[0], instances, how)
 
@@ -140,13 +145,17 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
 
 
 def has_disjoint_iterations(path: list[Stmt]) -> bool:
-    """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
-    enumeration, where places that come from fused and split loops are beyond algebra."""
+    """Whether the last loop of a path holds one block, which writes at places that depend on all axes that the loop drives, and
+    whose instances in different iterations differ in a spatial axis: by enumeration, where places that come from fused and split
+    loops are beyond algebra."""
     loop = last_loop(path)
     chain, inner = nest_at(loop)
     if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
         return False
     if any(type(s) not in (Store, Seq) for part in substatements(inner) for s in walk_stmts(part)):
+        return False
+    driven = {it.var.name for it in inner.iters if loop.name in variables(it.binding)}
+    if not all(driven <= variables(*s.indices) for s in stores(inner)):
         return False
     below = {x.name for x in chain}
     extents = {x.name: x.extent for x in (*(s for s in path if type(s) is For), *chain)}

@@ -8,7 +8,7 @@ from itertools import product
 
 from tir import dtypes
 from tir.arith.enumeration import PYTHON_OPERATORS
-from tir.ir import COMPARISONS, LOGICAL, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
+from tir.ir import COMPARISONS, LOGICAL, Axis, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
 from tir.traverse import loads, map_children, rewrite, substitute, variables, walk
 
 from ..error import ScheduleError
@@ -75,6 +75,7 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
     meets its new one (`select(c, old, new)`, `old op new`), and tried out on small numbers.
     """
     stores, values = _stores_and_values(block)
+    _need_same_places(block, stores)
     outputs = tuple(Load(s.buffer, s.indices) for s in stores)
     identities = _identities(block, stores)
     condition, values = _common_condition(values, outputs)
@@ -112,12 +113,24 @@ def _stores_and_values(block: Block) -> tuple[list[Store], list[Expr]]:
         body = body.body
     parts = body.stmts if type(body) is Seq else (body,)
     found = [s for s in parts if isinstance(s, Store)]
-    if len(found) < len(parts):
+    if not found or len(found) < len(parts):
         raise _unknown(block)
     written = {s.buffer.name for s in found}
     if len(found) > 1 and (len(written) < len(found) or any(n.buffer.name in written for s in found for n in loads(s))):
         raise _unknown(block)  # a store could see the result of the one before
     return found, [substitute(s.value, bound) for s in found]
+
+
+def _need_same_places(block: Block, stores: list[Store]) -> None:
+    """Refuse stores to an element that depends on a reduce axis: its values are not added up in one place."""
+    reduced = {it.var.name for it in block.iters if it.axis is Axis.REDUCE}
+    for s in stores:
+        if moving := sorted(reduced & variables(*s.indices)):
+            raise ScheduleError(
+                f"`{block.name}` reduces over `{moving[0]}`, but each of its values writes another element of `{s.buffer.name}`",
+                (block, "the reduction"),
+                hint=f"make `{moving[0]}` a spatial axis",
+            )
 
 
 def _identities(block: Block, stores: list[Store]) -> tuple[Expr, ...]:

@@ -26,7 +26,7 @@ from tir.ir import (
     guarded,
     seq,
 )
-from tir.traverse import stores, substitute, variables
+from tir.traverse import substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
@@ -82,12 +82,12 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     need_complete(scope, leaf, "factored")
     need_only_writer(scope, leaf, "factored")
     chain = _need_own_nest(leaf, target, _need_reduction_loop(leaf, target))
-    axis = _axis_number(block, factor_axis)
     if any(x.name in variables(target.extent) for x in chain):
         raise ScheduleError(
             f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"), hint=DEPENDENT_EXTENT_HINT
         )
     reducer = reducer_of(block, not _keeps_order(block, target, chain))
+    axis = _axis_number(block, factor_axis, len(reducer.outputs[0].indices))
 
     names = Names.of(func)
     partial = tuple(
@@ -167,9 +167,8 @@ def _need_own_nest(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]
     return chain
 
 
-def _axis_number(block: Block, factor_axis: int) -> int:
-    """The number of the new dimension, from the front."""
-    rank = len(stores(block.body)[0].indices)
+def _axis_number(block: Block, factor_axis: int, rank: int) -> int:
+    """The number of the new dimension of a result of so many, from the front."""
     axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
     if not 0 <= axis <= rank:
         raise ScheduleError(

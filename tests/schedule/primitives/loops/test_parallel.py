@@ -49,6 +49,29 @@ def test_fused_and_split_again():
     same_numbers(before, s.func)
 
 
+@pytest.mark.parametrize(("step", "how"), [("parallel", "parallel"), ("vectorize", "vectorized")])
+def test_refuses_a_spatial_axis_on_which_what_is_written_does_not_depend(step, how):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((1,), "float32")):
+    for i in range(7):
+        with T.block("C"):
+            v = T.axis.spatial(7, i)
+            C[0] = A[v]
+""")
+    refuse(
+        Schedule(func),
+        f"""
+        {step}('i'): every iteration of `i` writes the same elements of `C`
+            7 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ cannot be {how}
+            8 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ its spatial axes do, what it writes does not depend on `i`
+          hint: make a block that verifies, or compute the block outside this loop
+        """,
+    )
+
+
 def test_two_blocks_that_meet_within_an_iteration():
     """C reads what B writes, in the same iteration of i."""
     before = together(0)

@@ -1,10 +1,11 @@
 import pytest
 
-from schedule import Schedule
+from schedule import Schedule, ScheduleError
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, matmul, reduction, sums_of_chain
 from tir import te
 from tir.ir import Const, PrimFunc, Var
+from tir.script import parse
 from tir.traverse import blocks, replace_stmt
 
 
@@ -437,6 +438,29 @@ def test_refuses_a_reduction_loop_with_other_statements():
         """,
         call=lambda s: s.rfactor(ko),
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("T.evaluate(0)", "the reduction of `C` is not recognised, so its partial results cannot be combined"),
+        ("C[k] = C[k] + A[k]", "`C` reduces over `k`, but each of its values writes another element of `C`"),
+    ],
+)
+def test_refuses_what_adds_nothing_up_in_one_place(body, message):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+    for i in range(7):
+        with T.block("C"):
+            k = T.axis.reduce(7, i)
+            with T.init():
+                {body.replace("+ A[k]", "* T.float32(0)")}
+            {body}
+""")
+    with pytest.raises(ScheduleError) as caught:
+        Schedule(func).rfactor("i")
+    assert str(caught.value).startswith(f"rfactor('i'): {message}\n")
 
 
 def test_refuses_a_condition_over_reduction_and_other_axes():
