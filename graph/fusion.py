@@ -1,23 +1,32 @@
 """Fusion: which calls become one kernel.
 
-A call takes along the elementwise calls that follow it, as long as each is the only reader of what the one before makes; what is
-elementwise is read from the loop nest of its definition. A group becomes one function whose names depend on nothing but its
-operators, types and wiring, so that equal groups are equal functions: one kernel, one task of the search.
+Calls are grouped along post-dominators: the first call that all paths from a value lead to (Chen et al., TVM, OSDI 2018, section
+3; Roesch et al., Relay, arXiv 1904.08368, section 4). A call takes along all calls on the way to there, if each of them computes
+an element from those at its place alone. A group has at most one call that does more, its anchor. Anchors take calls along in the
+order of their work, since the same epilogue costs a longer kernel the smaller part.
+
+Then a group takes in what leads to it, where nothing is computed twice: a call whose elements it needs once each, one that only
+moves elements, or the transposes of the operands of a product, which packs them anyway. What a call does is read from the loop
+nest of its definition (see `kinds`).
+
+A group becomes one function whose names depend on nothing but its operators, types and wiring, so that equal groups are equal
+functions: one kernel, one task of the search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tir import te
-from tir.ir import Axis, Const, Expr, Iter, PrimFunc, Store
-from tir.traverse import blocks, loads
+from tir.ir import PrimFunc
 
 from .ir import Call, Graph, Value
-from .ops import function, placeholder, tensors
+from .kinds import elementwise_inputs, is_product, moves, permutes, pointwise, read_once, work
+from .ops import placeholder, tensors
 from .places import places
+
+COMMUTATIVE = ("Add", "Mul")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,60 +41,149 @@ class Group:
 
 def fuse(graph: Graph) -> list[Group]:
     """The groups of all calls that need a kernel, in an order in which they can run."""
-    free = places(graph).free
-    consumers = graph.consumers()
-    chains: dict[int, list[Call]] = {}  # by the position of the last call
-    maker: dict[Value, int] = {}  # of the only output of a chain, the chain
-    for position, call in enumerate(graph.calls):
-        if call.outputs[0] in free:
-            continue
-        before = [
-            maker[v]
-            for v in elementwise_inputs(call)
-            if v in maker and consumers[v] == [call] and v not in graph.outputs and v.shape == call.outputs[0].shape
-        ]
-        chain = chains.pop(max(before), []) if before else []
-        chains[position] = [*chain, call]
-        if len(call.outputs) == 1:
-            maker[call.outputs[0]] = position
-    return [group_of(chain) for _, chain in sorted(chains.items())]
+    fusion = _Fusion(graph)
+    for n in fusion.seeds():
+        fusion.take_along(n)
+    for n in reversed(fusion.kernels):
+        fusion.take_in(n)
+    return [group_of([graph.calls[n] for n in sorted(members)]) for members in fusion.groups()]
+
+
+class _Fusion:
+    """The groups of a graph as they grow. Calls are named by their positions; what reads the outputs of the graph is one more."""
+
+    def __init__(self, graph: Graph):
+        free = places(graph).free
+        self.calls = graph.calls
+        self.kernels = [n for n, c in enumerate(graph.calls) if c.outputs[0] not in free]
+        self.readers: list[list[int]] = [[] for _ in graph.calls]
+        maker = {v: n for n, c in enumerate(graph.calls) for v in c.outputs}
+        end = len(graph.calls)
+        for position, values in [*((n, c.values) for n, c in enumerate(graph.calls)), (end, graph.outputs)]:
+            for n in sorted({maker[v] for v in values if v in maker}):
+                self.readers[n].append(position)
+        self.dominators = post_dominators(self.readers)
+        single = set(self.kernels)
+        self.pointwise = {n for n in single if pointwise(graph.calls[n])}
+        self._members = {n: [n] for n in self.kernels}  # of each group, by its last call
+        self._sink = {n: n for n in self.kernels}
+
+    def seeds(self) -> list[int]:
+        """Calls that may take others along: anchors first, the most work first, then the others in order."""
+        return sorted(self.kernels, key=lambda n: (n in self.pointwise, 0 if n in self.pointwise else -work(self.calls[n]), n))
+
+    def groups(self) -> list[list[int]]:
+        """The calls of each group, in an order in which groups can run: each by its last call, as no call before it is needed
+        outside."""
+        return [members for _, members in sorted(self._members.items())]
+
+    def take_along(self, n: int) -> None:
+        """Merge the group of a call with what it leads to, as far as that is pointwise."""
+        while (path := self._path(self._sink[n])) and self._merge([n, *path]):
+            pass
+
+    def take_in(self, n: int) -> None:
+        """Merge a group that ends with a call with the only group that reads it, if nothing is computed twice by that."""
+        if self._sink[n] != n or len(self.calls[n].outputs) > 1 or len(self.readers[n]) != 1:
+            return
+        (reader,), call = self.readers[n], self.calls[n]
+        if reader not in self._sink or n not in self.pointwise or any(m not in self.pointwise for m in self._members[n]):
+            return
+        follower, value = self.calls[reader], call.outputs[0]
+        copies = self._members[n] == [n] and moves(call)
+        operand = any(m not in self.pointwise and m > reader for m in self._members[self._sink[reader]])
+        if reader not in self.pointwise:
+            fits = copies and permutes(call) is not None and is_product(follower)
+        else:
+            fits = copies or (read_once(follower, value) and not operand)
+        if fits:
+            self._merge([n, reader])
+
+    def _path(self, n: int) -> list[int] | None:
+        """The calls from one to its post-dominator, if all of them are pointwise at the places of the values on the way."""
+        end, made = self.dominators[n], set(self.calls[n].outputs)
+        if end is None or len(made) > 1:
+            return None
+        found, waiting = set[int](), [n]
+        while waiting:
+            for reader in self.readers[waiting.pop()]:
+                if reader not in found:
+                    if reader not in self.pointwise:
+                        return None
+                    found.add(reader)
+                    waiting += [reader] if reader != end else []
+        made |= {v for m in found - {end} for v in self.calls[m].outputs}
+        shapes = {self.calls[m].outputs[0].shape for m in (n, *found)}
+        at_place = all(v in elementwise_inputs(self.calls[m]) for m in found for v in self.calls[m].values if v in made)
+        return sorted(found) if at_place and len(shapes) == 1 else None
+
+    def _merge(self, parts: Collection[int]) -> bool:
+        """Make the groups of some calls one, unless that has two anchors."""
+        sinks = {self._sink[n] for n in parts}
+        members = [m for s in sinks for m in self._members[s]]
+        if sum(m not in self.pointwise for m in members) > 1:
+            return False
+        last = max(sinks)
+        for s in sinks:
+            del self._members[s]
+        self._members[last] = members
+        self._sink |= dict.fromkeys(members, last)
+        return True
+
+
+def post_dominators(readers: Sequence[Sequence[int]]) -> list[int | None]:
+    """Of each node of a graph in topological order, given the nodes that follow each, the first that all paths to the end lead
+    through; None where that is the end itself, after the last.
+
+    The least common ancestor of what follows, in the tree of post-dominators so far, in one pass from the end.
+    """
+    end = len(readers)
+    parent, depth = [end] * end, [0] * end + [0]
+    for n in reversed(range(end)):
+        found: int | None = None
+        for other in readers[n]:
+            found = other if found is None else _common(found, other, parent, depth)
+        parent[n] = end if found is None else found
+        depth[n] = depth[parent[n]] + 1
+    return [None if p == end else p for p in parent]
+
+
+def _common(a: int, b: int, parent: Sequence[int], depth: Sequence[int]) -> int:
+    while a != b:
+        if depth[a] >= depth[b]:
+            a = parent[a]
+        else:
+            b = parent[b]
+    return a
+
+
+# --- functions -----------------------------------------------------------------------------------------------------------
 
 
 def group_of(calls: Sequence[Call]) -> Group:
-    """Calls, each of which but the first reads the one before, as a group."""
-    made = {v for c in calls for v in c.outputs}
-    inputs = tuple(dict.fromkeys(v for c in calls for v in c.values if v not in made))
+    """Calls in order, of which others than the last make nothing that is read elsewhere, as a group.
+
+    The last call is reached from its inputs first to last, which gives calls and inputs an order of their own.
+    """
+    maker = {v: c for c in calls for v in c.outputs}
+    ordered = list(_before(calls[-1], maker, set()))
+    inputs = tuple(dict.fromkeys(v for c in ordered for v in c.values if v not in maker))
     known = {v: placeholder(v, f"p{n}") for n, v in enumerate(inputs)}
-    for call in calls:
+    for call in ordered:
         results = tensors(call, [None if v is None else known[v] for v in call.inputs])
         known |= dict(zip(call.outputs, results, strict=False))
-    outputs = calls[-1].outputs
-    name = "_".join(c.operator.lower() for c in calls)
+    outputs = ordered[-1].outputs
+    name = "_".join(c.operator.lower() for c in ordered)
     func = te.create_prim_func([known[v] for v in (*inputs, *outputs)], name=name)
-    return Group(tuple(calls), inputs, outputs, func)
+    return Group(tuple(ordered), inputs, outputs, func)
 
 
-def elementwise_inputs(call: Call) -> list[Value]:
-    """The inputs of which each element of the output needs the one at its own place alone; none where the call does more."""
-    different = list(dict.fromkeys(call.values))
-    return [different[n] for n in _elementwise_parameters(function(call))]
-
-
-@cache
-def _elementwise_parameters(func: PrimFunc) -> tuple[int, ...]:
-    (block, *others) = blocks(func)
-    if others or any(it.axis is not Axis.SPATIAL for it in block.iters) or not isinstance(block.body, Store):
-        return ()
-    found = []
-    for n, buffer in enumerate(func.buffers):
-        read = [load for load in loads(block.body.value) if load.buffer == buffer]
-        if read and all(_is_place(load.indices, block.iters) for load in read):
-            found.append(n)
-    return tuple(found)
-
-
-def _is_place(indices: Sequence[Expr], iters: Sequence[Iter]) -> bool:
-    """Whether indices are the variables of a block in order; where an extent is 1, also 0."""
-    return len(indices) == len(iters) and all(
-        i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, iters, strict=True)
-    )
+def _before(call: Call, maker: Mapping[Value, Call], seen: set[Value]) -> Iterator[Call]:
+    """The calls from which one comes, and itself, each after what it reads; operands that commute with those inside first."""
+    seen |= set(call.outputs)
+    if call.operator in COMMUTATIVE:
+        call = replace(call, inputs=tuple(sorted(call.inputs, key=lambda v: v not in maker)))
+    for value in call.values:
+        if value in maker and value not in seen:
+            yield from _before(maker[value], maker, seen)
+    yield call

@@ -7,12 +7,16 @@ import pytest
 from onnx import helper
 
 import tir
-from graph.fusion import elementwise_inputs, fuse
+from codegen import Target
+from graph.fusion import fuse, post_dominators
 from graph.ir import Value
+from graph.kinds import elementwise_inputs
 from graph.memory import ALIGNMENT, Lifetime, lifetimes, place, plan
 from graph.onnx import load_onnx
 from graph.passes import optimize
-from graph.reference import evaluate
+from graph.reference import evaluate, run_call
+from schedule import templates
+from schedule.open_schedule import OpenSchedule
 
 from .models import close, model, residual, transformer
 
@@ -32,44 +36,72 @@ def fused(nodes, inputs, outputs, constants=None):
     return graph, fuse(graph)
 
 
-def run(graph, groups, inputs):
-    """All values that groups make, each group run by the interpreter as one function."""
-    known = {v: inputs[v.name] for v in graph.inputs} | {
-        v: graph.constants[v.name] for g in groups for v in g.inputs if v.name in graph.constants
-    }
+def check_groups(graph, groups, inputs):
+    """Each group, run by the interpreter as one function, and what lies in others, give the outputs of the graph."""
+    arrays = graph.constants | inputs
+    known = {v: arrays[v.name] for v in (*graph.inputs, *(v for c in graph.calls for v in c.values)) if v.name in arrays}
+    free = [c for c in graph.calls if not any(c.outputs[0] in g.outputs or c in g.calls for g in groups)]
     for group in groups:
+        for call in free:
+            if call.outputs[0] not in known and all(v in known for v in call.values):
+                known |= dict(zip(call.outputs, run_call(call, [known[v] for v in call.values]), strict=True))
         outputs = [np.empty(v.shape, v.dtype) for v in group.outputs]
         tir.run(group.func, *(np.ascontiguousarray(known[v]) for v in group.inputs), *outputs)
         known |= dict(zip(group.outputs, outputs, strict=True))
-    return known
+    for value, wanted in zip(graph.outputs, evaluate(graph, inputs), strict=True):
+        np.testing.assert_array_equal(known[value], wanted)
+
+
+P, H = node("MatMul", "x w", "a"), node("Softmax", "x", "b")
 
 
 @pytest.mark.parametrize(
     ("nodes", "outputs", "names"),
     [
-        ([node("MatMul", "x w", "a"), node("Add", "a bias", "c"), node("Tanh", "c", "y")], ["y"], ["matmul_add_tanh"]),
-        ([node("MatMul", "x w", "a"), node("Add", "bias a", "y")], ["y"], ["matmul_add"]),
-        ([node("Exp", "x", "a"), node("Neg", "a", "b"), node("Abs", "b", "y")], ["y"], ["exp_neg_abs"]),
-        # What is read twice, or is an output, ends its group.
-        ([node("MatMul", "x w", "a"), node("Tanh", "a", "b"), node("Mul", "a b", "y")], ["y"], ["matmul", "tanh_mul"]),
-        ([node("MatMul", "x w", "a"), node("Tanh", "a", "y")], ["a", "y"], ["matmul", "tanh"]),
-        ([node("MatMul", "x w", "a"), node("Mul", "a a", "y")], ["y"], ["matmul_mul"]),
-        # Of two that could take a call along, the later does.
-        ([node("MatMul", "x w", "a"), node("Softmax", "x", "b"), node("Add", "a b", "y")], ["y"], ["matmul", "softmax_add"]),
-        # What is broadcast, or read elsewhere, is no chain.
-        ([node("ReduceSum", "x", "a"), node("Add", "a x", "y")], ["y"], ["reducesum", "add"]),
-        ([node("Exp", "x", "a"), node("Transpose", "a", "y")], ["y"], ["exp", "transpose"]),
-        ([node("Exp", "x", "a"), node("Concat", "a a", "y", axis=0)], ["y"], ["exp", "concat"]),
-        ([node("Exp", "x", "a"), node("Softmax", "a", "y")], ["y"], ["exp", "softmax"]),
+        ([P, node("Add", "a bias", "c"), node("Tanh", "c", "y")], "y", "matmul_add_tanh"),
+        ([P, node("Add", "bias a", "y")], "y", "matmul_add"),
+        ([node("Exp", "x", "a"), node("Neg", "a", "b"), node("Abs", "b", "y")], "y", "exp_neg_abs"),
+        ([P, node("Mul", "a a", "y")], "y", "matmul_mul"),
+        # What is read twice, where all that reads it leads to one call.
+        ([P, node("Tanh", "a", "b"), node("Mul", "a b", "y")], "y", "matmul_tanh_mul"),
+        ([P, node("Sigmoid", "a", "b"), node("Neg", "a", "c"), node("Exp", "c", "d"), node("Sum", "a b d", "y")], "y",
+         "matmul_sigmoid_neg_exp_sum"),
+        ([P, node("Tanh", "a", "b"), node("Mul", "a b", "c"), node("Exp", "c", "d"), node("Add", "d c", "y")], "y",
+         "matmul_tanh_mul_exp_add"),
+        # A value that is an output, or read by more than one group, ends its group.
+        ([P, node("Tanh", "a", "y")], "a y", "matmul, tanh"),
+        ([P, node("Tanh", "a", "b"), node("Mul", "a b", "c"), node("Softmax", "b", "y")], "c y", "matmul, tanh, mul, softmax"),
+        ([P, node("Tanh", "a", "b"), node("Transpose", "a", "c"), node("Mul", "b c", "y")], "y", "matmul, tanh_transpose_mul"),
+        # Of two anchors the one of more work takes a call along; whatever else leads to it comes, too.
+        ([P, H, node("Add", "b a", "y")], "y", "softmax, matmul_add"),
+        ([P, node("Exp", "v", "b"), node("Neg", "b", "c"), node("Add", "c a", "y")], "y", "exp_neg_matmul_add"),
+        # What is broadcast would be computed again.
+        ([node("ReduceSum", "x", "a"), node("Add", "a x", "y")], "y", "reducesum, add"),
+        ([node("ReduceMax", "x last", "a"), node("Sqrt", "a", "b"), node("Add", "b x", "y")], "y", "reducemax_sqrt, add"),
+        ([node("Exp", "bias", "a"), node("Add", "a x", "y")], "y", "exp, add"),
+        # What moves elements computes what they are, but only once each, and a copy that is broadcast costs nothing.
+        ([node("Exp", "x", "a"), node("Transpose", "a", "y")], "y", "exp_transpose"),
+        ([node("Exp", "x", "a"), node("Slice", "a one two last", "b"), node("Neg", "b", "y")], "y", "exp_slice_neg"),
+        ([node("Exp", "x", "a"), node("Concat", "a a", "y", axis=1)], "y", "exp, concat"),
+        ([node("Exp", "x", "a"), node("Concat", "a v", "y", axis=1)], "y", "exp_concat"),
+        ([node("Exp", "x", "a"), node("Gather", "a i", "y")], "y", "exp, gather"),
+        ([node("Slice", "x one two last", "a"), node("Expand", "a wide", "b"), node("Tanh", "b", "y")], "y", "slice_expand_tanh"),
+        ([node("Transpose", "x", "a"), node("Softmax", "a", "y")], "y", "transpose, softmax"),
+        # Transposes of the operands of a product, which packs them.
+        ([node("Transpose", "x", "a"), node("Transpose", "w", "b"), node("MatMul", "a b", "c"), node("Relu", "c", "y")], "y",
+         "transpose_transpose_matmul_relu"),
+        ([node("Transpose", "x", "a"), node("MatMul", "a a", "y")], "y", "transpose, matmul"),
+        ([node("Exp", "x", "a"), node("Transpose", "a", "b"), node("MatMul", "w b", "y")], "y", "exp, transpose_matmul"),
     ],
-)
+)  # fmt: skip
 def test_groups(nodes, outputs, names):
-    inputs = {"x": real(5, 5), "w": real(5, 5), "bias": real(5)}
-    graph, groups = fused(nodes, inputs, outputs)
-    assert [g.func.name for g in groups] == names
-    known = run(graph, groups, inputs)
-    for value, wanted in zip(graph.outputs, evaluate(graph, inputs), strict=True):
-        np.testing.assert_array_equal(known[value], wanted)
+    inputs = {"x": real(5, 5), "w": real(5, 5), "v": real(5, 5), "bias": real(5)}
+    constants = {name: np.array([n]) for name, n in (("one", 1), ("two", 2), ("last", -1))}
+    constants |= {"i": np.array([[0, 2], [-1, 0]]), "wide": np.array([5, 5])}
+    used = {name for n in nodes for name in n.input}
+    graph, groups = fused(nodes, inputs, outputs.split(), {k: a for k, a in constants.items() if k in used})
+    assert ", ".join(g.func.name for g in groups) == names
+    check_groups(graph, groups, inputs)
 
 
 def test_elementwise_is_read_from_the_loop_nest():
@@ -84,6 +116,14 @@ def test_elementwise_is_read_from_the_loop_nest():
     assert [[v.name for v in elementwise_inputs(c)] for c in graph.calls] == [["c", "x"], ["x"], [], []]
 
 
+def test_post_dominators():
+    diamond = [[1, 2], [3], [3], [4], [5]]
+    assert post_dominators(diamond) == [3, 3, 3, 4, None]
+    assert post_dominators([[1, 3], [2], [3], [4]]) == [3, 2, 3, None]
+    assert post_dominators([[1, 2], [3], [3]]) == [None, None, None], "both lead to the end"
+    assert post_dominators([[1, 4], [2, 3], [4], [4], [5]]) == [4, 4, 4, 4, None]
+
+
 def test_equal_groups_are_equal_functions():
     nodes = [
         node("MatMul", "x w", "a"), node("Add", "a b", "c"), node("MatMul", "c v", "d"), node("Add", "d b", "e"),
@@ -91,15 +131,16 @@ def test_equal_groups_are_equal_functions():
     ]  # fmt: skip
     _, groups = fused(nodes, {"x": real(5, 5), "w": real(5, 5), "v": real(5, 5), "b": real(5)}, ["y"])
     assert groups[0].func == groups[1].func and hash(groups[0].func) == hash(groups[1].func)
-    assert groups[0].func != groups[2].func, "the bias is the left operand there"
+    assert groups[0].func == groups[2].func, "operands of sums are in one order"
 
 
 def test_a_group_runs_when_all_its_inputs_are_there():
     """The sum joins the product before it, whose other operand is made only later."""
     nodes = [node("MatMul", "x w", "a"), node("Relu", "x", "r"), node("Reshape", "r s", "v"), node("Add", "a v", "y")]
     inputs = {"x": real(5, 5), "w": real(5, 5)}
-    _, groups = fused(nodes, inputs, ["y"], {"s": np.array([5, 5])})
+    graph, groups = fused(nodes, inputs, ["y"], {"s": np.array([5, 5])})
     assert [g.func.name for g in groups] == ["relu", "matmul_add"]
+    check_groups(graph, groups, inputs)
 
 
 @pytest.mark.parametrize("make", [residual, transformer])
@@ -143,3 +184,42 @@ def test_a_view_lives_as_long_as_it_is_read():
     assert source.name == "a" and lives[source].end == position
     compiled = tir.compile(graph)
     close(compiled(inputs)[0], evaluate(graph, inputs)[0], 4)
+
+
+def rules(func):
+    """The templates by which a function is scheduled."""
+    s = OpenSchedule(func, Target("llvm -num-cores 1"), at_seed=True)
+    assert not templates.build(s)
+    return sorted(rule.split(": ")[1] for rule in s.rules)
+
+
+CONVOLUTIONS = {
+    "3x3": ((1, 24, 28, 28), (32, 24, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "1x1": ((1, 64, 14, 14), (96, 64, 1, 1), {}),
+    "stride": ((1, 24, 28, 28), (32, 24, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    "few": ((1, 512, 7, 7), (64, 512, 1, 1), {}),
+    "depthwise": ((1, 32, 28, 28), (32, 1, 3, 3), {"pads": [1, 1, 1, 1], "group": 32}),
+}
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+def test_an_epilogue_keeps_the_template(kind):
+    image, weight, attributes = CONVOLUTIONS[kind]
+    x, w = np.zeros(image, "float32"), np.zeros(weight, "float32")
+    conv = node("Conv", "x w b", "c", **attributes)
+    inputs = {"x": x, "w": w, "b": w[:, 0, 0, 0]}
+    steps = [conv, node("Add", "r c", "s"), node("Sigmoid", "s", "t"), node("Mul", "t s", "y")]
+    shape = fused([conv], inputs, ["c"])[0].outputs[0].shape
+    _, (alone,) = fused([conv], inputs, ["c"])
+    _, (whole,) = fused(steps, inputs | {"r": np.zeros(shape, "float32")}, ["y"])
+    assert whole.func.name == "conv_add_sigmoid_mul" and rules(whole.func) == rules(alone.func)
+
+
+def test_a_product_packs_transposed_operands():
+    nodes = [
+        node("Transpose", "q", "a", perm=[0, 2, 1, 3]), node("Transpose", "k", "b", perm=[0, 2, 3, 1]),
+        node("MatMul", "a b", "c"), node("Mul", "c f", "d"), node("Add", "d m", "y"),
+    ]  # fmt: skip
+    q, mask = np.zeros((1, 128, 12, 64), "float32"), np.zeros((1, 1, 1, 128), "float32")
+    _, (group,) = fused(nodes, {"q": q, "k": q, "m": mask}, ["y"], {"f": np.float32(0.125)})
+    assert rules(group.func) == ["packing"]

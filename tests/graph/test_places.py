@@ -47,9 +47,9 @@ SLICE = {"two": np.array([2]), "three": np.array([3]), "five": np.array([5]), "o
         ([node("Transpose", "x", "a", perm=[0, 2, 1]), node("Exp", "a", "y")], "y", "", "transpose_exp"),
         # A concatenation of what kernels make, of what lies in it already, and of neither.
         ([node("Exp", "x", "a"), node("Neg", "x", "b"), node("Concat", "a b", "y", axis=1)], "y", "a y+0, b y+30", "exp, neg"),
-        ([node("Exp", "x", "a"), node("Neg", "x", "b"), node("Concat", "a b", "y", axis=2)], "y", "", "exp, neg, concat"),
+        ([node("Exp", "x", "a"), node("Neg", "x", "b"), node("Concat", "a b", "y", axis=2)], "y", "", "exp_neg_concat"),
         ([node("Exp", "x", "a"), node("Concat", "a a", "y", axis=0)], "y", "", "exp, concat"),
-        ([node("Exp", "x", "a"), node("Concat", "a x", "y", axis=0)], "y", "", "exp, concat"),
+        ([node("Exp", "x", "a"), node("Concat", "a x", "y", axis=0)], "y", "", "exp_concat"),
         ([node("Exp", "x", "a"), node("Split", "a", "b c", axis=1, num_outputs=2), node("Concat", "b c", "y", axis=1)], "y",
          "b a+0, c a+15, y a+0", "exp"),
         ([node("Exp", "x", "a"), node("Split", "a", "b c", axis=1, num_outputs=2), node("Concat", "c b", "y", axis=1)], "y",

@@ -1,0 +1,143 @@
+"""What a call does with each element, read from the loop nest of its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import prod
+
+from schedule.templates.block_analysis import at_axes, contraction
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, PrimFunc, Select, Store, Var
+from tir.traverse import blocks, loads, walk
+
+from .ir import Call, Value
+from .ops import function
+
+
+def pointwise(call: Call) -> bool:
+    """Whether a call computes each element of its only output on its own, without a reduction."""
+    return len(call.outputs) == 1 and _block(function(call)) is not None
+
+
+def elementwise_inputs(call: Call) -> list[Value]:
+    """The inputs of which each element of the output needs the one at its own place alone; none where the call does more."""
+    return [v for n, v in enumerate(_different(call)) if n in _at_place(function(call))]
+
+
+def moves(call: Call) -> bool:
+    """Whether a call computes nothing: each element of the output is one of an input, or a constant."""
+    block = _block(function(call))
+    return block is not None and _moved(_stored(block))
+
+
+def permutes(call: Call) -> tuple[int, ...] | None:
+    """The dimensions of the only input, in the order in which the output has them, where that is all the call does."""
+    return _permutation(function(call)) if len(call.values) == 1 else None
+
+
+def read_once(call: Call, value: Value) -> bool:
+    """Whether a call needs each element of an input for one element of its output at most, so that it may compute it itself."""
+    return _different(call).index(value) in _needed_once(function(call))
+
+
+def is_product(call: Call) -> bool:
+    """Whether a call is one sum of products of elements at axes, of operands of which each lacks an axis of the result."""
+    return len(call.outputs) == 1 and _multiplies(function(call))
+
+
+def work(call: Call) -> int:
+    """How many points the blocks of a call have."""
+    return _points(function(call))
+
+
+def _different(call: Call) -> list[Value]:
+    return list(dict.fromkeys(call.values))
+
+
+def _block(func: PrimFunc) -> Block | None:
+    """The block of a function that computes each element on its own."""
+    block, *others = blocks(func)
+    fits = not others and all(it.axis is Axis.SPATIAL for it in block.iters) and isinstance(block.body, Store)
+    return block if fits else None
+
+
+def _stored(block: Block) -> Expr:
+    assert isinstance(block.body, Store)
+    return block.body.value
+
+
+def _reads(func: PrimFunc, block: Block, number: int) -> list[Load]:
+    return [load for load in loads(block.body) if load.buffer == func.buffers[number]]
+
+
+@cache
+def _at_place(func: PrimFunc) -> frozenset[int]:
+    block = _block(func)
+    if block is None:
+        return frozenset()
+    reads = {n: _reads(func, block, n) for n in range(len(func.buffers) - 1)}
+    return frozenset(n for n, read in reads.items() if read and all(_is_place(load.indices, block.iters) for load in read))
+
+
+def _is_place(indices: Sequence[Expr], iters: Sequence[Iter]) -> bool:
+    """Whether indices are the variables of a block in order; where an extent is 1, also 0."""
+    return len(indices) == len(iters) and all(
+        i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, iters, strict=True)
+    )
+
+
+def _moved(value: Expr) -> bool:
+    match value:
+        case Load() | Const():
+            return True
+        case Select(condition, a, b):
+            return not loads(condition) and _moved(a) and _moved(b)
+        case _:
+            return False
+
+
+@cache
+def _permutation(func: PrimFunc) -> tuple[int, ...] | None:
+    block = _block(func)
+    value = None if block is None else _stored(block)
+    if block is None or not isinstance(value, Load):
+        return None
+    axes = [it.var for it in block.iters]
+    if len(value.indices) != len(axes) or set(value.indices) != set(axes):
+        return None
+    return tuple(value.indices.index(v) for v in axes)
+
+
+@cache
+def _needed_once(func: PrimFunc) -> frozenset[int]:
+    """Where one load has each axis of more than one element in an index of its own, two elements never need the same one."""
+    block = _block(func)
+    if block is None:
+        return frozenset()
+    axes = {it.var for it in block.iters if it.extent != Const(1)}
+    found = set()
+    for n in range(len(func.buffers) - 1):
+        read = _reads(func, block, n)
+        if len(read) == 1 and axes <= {v for i in read[0].indices for v in _axes_of(i)}:
+            found.add(n)
+    return frozenset(found)
+
+
+def _axes_of(index: Expr) -> list[Var]:
+    """The axis that an index is, but for a factor and an addend; none where it has several."""
+    nodes = list(walk(index))
+    found = [n for n in nodes if isinstance(n, Var)]
+    affine = all(isinstance(n, Var | Const) or (isinstance(n, Binary) and n.op in "+-*") for n in nodes)
+    return found if affine and len(found) == 1 else []
+
+
+@cache
+def _multiplies(func: PrimFunc) -> bool:
+    block, *others = blocks(func)
+    found = None if others else contraction(block)
+    return found is not None and at_axes(found.left) and at_axes(found.right) and bool(found.rows) and bool(found.columns)
+
+
+@cache
+def _points(func: PrimFunc) -> int:
+    return sum(prod(int(it.extent.value) for it in block.iters if isinstance(it.extent, Const)) for block in blocks(func))
