@@ -93,7 +93,7 @@ def built(watch: Stopwatch, schedule: Callable[[], PrimFunc], target: tir.Target
     lowered = watch.time("lower", partial(lower, func, target))
     text = watch.time("emit", partial(emit, lowered, target))
     code = watch.time("llvm", partial(object_code, text, target))
-    watch.time("load", lambda: Library(code, symbol(func), target).function(len(func.params)))
+    watch.time("load", lambda: Library([code], [symbol(func)], target).function(symbol(func), len(func.params)))
 
 
 def _summary(watches: list[Stopwatch]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
         code = machine_code(text, target, pipeline)
         compiled[name] = 1e3 * (time.perf_counter() - start)
-        function = Library(code, symbol(lowered), target).function(len(arrays))
+        function = Library([code], [symbol(lowered)], target).function(symbol(lowered), len(arrays))
         contenders[name] = partial(function, *(a.ctypes.data for a in arrays))
     timings = race(contenders, Effort(seconds=options.seconds))
     chosen, about = timings[CHOSEN].median, circumstances()

@@ -13,17 +13,10 @@ import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from codegen.kernel import duration, sampled
-from tir import dtypes
-
-if TYPE_CHECKING:
-    from graph import Graph
-
-SEED = 0  # of random inputs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     from codegen import Target
     from graph import compile, load_onnx
+    from graph.reference import random_inputs
 
     if args.threads is not None and args.threads < 1:
         raise ValueError(f"--threads: at least 1 was expected, got {args.threads}")
@@ -86,18 +80,6 @@ def _seconds(run) -> float:
     begin = time.perf_counter()
     run()
     return time.perf_counter() - begin
-
-
-def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    """Floats between -1 and 1, the same at each call; integers, which are mostly indices, are 0."""
-    rng = np.random.default_rng(SEED)
-    arrays = {}
-    for value in graph.inputs:
-        dtype = dtypes.storage(value.dtype)
-        arrays[value.name] = (rng.uniform(-1, 1, value.shape) if dtypes.is_float(value.dtype) else np.zeros(value.shape)).astype(
-            dtype
-        )
-    return arrays
 
 
 def _summary(array: np.ndarray) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.simplify import simplify
-from tir.ir import Buffer, Const, Expr, PrimFunc
+from tir.ir import Buffer, Const, Expr, PrimFunc, Var
 from tir.traverse import substitute
 
 Address = Callable[[Buffer, Any, tuple[int, ...]], int]
@@ -21,6 +21,7 @@ Address = Callable[[Buffer, Any, tuple[int, ...]], int]
 # Bytes from the beginning of a numpy array, as an object of CPython, to the address of its elements: the first field of
 # PyArrayObject, which is part of numpy's binary interface. `array.ctypes.data` gives the same and takes ten times as long.
 DATA_OFFSET = object.__basicsize__
+CPYTHON = sys.implementation.name == "cpython"
 
 
 class ArgumentError(TypeError, ValueError):
@@ -62,19 +63,24 @@ def checked(func: PrimFunc, written: Set[str], arrays: tuple, address: Address) 
     return words
 
 
-def quick_check(func: PrimFunc, written: Set[str]) -> Callable[[Sequence[Any]], list[int] | None]:
-    """A function that gives the addresses of arguments which fit beyond doubt, and None where `checked` has to look more closely:
-    parameters of a size given at the call, other kinds of arrays, anything wrong.
+def address(array: np.ndarray) -> int:
+    """Where the elements of an array begin."""
+    return c_size_t.from_address(id(array) + DATA_OFFSET).value if CPYTHON else array.ctypes.data
+
+
+def quick_check(params: Sequence[Buffer | Var], written: Set[str]) -> Callable[[Sequence[Any]], list[int] | None]:
+    """A function that gives the addresses of arguments which fit `params` beyond doubt, and None where `checked` has to look more
+    closely: parameters of a size given at the call, other kinds of arrays, anything wrong.
 
     It asks the same of numpy arrays as `checked` with `Kernel._address`: shape, dtype, byte order, layout, alignment,
     writability, and that no written array shares memory with another.
     """
-    static = all(isinstance(p, Buffer) and all(isinstance(d, Const) for d in p.shape) for p in func.params)
-    if not static or sys.implementation.name != "cpython":
+    buffers = [p for p in params if isinstance(p, Buffer) and all(isinstance(d, Const) for d in p.shape)]
+    if len(buffers) != len(params) or not CPYTHON:
         return lambda arrays: None
-    shapes = [tuple(int(d.value) for d in p.shape) for p in func.buffers]  # type: ignore[attr-defined]
-    storages = [np.dtype(dtypes.storage(p.dtype)) for p in func.buffers]
-    writes = [p.name in written for p in func.buffers]
+    shapes = [tuple(int(d.value) for d in p.shape) for p in buffers]  # type: ignore[attr-defined]
+    storages = [np.dtype(dtypes.storage(p.dtype)) for p in buffers]
+    writes = [p.name in written for p in buffers]
     expected = list(zip(shapes, storages, [d.itemsize for d in storages], writes, strict=True))
     nbytes = [prod(shape) * d.itemsize for shape, d in zip(shapes, storages, strict=True)]
     apart = [(n, m) for n, m in combinations(range(len(writes)), 2) if writes[n] or writes[m]]
@@ -89,10 +95,10 @@ def quick_check(func: PrimFunc, written: Set[str]) -> Callable[[Sequence[Any]], 
             flags = array.flags
             if not (flags.carray if is_written else flags.c_contiguous):
                 return None
-            address = c_size_t.from_address(id(array) + DATA_OFFSET).value
-            if address % itemsize:
+            begin = c_size_t.from_address(id(array) + DATA_OFFSET).value
+            if begin % itemsize:
                 return None
-            found.append(address)
+            found.append(begin)
         for n, m in apart:
             if found[n] < found[m] + nbytes[m] and found[m] < found[n] + nbytes[n]:
                 return None

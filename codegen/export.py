@@ -74,7 +74,7 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     module, machine = optimize(kernel.llvm_ir(), kernel.target)
     module.get_function(symbol(kernel.func)).name = name
     if keeps(kernel):
-        module.get_function(RELEASE).name = f"{name}_release"
+        module.get_function(f"{symbol(kernel.func)}{RELEASE}").name = f"{name}_release"
     code = machine.emit_object(module)
     header = path.with_name(f"{name}.h")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
@@ -96,7 +96,7 @@ def keeps(kernel) -> bool:
     """Whether a kernel keeps memory from one call to the next."""
     from .llvm.scratch import RELEASE
 
-    return f"@{RELEASE}()" in kernel.llvm_ir()
+    return f"{RELEASE}()" in kernel.llvm_ir()
 
 
 def parallel(code: bytes) -> bool:

@@ -64,14 +64,15 @@ class Kernel:
 
     @cached_property
     def _quick_check(self) -> Callable[[Sequence[Any]], list[int] | None]:
-        return quick_check(self.func, self._written)
+        return quick_check(self.func.params, self._written)
 
     @cached_property
     def _entry(self):
         from .llvm.compile import Library
         from .llvm.emit import symbol
 
-        return Library(self.code, symbol(self.func), self.target).function(len(self.func.params))
+        name = symbol(self.func)
+        return Library([self.code], [name], self.target).function(name, len(self.func.params))
 
     def __call__(self, *arrays) -> None:
         """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, and MemoryError

@@ -16,6 +16,7 @@ from tir.ir import For, PrimFunc, annotation
 from tir.script.printer import HEADER, expr_text, printed
 from tir.traverse import loops, loops_to
 
+from .llvm.scratch import RELEASE
 from .passes.memory_hints import NON_TEMPORAL
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ COUNTED = {
     "gathers": "gather", "stores": "store", "spills": "spill", "calls": "call",
 }  # fmt: skip
 HEADS = ("line", "loop", *COUNTED.values(), "cycles", "peak")
-MEMORY = ("tir.take", "tir.give", "tir.release")  # functions that fetch and return memory, not the kernel's work
+MEMORY = ("tir.take", "tir.give")  # functions that fetch and return memory, not the kernel's work
 
 
 def _cells(c: Counts) -> tuple[str, ...]:
@@ -137,7 +138,7 @@ def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: 
     found: list[Loop] = []
     rest: list[Instruction] = []
     for function, blocks in _functions(asm):
-        if function in MEMORY:
+        if function in MEMORY or function.endswith(RELEASE):
             continue
         inner = {b.label: b for b in blocks if b.inner}
         bodies: dict[str, list[Instruction]] = {label: [] for label in inner}

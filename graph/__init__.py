@@ -2,7 +2,7 @@
 
 `ir` has the nodes of a graph, `ops` the operators, each a definition by tensor expressions. `onnx` reads files; `passes` rewrite
 graphs; `places` says which values lie inside of others; `fusion` groups the other calls, each group one function of the IR below;
-`memory` puts values into one arena; `compilation` builds the kernels of a graph, and `model` runs them.
+`memory` says where values lie; `compilation` builds the kernels of a graph, and `model` runs them by one native function.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from .ir import Call, Graph, GraphError, Value
     from .model import Model
     from .onnx import load_onnx
+    from .tuning import tune_graph
 
 _NAMES = {
     **dict.fromkeys(("Call", "Graph", "GraphError", "Value"), "ir"),
     "Model": "model",
     "compile": "compilation",
     "load_onnx": "onnx",
+    "tune_graph": "tuning",
 }
 
-__all__ = ["Call", "Graph", "GraphError", "Model", "Value", "compile", "load_onnx"]
+__all__ = ["Call", "Graph", "GraphError", "Model", "Value", "compile", "load_onnx", "tune_graph"]
 
 
 def __getattr__(name: str) -> Any:

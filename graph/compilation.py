@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tir
 from codegen import Target, backend
+from search.keys import key
 from tir.ir import PrimFunc
 
 from .fusion import fuse
@@ -14,6 +15,8 @@ from .ir import Graph
 from .memory import plan
 from .model import Model
 from .passes import optimize
+
+NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
 
 if TYPE_CHECKING:
     from schedule import Schedule
@@ -35,7 +38,8 @@ def compile(graph: Graph, target: str | Target = "llvm", *, records: str | Path 
     groups = fuse(graph)
     built: dict[PrimFunc, Any] = {}  # Kernels, as the target is a processor
     for func in dict.fromkeys(g.func for g in groups):
-        built[func] = tir.build(_schedule(func, target, records).func, target)
+        scheduled = _schedule(func, target, records).func
+        built[func] = tir.build(scheduled.with_(name=f"{func.name}_{key(func)[:NAME_DIGITS]}"), target)
     return Model(graph, groups, [built[g.func] for g in groups], plan(graph, groups), target)
 
 

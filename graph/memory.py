@@ -1,8 +1,10 @@
-"""Memory: all values of a graph at offsets of one arena.
+"""Memory: where the values of a graph lie.
 
-Values that are never needed at the same time may share bytes. They are placed greedily, the largest first, each at the lowest
-offset that is free for as long as it lives (Pisarchyk and Lee, arXiv 2001.03288, "greedy by size"). What lies inside of another
-value (see `places`) moves with it.
+What groups make and only groups read is in one arena. Values that are never needed at the same time may share bytes there: they
+are placed greedily, the largest first, each at the lowest offset that is free for as long as it lives (Pisarchyk and Lee, arXiv
+2001.03288, "greedy by size"). Inputs are read where the caller has them, and outputs are written where the caller wants them.
+Constants lie one after the other in one block, in the order in which they are read. What lies inside of another value (see
+`places`) moves with it.
 """
 
 from __future__ import annotations
@@ -10,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from codegen.llvm.program import Address, Copy
+
 from .fusion import Group
 from .ir import Graph, Value
 from .places import Places, places
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+WEIGHTS, ARENA = "weights", "arena"  # the blocks of memory that a call is given beside inputs and outputs
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """From the first group that writes a value to the last one that reads it, both included, by their positions."""
+    """From the group that makes a value to the last one that reads it, both included, by their positions."""
 
     begin: int
     end: int
@@ -30,28 +35,66 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where values lie: `offsets` are the bytes from the begin of the arena to each value that `places` puts into no other.
+    """Where values lie: the addresses of those that lie in no other value, and the `places` of the others in them.
 
-    Constants are not in the arena, nor is what lies in them.
+    `nbytes` are the bytes of the arena, `weights_nbytes` those of the constants. `copies` come after all groups: of outputs that
+    lie in inputs, in constants, or in what is an output too or more than one.
     """
 
     nbytes: int
-    offsets: Mapping[Value, int]
+    weights_nbytes: int
+    addresses: Mapping[Value, Address]
     places: Places
+    copies: tuple[Copy, ...]
+
+    def __getitem__(self, value: Value) -> Address:
+        """The address of any value that is read or made."""
+        return _address(value, self.addresses, self.places)
+
+
+def input_base(n: int) -> str:
+    """The name of the memory of an input of the graph."""
+    return f"input.{n}"
+
+
+def output_base(n: int) -> str:
+    """The name of the memory of an output of the graph."""
+    return f"output.{n}"
 
 
 def plan(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
-    """Places for the inputs of a graph and for what its groups make."""
+    """Addresses of the inputs of a graph, of what its groups make, and of the constants that are read."""
     inside = places(graph)
-    lives = lifetimes(graph, groups, inside)
+    read = [inside[v].root for v in (*(v for g in groups for v in g.inputs), *graph.outputs)]
+    weights, weights_nbytes = consecutive([v for v in dict.fromkeys(read) if v.name in graph.constants])
+    addresses = {v: Address(WEIGHTS, offset) for v, offset in weights.items()}
+    addresses |= {v: Address(input_base(n)) for n, v in enumerate(graph.inputs)}
+    copied: list[int] = []
+    for n, value in enumerate(graph.outputs):
+        root = inside[value].root
+        if root in addresses or root.nbytes != value.nbytes:
+            copied.append(n)
+        else:
+            addresses[root] = Address(output_base(n))
+    lives = {v: life for v, life in lifetimes(graph, groups, inside).items() if v not in addresses}
     offsets = place({v: v.nbytes for v in lives}, lives)
-    nbytes = max((offsets[v] + v.nbytes for v in offsets), default=0)
-    return MemoryPlan(nbytes, offsets, inside)
+    addresses |= {v: Address(ARENA, offset) for v, offset in offsets.items()}
+    nbytes = max((offset + v.nbytes for v, offset in offsets.items()), default=0)
+    copies = [
+        Copy(Address(output_base(n)), _address(graph.outputs[n], addresses, inside), graph.outputs[n].nbytes) for n in copied
+    ]
+    return MemoryPlan(nbytes, weights_nbytes, addresses, inside, tuple(copies))
+
+
+def _address(value: Value, addresses: Mapping[Value, Address], inside: Places) -> Address:
+    place = inside[value]
+    root = addresses[place.root]
+    return Address(root.base, root.offset + place.offset)
 
 
 def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places) -> dict[Value, Lifetime]:
-    """Of each value that lies in the arena and in no other value; inputs live from the start, outputs to the end."""
-    begin = dict.fromkeys(graph.inputs, -1)
+    """Of each value that groups make and that lies in no other; outputs live to the end."""
+    begin: dict[Value, int] = {}
     for n, group in enumerate(groups):
         for value in group.outputs:
             begin.setdefault(inside[value].root, n)
@@ -60,6 +103,15 @@ def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places) -> dict[Val
         end |= {inside[v].root: n for v in (*group.outputs, *group.inputs) if inside[v].root in begin}
     end |= {inside[v].root: len(groups) for v in graph.outputs if inside[v].root in begin}
     return {v: Lifetime(begin[v], end[v]) for v in begin}
+
+
+def consecutive(values: Sequence[Value]) -> tuple[dict[Value, int], int]:
+    """Offsets of values that lie one after the other, and the bytes in all."""
+    offsets, end = {}, 0
+    for value in values:
+        offsets[value] = _aligned(end)
+        end = offsets[value] + value.nbytes
+    return offsets, end
 
 
 def place(sizes: Mapping[Value, int], lives: Mapping[Value, Lifetime]) -> dict[Value, int]:
@@ -71,6 +123,10 @@ def place(sizes: Mapping[Value, int], lives: Mapping[Value, Lifetime]) -> dict[V
         for begin, end in taken:
             if offset + sizes[value] <= begin:
                 break
-            offset = max(offset, -(-end // ALIGNMENT) * ALIGNMENT)
+            offset = max(offset, _aligned(end))
         offsets[value] = offset
     return offsets
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT

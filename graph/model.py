@@ -1,23 +1,30 @@
-"""A compiled network: its kernels bound to their places in memory, and run one after the other."""
+"""A compiled network: one native function that runs its kernels, with their places in memory, and what it is called with."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from functools import partial
 
 import numpy as np
 
 from codegen import Kernel, Target
+from codegen.arguments import address, quick_check
 from codegen.kernel import duration
+from codegen.llvm.compile import Library, object_code
+from codegen.llvm.emit import symbol
+from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
+from codegen.llvm.scratch import RELEASE, rounded
 from tir import dtypes
-from tir.ir import PrimFunc
+from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
 from .ir import Graph, Value
-from .memory import ALIGNMENT, MemoryPlan
+from .memory import ALIGNMENT, ARENA, WEIGHTS, MemoryPlan, input_base, output_base
 from .reference import arranged
+
+ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
+MIN_ALIGNED_BYTES = 1 << 16  # bytes: the least outputs that are aligned to vectors, which takes 2 us more than not to
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of one run goes: by kernels, the slowest first, and of copying inputs and outputs."""
+    """Where the time of one run goes: by kernels, the slowest first, and of copying outputs that lie in other values."""
 
     kernels: tuple[KernelTime, ...]
     copying: float
@@ -43,7 +50,7 @@ class Profile:
         return sum(k.seconds for k in self.kernels) + self.copying
 
     def __str__(self) -> str:
-        rows = [*self.kernels, KernelTime("inputs and outputs", self.copying, 1)]
+        rows = [*self.kernels, KernelTime("copies", self.copying, 1)]
         width = max(len(r.name) for r in rows)
         lines = [f"{r.name:{width}}  {r.calls:4}  {duration(r.seconds, 3):>9}  {r.seconds / self.seconds:6.1%}" for r in rows]
         return "\n".join(
@@ -54,81 +61,132 @@ class Profile:
 class Model:
     """A network that can be called. `graph` is what was compiled, `groups` its calls by kernels, `kernels` one for each group.
 
-    Its values lie in one arena that every call uses, so that calls must not overlap in time.
+    Constants lie in one block of memory. Each call has an arena for itself, which a later one takes over, so that any number of
+    threads may call a model at the same time.
     """
 
     def __init__(self, graph: Graph, groups: Sequence[Group], kernels: Sequence[Kernel], plan: MemoryPlan, target: Target):
-        self.graph, self.groups, self.kernels, self.plan, self.target = graph, tuple(groups), tuple(kernels), plan, target
-        arena = np.empty(plan.nbytes + ALIGNMENT, np.uint8)
-        start = -arena.ctypes.data % ALIGNMENT
-        self._arena = arena[start : start + plan.nbytes]
-        self._inputs = [self._array(v) for v in graph.inputs]
-        self._outputs = [self._array(v) for v in graph.outputs]
-        self._run = [
-            kernel.bind(*(self._array(v) for v in (*group.inputs, *group.outputs)))
+        self.groups, self.kernels, self.plan, self.target = tuple(groups), tuple(kernels), plan, target
+        self._weights = block(plan.weights_nbytes)
+        self.graph = graph.with_(constants={**graph.constants, **self._moved(graph)})
+        self._steps: list[Step] = [
+            Invoke(symbol(kernel.func), tuple(plan[v] for v in (*group.inputs, *group.outputs)))
             for group, kernel in zip(self.groups, self.kernels, strict=True)
         ]
+        self._steps += plan.copies
+        self._entry, self._timed = self._loaded()
+        self._quick_check = quick_check([buffer(v) for v in graph.inputs], frozenset())
+        self._new_outputs = [_maker(v) for v in graph.outputs]
+        self._arenas: list[np.ndarray] = []  # of calls that have ended
 
-    def _array(self, value: Value) -> np.ndarray:
-        """The elements of a value: a part of the arena, or a constant."""
-        place = self.plan.places[value]
-        if place.root.name in self.graph.constants:
-            array = np.require(self.graph.constants[place.root.name], requirements=("C", "A"))
-            first = place.offset // array.itemsize
-            return array.reshape(-1)[first : first + prod(value.shape)].reshape(value.shape)
-        offset = self.plan.offsets[place.root] + place.offset
-        return self._arena[offset : offset + value.nbytes].view(dtypes.storage(value.dtype)).reshape(value.shape)
+    def _moved(self, graph: Graph) -> dict[str, np.ndarray]:
+        """The constants that kernels read, in the block that is made for them."""
+        moved = {}
+        for value, found in self.plan.addresses.items():
+            if found.base == WEIGHTS:
+                array = _array(value, self._weights[found.offset : found.offset + value.nbytes])
+                array[...] = graph.constants[value.name]
+                array.flags.writeable = False
+                moved[value.name] = array
+        return moved
+
+    def _loaded(self) -> tuple[Callable[..., int], Callable[..., int]]:
+        """The entry and the one that takes times, as functions of the addresses of weights, arena, inputs and outputs."""
+        codes = {symbol(k.func): k.code for k in self.kernels}
+        keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
+        bases = [WEIGHTS, ARENA]
+        bases += [input_base(n) for n in range(len(self.graph.inputs))] + [output_base(n) for n in range(len(self.graph.outputs))]
+        text = entry(ENTRY, bases, self._steps, keeping, timed=True)
+        library = Library([object_code(text, self.target), *codes.values()], [ENTRY, f"{ENTRY}{TIMED}"], self.target)
+        return library.function(ENTRY, len(bases)), library.function(f"{ENTRY}{TIMED}", len(bases) + 1)
 
     def __call__(self, *inputs) -> list[np.ndarray]:
         """The outputs, new arrays in the order of `graph.outputs`, for inputs in the order of `graph.inputs`, or a dict of them.
 
-        Raises GraphError where an input is missing or has another shape or element type."""
-        return self._called(self._arranged(inputs))
+        Raises GraphError where an input is missing or has another shape or element type, MemoryError where there is no memory for
+        the temporaries of a kernel.
+        """
+        addresses = self._quick_check(inputs)
+        if addresses is None:
+            arrays = [_readable(a) for a in self._arranged(inputs)]
+            return self._called([address(a) for a in arrays])
+        return self._called(addresses)
 
     def bind(self, *inputs) -> Callable[[], list[np.ndarray]]:
         """The call with these arrays as a function without arguments, which reads them anew each time: what `__call__` checks at
-        each call is checked here, once."""
+        each call is checked here, once. It keeps the arrays alive; they must not be resized."""
         arrays = self._arranged(inputs)
-        return lambda: self._called(arrays)
+        addresses = [address(a) for a in arrays]
+        if any(_readable(a) is not a for a in arrays):
+            return lambda: self(*arrays)
+        return lambda: self._called(addresses, arrays)
 
     def _arranged(self, inputs: tuple) -> list[np.ndarray]:
         by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
         return arranged(self.graph, inputs[0] if by_name else inputs)
 
-    def _called(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        for place, array in zip(self._inputs, arrays, strict=True):
-            np.copyto(place, array)
-        for run in self._run:
-            run()
-        return [a.copy() for a in self._outputs]
+    def _called(self, inputs: Sequence[int], alive: object = None, times: np.ndarray | None = None) -> list[np.ndarray]:
+        """The outputs for inputs at these addresses, which what is `alive` holds; `times` gets the times of the steps."""
+        outputs = [new() for new in self._new_outputs]
+        try:
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = block(self.plan.nbytes)
+        words = [address(self._weights), address(arena), *inputs, *map(address, outputs)]
+        failed = self._entry(*words) if times is None else self._timed(*words, address(times))
+        self._arenas.append(arena)
+        if failed:
+            raise MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
+        return outputs
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """Where the time of a call goes: of each kernel the median of `runs` runs of the whole network, after one to warm up.
 
         Inputs are as in a call. Raises GraphError as that does.
         """
-        arrays = self._arranged(inputs)
-        self._called(arrays)
-        samples = np.empty((runs, len(self._run) + 1))
+        arrays = [_readable(a) for a in self._arranged(inputs)]
+        times = np.empty((len(self._steps) + 1, TIMESPEC_WORDS), np.int64)
+        samples = np.empty((runs + 1, len(self._steps)))
         for row in samples:
-            begin = time.perf_counter()
-            for place, array in zip(self._inputs, arrays, strict=True):
-                np.copyto(place, array)
-            copied = time.perf_counter()
-            for n, run in enumerate(self._run):
-                start = time.perf_counter()
-                run()
-                row[n] = time.perf_counter() - start
-            end = time.perf_counter()
-            [a.copy() for a in self._outputs]
-            row[-1] = copied - begin + time.perf_counter() - end
-        medians = np.median(samples, axis=0)
+            self._called([address(a) for a in arrays], times=times)
+            row[:] = 1e-9 * np.diff(times @ (1_000_000_000, 1))
+        medians = np.median(samples[1:], axis=0).tolist()
         found: dict[PrimFunc, tuple[float, int]] = {}
-        for group, seconds in zip(self.groups, medians[:-1].tolist(), strict=True):
+        for group, seconds in zip(self.groups, medians, strict=False):  # copies come after them
             total, calls = found.get(group.func, (0.0, 0))
             found[group.func] = total + seconds, calls + 1
         rows = [KernelTime(label(func), seconds, calls, func) for func, (seconds, calls) in found.items()]
-        return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), float(medians[-1]))
+        return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.groups) :]))
+
+
+def block(nbytes: int) -> np.ndarray:
+    """Memory of `nbytes` bytes, aligned; large blocks are in large pages, where the system has them."""
+    size, alignment = rounded(max(nbytes, 1), ALIGNMENT)
+    memory = np.empty(size + alignment, np.uint8)
+    start = -address(memory) % alignment
+    return memory[start : start + nbytes]
+
+
+def buffer(value: Value) -> Buffer:
+    """A value as a parameter of a function."""
+    return Buffer(value.name, tuple(map(Const, value.shape)), value.dtype)
+
+
+def _array(value: Value, memory: np.ndarray) -> np.ndarray:
+    """The elements of a value that lies in `memory`, bytes."""
+    return memory.view(dtypes.storage(value.dtype)).reshape(value.shape)
+
+
+def _maker(value: Value) -> Callable[[], np.ndarray]:
+    """What makes a new array for an output."""
+    if value.nbytes >= MIN_ALIGNED_BYTES:
+        return lambda: _array(value, block(value.nbytes))
+    return partial(np.empty, value.shape, dtypes.storage(value.dtype))
+
+
+def _readable(array: np.ndarray) -> np.ndarray:
+    """An array as kernels read it: itself where it has no gaps and is aligned to its elements, else a copy."""
+    return np.require(array, requirements=("C", "A"))
 
 
 def label(func: PrimFunc) -> str:

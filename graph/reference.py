@@ -15,6 +15,7 @@ from tir import dtypes
 from .ir import Call, Graph, GraphError, Value, type_text
 from .ops import function, is_view
 
+SEED = 0  # of random inputs
 FEW = 100_000  # elements up to which starting at once pays more than compiling with numba
 
 
@@ -65,3 +66,15 @@ def _fitting(value: Value, array: np.ndarray) -> np.ndarray:
     if found.shape != value.shape or found.dtype != dtypes.storage(value.dtype):
         raise GraphError(f"input `{value.name}` must be {type_text(value)}, got {found.dtype.name}{list(found.shape)}")
     return found
+
+
+def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
+    """Floats between -1 and 1, the same at each call; integers, which are mostly indices, are 0."""
+    rng = np.random.default_rng(SEED)
+    arrays = {}
+    for value in graph.inputs:
+        dtype = dtypes.storage(value.dtype)
+        arrays[value.name] = (rng.uniform(-1, 1, value.shape) if dtypes.is_float(value.dtype) else np.zeros(value.shape)).astype(
+            dtype
+        )
+    return arrays

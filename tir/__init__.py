@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import workloads
     from codegen import Kernel, Target
     from codegen.build import build, dump
-    from graph import Graph, GraphError, compile, load_onnx
+    from graph import Graph, GraphError, compile, load_onnx, tune_graph
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
 
@@ -38,7 +38,7 @@ _NAMES = {
         "tir.verify": ("verify",),
         "tir.script.diff": ("diff",),
         "schedule": ("IndexMap", "Schedule", "ScheduleError", "TensorIntrin", "replay"),
-        "graph": ("Graph", "GraphError", "compile", "load_onnx"),
+        "graph": ("Graph", "GraphError", "compile", "load_onnx", "tune_graph"),
         "codegen": ("Kernel", "Target", "build", "dump"),
         "search": ("NothingFound", "Records", "autotune", "best_schedule", "default_schedule", "tune_tasks"),
     }.items()
@@ -49,7 +49,7 @@ __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
     "analysis", "autotune", "best_schedule", "build", "compile", "default_schedule", "diff", "dtypes", "dump", "interpreter",
-    "ir", "load_onnx", "replay", "run", "script", "simplify", "te", "traverse", "tune_tasks", "verify", "workloads",
+    "ir", "load_onnx", "replay", "run", "script", "simplify", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 

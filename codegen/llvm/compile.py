@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -70,31 +70,29 @@ def assembly(text: str, target, comments: bool = False) -> str:
 
 
 class Library:
-    """An object file loaded into this process, and the function `name` in it; what it keeps is freed with it."""
+    """Object files loaded into this process together, and the functions `names` in them; what they keep is freed with them."""
 
-    def __init__(self, code: bytes, name: str, target):
+    def __init__(self, objects: Sequence[bytes], names: Sequence[str], target):
         self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=False, suppress_errors=False)
-        builder = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(name).add_current_process()
-        keeps = RELEASE.encode() in code
-        if keeps:
-            builder = builder.export_symbol(RELEASE)
-        for symbol, address in runtime_symbols(code).items():
-            builder = builder.import_symbol(symbol, address)
+        code = b"".join(objects)
+        keeping = [f"{name}{RELEASE}" for name in names if f"{name}{RELEASE}\0".encode() in code]
+        builder = llvm.JITLibraryBuilder().add_current_process()
+        for one in objects:
+            builder.add_object_img(one)
+        for name in (*names, *keeping):
+            builder.export_symbol(name)
+        for name, address in runtime_symbols(code).items():
+            builder.import_symbol(name, address)
         self._tracker = builder.link(self._jit, f"tir_{id(self)}")
-        self.name = name
-        self._release = ctypes.CFUNCTYPE(None)(self._tracker[RELEASE]) if keeps else None
+        self._release = [ctypes.CFUNCTYPE(None)(self._tracker[name]) for name in keeping]
 
     def __del__(self) -> None:
-        release = getattr(self, "_release", None)
-        if release is not None:
+        for release in getattr(self, "_release", ()):
             release()
 
-    def address(self) -> int:
-        return self._tracker[self.name]
-
-    def function(self, arguments: int) -> Callable[..., int]:
-        """The entry point as a ctypes function of `arguments` words that returns its status; it releases the GIL as it runs and
-        keeps the code alive."""
-        entry: Any = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self.address())
+    def function(self, name: str, arguments: int) -> Callable[..., int]:
+        """One of the functions as a ctypes function of `arguments` words that returns its status; it releases the GIL as it runs
+        and keeps the code alive."""
+        entry: Any = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self._tracker[name])
         entry.library = self
         return entry

@@ -91,7 +91,7 @@ def emit(func: PrimFunc, target) -> str:
         streaming()
     module.functions.append(writer.finish(f"define i32 @{symbol(func)}({', '.join(params)}) #0"))
     if module.slots:
-        module.functions.append(scratch.release(module.slots))
+        module.functions.append(scratch.release(symbol(func), module.slots))
     return module.text()
 
 

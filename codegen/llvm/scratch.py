@@ -11,7 +11,7 @@ MIN_KEPT_BYTES = 1 << 20  # bytes: smaller blocks come from malloc at each call,
 HUGE = 4 << 20  # bytes: larger blocks are in large pages, where the system has them
 PAGE = 2 << 20
 MADV_HUGEPAGE = 14  # of Linux
-RELEASE = "tir.release"  # the function that frees what a kernel keeps, in the object files of those that do
+RELEASE = ".release"  # behind the name of a function that keeps blocks: the one that frees them
 
 
 def rounded(size: int, alignment: int) -> tuple[int, int]:
@@ -76,8 +76,8 @@ done:
 """.strip()
 
 
-def release(slots: list[tuple[str, int]]) -> str:
-    """The function that frees what all the slots hold."""
+def release(name: str, slots: list[tuple[str, int]]) -> str:
+    """The function that frees what all the slots of the function `name` hold."""
     lines: list[str] = []
     for group, count in slots:
         for n in range(count):
@@ -86,4 +86,4 @@ def release(slots: list[tuple[str, int]]) -> str:
                 f"{value} = atomicrmw xchg ptr getelementptr (ptr, ptr {group}, i64 {n}), ptr null acquire",
                 f"call void @free(ptr {value})",
             ]
-    return "\n  ".join([f"define void @{RELEASE}() nounwind {{", *lines, "ret void"]) + "\n}"
+    return "\n  ".join([f"define void @{name}{RELEASE}() nounwind {{", *lines, "ret void"]) + "\n}"

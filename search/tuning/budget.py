@@ -17,15 +17,22 @@ Clock = Callable[[], float]  # seconds since whenever
 class Budget:
     """`trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
 
-    `tasks` share it. The race of the leaders of each takes up to `race` seconds, and to build, check and warm up as much again,
-    which is kept back of a budget in seconds. `measured` counts the trials so far; `rounds` holds, by the key of the task, the
-    seconds that one round of its race takes, as far as known.
+    `tasks` share it, of which `certain` get a round, all by default. The race of the leaders of each takes up to `race` seconds,
+    and to build, check and warm up as much again, which is kept back of a budget in seconds. `measured` counts the trials so far;
+    `rounds` holds, by the key of the task, the seconds that one round of its race takes, as far as known.
     """
 
     def __init__(
-        self, trials: int | None, seconds: float | None, race: float = 3.0, tasks: int = 1, clock: Clock = time.monotonic
+        self,
+        trials: int | None,
+        seconds: float | None,
+        race: float = 3.0,
+        tasks: int = 1,
+        certain: int | None = None,
+        clock: Clock = time.monotonic,
     ):
         self.trials, self.seconds, self.tasks = trials, seconds, tasks
+        self._certain = tasks if certain is None else certain
         self.measured = 0
         self.rounds: dict[str, float] = {}
         self._race, self._clock = race, clock
@@ -46,13 +53,13 @@ class Budget:
         """Seconds kept for the final races, three rounds of each at least; 0 without a budget in seconds."""
         if self.seconds is None:
             return 0.0
-        kept = min(2 * self._race * self.tasks, RACE_SHARE * self.seconds)
+        kept = min(2 * self._race * self._races, RACE_SHARE * self.seconds)
         return min(max(kept, 5 * sum(self.rounds.values())), MAX_RACE_SHARE * self.seconds)
 
     @property
     def race(self) -> float:
         """Seconds that the timing of one race takes."""
-        return self._race if self.seconds is None else min(self._race, 0.5 * self.reserve / self.tasks)
+        return self._race if self.seconds is None else min(self._race, 0.5 * self.reserve / self._races)
 
     @property
     def late(self) -> bool:
@@ -85,6 +92,11 @@ class Budget:
         if left > last and not self.polishing:
             return min(batch, left - last), False
         return min(batch, left), True
+
+    @property
+    def _races(self) -> int:
+        """How many tasks will race, as far as is known."""
+        return max(1, self._certain, len(self.rounds))
 
     def _searched(self) -> float:
         """The share that is used up of the seconds for the search."""

@@ -83,6 +83,11 @@ class Session:
         return len(self._journal.measurements)
 
     @property
+    def begun(self) -> bool:
+        """Whether it has had a step."""
+        return self._measurer is not None or self.error is not None
+
+    @property
     def exhausted(self) -> bool:
         """Whether the search has nothing new to propose, or nothing can be measured."""
         return self.error is not None or self._exhausted

@@ -36,11 +36,13 @@ STRATEGIES = ("gradient", "round-robin")
 
 @dataclass(frozen=True)
 class WeightedFunction:
-    """A function to tune among others: `weight` is how often it is called, `workload` its named computation, if it is one."""
+    """A function to tune among others: `weight` is how often it is called, `workload` its named computation, if it is one;
+    `seconds` what it takes before it is tuned, where that is known: then it gets rounds only if they promise most."""
 
     func: PrimFunc
     weight: float = 1.0
     workload: NamedWorkload | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,10 @@ def tune_tasks(
     """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
 
     The run minimises `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
-    times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task gets a round first; then the one from
-    which the steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in turn. `allocation` holds
-    the constants of the choice. The other options are those of `autotune`, except that `first` makes the first candidates of a
-    task, and that callbacks get the task with each event.
+    times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task whose seconds are not known gets a round
+    first; then the one from which the steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in
+    turn. `allocation` holds the constants of the choice. The other options are those of `autotune`, except that `first` makes
+    the first candidates of a task, and that callbacks get the task with each event.
 
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
     VerifyError (of `tir.verify`) for a function that is not well formed.
@@ -118,13 +120,14 @@ def tune_tasks(
         each = [found[n] for n in place]
         return objective(each) if objective is not None else float(np.dot([s.weight for s in subjects], each))
 
-    budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique))
+    known = [subjects[place.index(n)].seconds for n in range(len(unique))]
+    budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
     with sessions(unique, budget, options, labelled) as tuned:
-        scheduler = _Scheduler(tuned, budget, value, strategy, allocation or Allocation(), seed)
+        scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
     found = [_result(session, interrupted) for session in tuned]
-    total = _total(value, [math.inf if r is None else r.seconds for r, _ in found])
+    total = _total(value, [_or_known(k) if r is None else r.seconds for (r, _), k in zip(found, known, strict=True)])
     results, problems = zip(*(found[n] for n in place), strict=True)
     return TasksResult(results, total, tuple(scheduler.rounds), budget.elapsed, interrupted, problems)
 
@@ -135,21 +138,29 @@ def _check(
     if not subjects:
         raise ValueError("there is nothing to tune: tasks is empty")
     check_budget(trials, seconds)
-    if trials is not None and trials < len(subjects):
-        raise ValueError(f"{len(subjects)} tasks need at least one trial each, got trials={trials}")
+    if trials is not None and trials < (new := sum(s.seconds is None for s in subjects)):
+        raise ValueError(f"{new} tasks need at least one trial each, got trials={trials}")
     if objective is not None and not callable(objective):
         raise ValueError(f"objective takes a function of the list of seconds, got {objective!r}")
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is named {strategy!r}; there are: {', '.join(STRATEGIES)}")
     if bad := [s.weight for s in subjects if not s.weight > 0]:
         raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
+    if bad := [s.seconds for s in subjects if s.seconds is not None and not 0 < s.seconds < math.inf]:
+        raise ValueError(f"the known seconds of a task must be positive, got {bad[0]}")
 
 
-def _size(trials: int | None, tasks: int) -> int:
-    """Candidates of a round: where the budget is small fewer, so that each task gets a first round and there are some to give."""
+def _size(trials: int | None, tasks: int, new: int) -> int:
+    """Candidates of a round: where the budget is small fewer, so that each `new` task gets a first round and there are some to
+    give."""
     if trials is None:
         return BATCH
-    return min(BATCH, trials // tasks, max(MIN_ROUND, trials // (MIN_ROUNDS * tasks)))
+    return min(BATCH, trials // max(1, new), max(MIN_ROUND, trials // (MIN_ROUNDS * tasks)))
+
+
+def _or_known(seconds: float | None) -> float:
+    """The seconds of a task that has nothing better: those known before, infinite without them."""
+    return math.inf if seconds is None else seconds
 
 
 def _total(value: Objective, seconds: Sequence[float]) -> float:
@@ -161,20 +172,30 @@ def _result(session: Session, interrupted: bool) -> tuple[Result | None, str]:
     try:
         return session.result(interrupted), ""
     except (NothingFound, WorkerError, KeyboardInterrupt) as error:
-        return None, str(error)
+        return None, str(error) if session.begun else "it got no round"
 
 
 class _Scheduler:
     """Chooses the next task in one call of `tune_tasks`."""
 
     def __init__(
-        self, tuned: Sequence[Session], budget: Budget, value: Objective, strategy: str, allocation: Allocation, seed: int
+        self,
+        tuned: Sequence[Session],
+        known: Sequence[float | None],
+        budget: Budget,
+        value: Objective,
+        strategy: str,
+        allocation: Allocation,
+        seed: int,
     ):
-        self._sessions, self._budget, self._value = tuned, budget, value
+        self._sessions, self._known, self._budget, self._value = tuned, known, budget, value
         self._strategy, self._allocation = strategy, allocation
         self._rng = np.random.default_rng(seed)
-        self._histories = [History(s.task.flop, group(s.task.func, s.task.flop)) for s in tuned]
-        self._size = _size(budget.trials, len(tuned))
+        self._histories = [
+            History(s.task.flop, group(s.task.func, s.task.flop), [] if k is None else [k])
+            for s, k in zip(tuned, known, strict=True)
+        ]
+        self._size = _size(budget.trials, len(tuned), known.count(None))
         self._polished: set[int] = set()
         self.rounds: list[Round] = []
 
@@ -203,14 +224,15 @@ class _Scheduler:
         seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])
         faster = seconds * np.where(np.eye(len(seconds), dtype=bool), 0.9, 1.0)  # row n: task n takes a tenth less
         gains = [self._value(seconds.tolist()) - self._value(row) for row in faster.tolist()]
-        left = [n for n in np.argsort(gains)[::-1].tolist() if n not in self._polished and not self._histories[n].dead]
+        order = [n for n in np.argsort(gains)[::-1].tolist() if self._sessions[n].begun and not self._histories[n].dead]
+        left = [n for n in order if n not in self._polished]
         self._polished.update(left[:1])
         return left[0] if left else None
 
     def _ended(self, task: int, trials: int) -> None:
         """Write down a round, and who gets no more."""
         session, history = self._sessions[task], self._histories[task]
-        history.best.append(math.inf if session.best is None else session.best.seconds)
+        history.best.append(_or_known(self._known[task]) if session.best is None else session.best.seconds)
         patience = self._allocation.patience
         hopeless = not math.isfinite(history.seconds) and history.rounds >= 3
         history.dead = session.exhausted or hopeless or (patience is not None and history.stalled_rounds >= patience)

@@ -53,7 +53,7 @@ class Elementwise:
     def __init__(self, op: str, dtype: str, lanes: int, avx512: bool = False, target: Target = HOST):
         self.dtype, self.lanes = dtype, lanes
         code = object_code(module_text(op, dtype, lanes, avx512), target)
-        self.run = Library(code, "run", target).function(INTRINSICS[op].arity + 2)
+        self.run = Library([code], ["run"], target).function("run", INTRINSICS[op].arity + 2)
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         size = arrays[0].size

@@ -9,16 +9,13 @@ from onnx import helper
 import tir
 from codegen import Target
 from graph.fusion import fuse, post_dominators
-from graph.ir import Value
 from graph.kinds import elementwise_inputs
-from graph.memory import ALIGNMENT, Lifetime, lifetimes, place, plan
 from graph.onnx import load_onnx
-from graph.passes import optimize
 from graph.reference import evaluate, run_call
 from schedule import templates
 from schedule.open_schedule import OpenSchedule
 
-from .models import close, model, residual, transformer
+from .models import model
 
 RNG = np.random.default_rng(0)
 
@@ -141,49 +138,6 @@ def test_a_group_runs_when_all_its_inputs_are_there():
     graph, groups = fused(nodes, inputs, ["y"], {"s": np.array([5, 5])})
     assert [g.func.name for g in groups] == ["relu", "matmul_add"]
     check_groups(graph, groups, inputs)
-
-
-@pytest.mark.parametrize("make", [residual, transformer])
-def test_values_that_live_at_once_do_not_overlap(make):
-    graph = optimize(load_onnx(make(np.random.default_rng(0))[0]))
-    groups = fuse(graph)
-    found = plan(graph, groups)
-    lives = lifetimes(graph, groups, found.places)
-    values = list(lives)
-    assert set(found.offsets) == set(values) and all(o % ALIGNMENT == 0 for o in found.offsets.values())
-    for n, a in enumerate(values):
-        for b in values[:n]:
-            apart = found.offsets[a] + a.nbytes <= found.offsets[b] or found.offsets[b] + b.nbytes <= found.offsets[a]
-            assert apart or not lives[a].meets(lives[b]), (a, b)
-    most = max(sum(v.nbytes for v in values if lives[v].begin <= n <= lives[v].end) for n in range(-1, len(groups) + 1))
-    assert most <= found.nbytes <= 1.25 * most + ALIGNMENT * len(values) < sum(v.nbytes for v in values)
-
-
-def test_places():
-    a, b, c, d = (Value(name, (n,), "uint8") for name, n in (("a", 100), ("b", 50), ("c", 100), ("d", 10)))
-    lives = {a: Lifetime(0, 1), b: Lifetime(1, 2), c: Lifetime(2, 3), d: Lifetime(0, 3)}
-    assert place({v: v.nbytes for v in lives}, lives) == {a: 0, c: 0, b: 128, d: 192}
-
-
-def test_a_view_lives_as_long_as_it_is_read():
-    nodes = [
-        node("Exp", "x", "a"),
-        node("Flatten", "a", "f"),
-        node("Neg", "x", "b"),
-        node("Abs", "b", "c"),
-        node("Gather", "f i", "g"),
-        node("Add", "g c", "y"),
-    ]
-    inputs = {"x": real(5, 5)}
-    graph, groups = fused(nodes, inputs, ["y"], {"i": np.arange(5)})
-    found = plan(graph, groups)
-    lives = lifetimes(graph, groups, found.places)
-    flat = next(c.outputs[0] for c in graph.calls if c.operator == "Flatten")
-    source = found.places[flat].root
-    position = next(n for n, g in enumerate(groups) if flat in g.inputs)
-    assert source.name == "a" and lives[source].end == position
-    compiled = tir.compile(graph)
-    close(compiled(inputs)[0], evaluate(graph, inputs)[0], 4)
 
 
 def rules(func):

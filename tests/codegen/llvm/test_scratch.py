@@ -51,7 +51,7 @@ def test_small_and_large():
 def test_only_large_ones_are_kept():
     assert "@tir.take(" not in codegen.build(through(200_000), ONE).llvm_ir()
     text = codegen.build(through(300_000), ONE).llvm_ir()
-    assert "@tir.slots.0 = internal global [1 x ptr]" in text and "define void @tir.release()" in text
+    assert "@tir.slots.0 = internal global [1 x ptr]" in text and "define void @tir_main.release()" in text
     assert "@tir.slots.0 = internal global [2 x ptr]" in codegen.build(through(300_000, 7, parallel=True), TWO).llvm_ir()
 
 

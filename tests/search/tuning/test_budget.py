@@ -14,7 +14,7 @@ def budget(trials=None, seconds=None, *, at=0.0, measured=0, rounds=0.0, **optio
     made = Budget(trials, seconds, clock=clock, **options)
     clock.now += at
     made.measured = measured
-    made.rounds = {str(n): rounds for n in range(made.tasks)}
+    made.rounds = {str(n): rounds for n in range(made.tasks if rounds else 0)}
     return made
 
 
@@ -47,6 +47,8 @@ def test_what_is_used_up(b, used, late, spent):
         (budget(None, 1000.0, tasks=5), 30.0, 3.0),
         (budget(None, 20.0, tasks=5), 3.0, 0.3),  # all races together fit
         (budget(None, 100.0, tasks=5, rounds=1.0), 25.0, 2.5),
+        (budget(None, 1000.0, tasks=5, certain=0), 6.0, 3.0),  # none has had a round yet
+        (budget(None, 1000.0, tasks=5, certain=0, rounds=0.1), 30.0, 3.0),
     ],
 )
 def test_what_is_kept_for_the_races(b, reserve, race):

@@ -117,6 +117,17 @@ def test_weights_count():
     assert light[1] > 2 * light[0]
 
 
+def test_known_seconds_stand_for_a_first_round():
+    subjects = [WeightedFunction(f, seconds=s) for f, s in ((SMALL, 1e-6), (LARGE, 9.0), (ODD, 1.0))]
+    result, each = tune([[1e-6] * 99, falling(9.0, 0.99), [1.0] * 99], 64, subjects=subjects)
+    assert result.rounds[0].task == 1 and each[0] == 0 and each[1] > 2 * each[2]
+    assert result.results[0] is None and result.problems[0] == "it got no round"
+    assert result.objective == pytest.approx(1e-6 + sum(r.seconds for r in result.results if r))
+    assert result.rounds[0].objective == pytest.approx(result.rounds[0].seconds + 1.0 + 1e-6)
+    alone, trials = tune([["crash"] * 9], 9, subjects=[WeightedFunction(SMALL, seconds=5.0)])
+    assert trials == [9] and alone.results[0] is None and alone.objective == 5.0
+
+
 def test_rounds_in_turn():
     result, each = tune([[1.0] * 200, falling(1.0, 0.97)], 96, strategy="round-robin")
     assert [r.task for r in result.rounds][:7] == [0, 1] * 3 + [0] and sum(each) == 96
@@ -222,6 +233,10 @@ def test_real_candidates(tmp_path):
         ({"seconds": 0.0}, "seconds must be positive, got 0.0"),
         ({"trials": 9, "strategy": "fair"}, "no strategy is named 'fair'; there are: gradient, round-robin"),
         ({"trials": 9, "tasks": [WeightedFunction(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
+        (
+            {"trials": 9, "tasks": [WeightedFunction(SMALL, seconds=0.0)]},
+            "the known seconds of a task must be positive, got 0.0",
+        ),
     ],
 )
 def test_bad_requests_are_refused(options, message):

@@ -1,0 +1,88 @@
+"""The entry of a program: one native function that calls kernels one after the other, at addresses that are fixed before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from .scratch import RELEASE
+
+TIMED = ".timed"  # behind the name of an entry: the one that also says when each step ended
+CLOCK = 6 if sys.platform == "darwin" else 1  # CLOCK_MONOTONIC of the C library
+TIMESPEC_WORDS = 2  # of 64 bits in its answer: seconds and nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """So many bytes behind what the parameter `base` of the entry points to."""
+
+    base: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """A call of the kernel whose function is `symbol`."""
+
+    symbol: str
+    arguments: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`nbytes` bytes are copied from one address to another, which do not overlap."""
+
+    target: Address
+    source: Address
+    nbytes: int
+
+
+Step = Invoke | Copy
+
+
+def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Collection[str], timed: bool = False) -> str:
+    """The LLVM module of `i32 <name>(ptr <base>, ...)`, which does the steps in order and returns 0, or 1 as soon as a kernel
+    finds no memory for its temporaries.
+
+    `keeping` are the symbols of kernels that keep memory; `void <name>.release()` frees it. With `timed` there is also `i32
+    <name>.timed(ptr <base>, ..., ptr %times)`, which writes the time at its begin and after each step, TIMESPEC_WORDS words each.
+    """
+    declared = {f"declare i32 @{s.symbol}({', '.join(['ptr'] * len(s.arguments))})" for s in steps if isinstance(s, Invoke)}
+    declared |= {"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)", "declare i32 @clock_gettime(i32, ptr)"}
+    functions = [_function(name, bases, steps, timed=False)]
+    if timed:
+        functions.append(_function(f"{name}{TIMED}", [*bases, "times"], steps, timed=True))
+    if keeping:
+        declared |= {f"declare void @{symbol}{RELEASE}()" for symbol in keeping}
+        calls = [f"call void @{symbol}{RELEASE}()" for symbol in sorted(keeping)]
+        functions.append("\n  ".join([f"define void @{name}{RELEASE}() nounwind {{", *calls, "ret void"]) + "\n}")
+    return "\n\n".join(["\n".join(sorted(declared)), *functions]) + "\n"
+
+
+def _function(name: str, bases: Sequence[str], steps: Sequence[Step], timed: bool) -> str:
+    lines = list(_clock(0)) if timed else []
+    for n, step in enumerate(steps):
+        lines += _step(n, step)
+        lines += _clock(n + 1) if timed else ()
+    head = f"define i32 @{name}({', '.join(f'ptr %{base}' for base in bases)}) nounwind {{"
+    body = ["entry:", *lines, "ret i32 0", "fail:", "ret i32 1"]
+    return "\n".join([head, *(x if x.endswith(":") else f"  {x}" for x in body), "}"])
+
+
+def _step(n: int, step: Step) -> Iterator[str]:
+    addresses = step.arguments if isinstance(step, Invoke) else (step.target, step.source)
+    for m, address in enumerate(addresses):
+        yield f"%p{n}.{m} = getelementptr inbounds i8, ptr %{address.base}, i64 {address.offset}"
+    if isinstance(step, Copy):
+        yield f"call void @llvm.memcpy.p0.p0.i64(ptr %p{n}.0, ptr %p{n}.1, i64 {step.nbytes}, i1 false)"
+        return
+    yield f"%status{n} = call i32 @{step.symbol}({', '.join(f'ptr %p{n}.{m}' for m in range(len(addresses)))})"
+    yield f"%failed{n} = icmp ne i32 %status{n}, 0"
+    yield f"br i1 %failed{n}, label %fail, label %done{n}"
+    yield f"done{n}:"
+
+
+def _clock(n: int) -> Iterator[str]:
+    yield f"%t{n} = getelementptr inbounds i64, ptr %times, i64 {TIMESPEC_WORDS * n}"
+    yield f"%ignored{n} = call i32 @clock_gettime(i32 {CLOCK}, ptr %t{n})"

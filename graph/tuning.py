@@ -1,0 +1,268 @@
+"""Tuning a network: its groups are tasks, each weighted by how often it is called, under one budget.
+
+Records know functions by their structure, so that what one network's groups have found serves every other network.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from search.keys import key
+from search.records import Records
+from search.records.database import Record
+from search.task import Task
+from search.tuning.events import Event, Measured, NewBest
+from search.tuning.options import check_budget
+from search.tuning.task_scheduler import TasksResult, WeightedFunction, tune_tasks
+from tir.ir import PrimFunc
+
+from .compilation import compile
+from .ir import Graph
+from .model import Model, label
+from .reference import random_inputs
+
+if TYPE_CHECKING:
+    from codegen import Target
+
+COMPARISONS = 3  # profiles of each of two models, in turns; a kernel is slower in the network if it is in all of them
+MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # of a comparison of two models: calls of each, and for how long
+
+
+@dataclass
+class TaskProgress:
+    """A task of a network. `before` are the seconds of all its `calls` in one run of the network with the default schedule, as
+    measured there; `default` and `best` those of one call alone, None where not known; `trials` its candidates so far."""
+
+    func: PrimFunc
+    key: str
+    calls: int
+    before: float
+    default: float | None = None
+    best: float | None = None
+    trials: int = 0
+
+    @property
+    def label(self) -> str:
+        return label(self.func)
+
+    @property
+    def gain(self) -> float:
+        """How many times faster than the default schedule the best is, at least 1."""
+        return max(1.0, self.default / self.best) if self.default and self.best else 1.0
+
+    @property
+    def seconds(self) -> float:
+        """What all its calls take in the network with the best schedule, as far as measurements of one call alone tell."""
+        return self.before / self.gain
+
+
+@dataclass
+class Progress:
+    """The tasks of a network, those that take longest first, and how a run stands. `other` are the seconds of the network outside
+    of kernels; `curve` are pairs, the seconds of the run and those of the network from then on."""
+
+    name: str
+    target: str
+    tasks: list[TaskProgress]
+    other: float
+    begun: float = field(default_factory=time.monotonic)
+    curve: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def before(self) -> float:
+        """Seconds of the network with default schedules."""
+        return sum(t.before for t in self.tasks) + self.other
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the network with the best schedules so far, estimated."""
+        return sum(t.seconds for t in self.tasks) + self.other
+
+    @property
+    def trials(self) -> int:
+        return sum(t.trials for t in self.tasks)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.begun
+
+    def note(self, task: Task, event: Event) -> None:
+        """Take in what an event of a task says."""
+        match event:
+            case Measured(measurement, trials):
+                own = self.of(task.key)
+                own.trials = trials
+                if measurement.candidate.sketch == "default" and measurement.outcome == "ok":
+                    own.default = measurement.seconds
+            case NewBest(measurement):
+                self.of(task.key).best = measurement.seconds
+            case _:
+                return
+        if not self.curve or self.seconds < self.curve[-1][1]:
+            self.curve.append((self.elapsed, self.seconds))
+
+    def of(self, known: str) -> TaskProgress:
+        """The task of a function with this key."""
+        return next(t for t in self.tasks if t.key == known)
+
+
+@dataclass(frozen=True)
+class TunedNetwork:
+    """What tuning a network found: the compiled `model`; the medians of a call of it with default schedules (`before`) and as
+    tuned (`after`), in seconds, timed in turns; the tasks, with `kept` those whose default schedule stays because the tuned one
+    is slower inside of the network; and the `result` of the tasks."""
+
+    model: Model
+    before: float
+    after: float
+    progress: Progress
+    kept: tuple[str, ...]
+    result: TasksResult
+
+    @property
+    def interrupted(self) -> bool:
+        return self.result.interrupted
+
+
+Callback = Callable[[Progress, Event | None], None]
+
+
+def tune_graph(
+    graph: Graph,
+    target: str | Target = "llvm",
+    trials: int | None = None,
+    seconds: float | None = None,
+    *,
+    records: str | Path | Records | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callback] = (),
+    **options: Any,
+) -> TunedNetwork:
+    """Tune the kernels of a network under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends
+    first, and compile it with what was found.
+
+    The network is first compiled with default schedules and timed, so that the search begins with the kernels that take longest,
+    each as good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends; a
+    run that is killed loses nothing, and another one goes on from there. At the end both models are timed in turns; a kernel
+    that is slower in the network than with its default schedule gets that, in the records too.
+
+    `callbacks` get the `Progress`, and the event that it has taken in (None at the start). `options` are further ones of
+    `tir.tune_tasks`. Ctrl-C ends the search and keeps the best so far. Raises ValueError for a bad budget, target or option,
+    GraphError for a malformed graph, RecordsError for a file that cannot be used.
+    """
+    check_budget(trials, seconds)
+    with _opened(records) as known:
+        before = compile(graph, target)
+        inputs = random_inputs(before.graph)
+        progress = _begin(before, inputs, known)
+
+        def tell(task: Task, event: Event) -> None:
+            progress.note(task, event)
+            for callback in callbacks:
+                callback(progress, event)
+
+        for callback in callbacks:
+            callback(progress, None)
+        result = tune_tasks(
+            [WeightedFunction(t.func, t.calls, seconds=t.best or t.before / t.calls) for t in progress.tasks],
+            target, trials, seconds, records=known, seed=seed, callbacks=[tell], **options,
+        )  # fmt: skip
+        after = compile(graph, target, records=known)
+        kept = tuple(_keep_defaults(progress, before, after, inputs, known, seed))
+        if kept:
+            after = compile(graph, target, records=known)
+        default, tuned = in_turns(before.bind(inputs), after.bind(inputs))
+        return TunedNetwork(after, default, tuned, progress, kept, result)
+
+
+@contextmanager
+def _opened(records: str | Path | Records | None) -> Iterator[Records]:
+    """The records as given, opened; where there are none, a file for this run alone."""
+    if isinstance(records, Records):
+        yield records
+    elif records is not None:
+        with Records(records) as opened:
+            yield opened
+    else:
+        with tempfile.TemporaryDirectory(prefix="tir-tune-") as folder, Records(Path(folder) / "records.db") as opened:
+            yield opened
+
+
+def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records) -> Progress:
+    """The tasks of a model with default schedules: what each takes in the network, and what is recorded of it."""
+    profile = model.profile(inputs)
+    tasks: dict[str, TaskProgress] = {}
+    for row in profile.kernels:
+        if row.func is None:
+            continue
+        task = Task.of(row.func, model.target)
+        if (same := tasks.get(task.key)) is not None:  # of another name
+            same.calls, same.before = same.calls + row.calls, same.before + row.seconds
+            continue
+        best = records.best(task.key, task.target)
+        default = None if best is None else _default_record(records, task)
+        seconds, fastest = (None if r is None else r.measurement.seconds for r in (default, best))
+        tasks[task.key] = TaskProgress(row.func, task.key, row.calls, row.seconds, seconds, fastest)
+    longest = sorted(tasks.values(), key=lambda t: -t.before)
+    return Progress(model.graph.name, str(model.target), longest, profile.copying)
+
+
+def _keep_defaults(
+    progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int
+) -> Iterator[str]:
+    """The labels of the functions that are slower in the network than with their default schedules. In the records these have
+    won a race."""
+    profiles = [(_by_key(before, inputs), _by_key(after, inputs)) for _ in range(COMPARISONS)]
+    for own in progress.tasks:
+        times = [tuple(profile[own.key] / own.calls for profile in pair) for pair in profiles]
+        if any(tuned <= default for default, tuned in times):
+            continue
+        task = Task.of(own.func, before.target)
+        best, default = records.best(task.key, task.target), _default_record(records, task)
+        if best is None or default is None or best.id == default.id:
+            continue
+        raced = {
+            record.id: replace(record.measurement, samples=samples)
+            for record, samples in zip((default, best), zip(*times, strict=True), strict=True)
+        }
+        records.race(records.start(task, seed), raced, default.id)
+        own.best = own.default
+        yield own.label
+
+
+def _default_record(records: Records, task: Task) -> Record | None:
+    """The record of the default schedule of a task, valid and checked, the one measured last."""
+    found = [r for r in records.of(task.key, task.target) if r.measurement.candidate.sketch == "default"]
+    valid = [r for r in found if r.measurement.outcome == "ok" and r.measurement.max_error is not None]
+    trace = task.default_trace() if valid else None
+    return next((r for r in reversed(valid) if r.measurement.candidate.trace == trace), None)
+
+
+def _by_key(model: Model, inputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The seconds that the calls of each function, named by its key, take in one run of a network."""
+    found: dict[str, float] = {}
+    for row in model.profile(inputs).kernels:
+        if row.func is not None:
+            found[key(row.func)] = found.get(key(row.func), 0.0) + row.seconds
+    return found
+
+
+def in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
+    """The median seconds of each of some calls, timed in turns, after one of each to warm up."""
+    samples: list[list[float]] = [[] for _ in calls]
+    begin = time.perf_counter()
+    while len(samples[0]) <= MIN_RUNS or (time.perf_counter() - begin < SECONDS and len(samples[0]) < MAX_RUNS):
+        for own, call in zip(samples, calls, strict=True):
+            start = time.perf_counter()
+            call()
+            own.append(time.perf_counter() - start)
+    return tuple(statistics.median(own[1:]) for own in samples)

@@ -1,0 +1,112 @@
+"""How a compiled network is called: arrays, threads, memory."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tir
+from graph.onnx import load_onnx
+from tests.codegen.test_openmp import at_once
+
+from .models import model
+
+RNG = np.random.default_rng(0)
+
+
+def node(operator, inputs, output, **attributes):
+    return helper.make_node(operator, inputs.split(), [output], **attributes)
+
+
+def compiled(nodes, inputs, outputs, constants=None, target="llvm -num-cores 1"):
+    return tir.compile(load_onnx(model(nodes, inputs, outputs, constants)), target)
+
+
+@pytest.fixture(scope="module")
+def product():
+    """y = softmax(x w) by rows, large enough for threads to meet in it."""
+    w = RNG.integers(-2, 3, (256, 256)).astype("float32")
+    return w, compiled([node("MatMul", "x w", "a"), node("Softmax", "a", "y")], {"x": w}, ["a", "y"], {"w": w})
+
+
+def test_calls_may_overlap_in_time(product):
+    w, net = product
+
+    def job(seed):
+        x = np.random.default_rng(seed).integers(-2, 3, w.shape).astype("float32")
+        run, wanted = net.bind(x), x @ w
+
+        def calls():
+            for _ in range(20):
+                assert np.array_equal(run()[0], wanted) and np.array_equal(net(x)[0], wanted)
+
+        return calls
+
+    at_once(*map(job, range(4)))
+    assert len(net._arenas) <= 4
+
+
+def test_arrays_with_gaps_are_copied(product):
+    w, net = product
+    wide = np.zeros((256, 512), "float32")
+    x = wide[:, ::2]
+    run = net.bind(x)
+    for _ in range(2):  # what is bound is read anew
+        x += RNG.integers(-2, 3, x.shape)
+        for found in (net(x), net({"x": x}), run()):
+            assert np.array_equal(found[0], x @ w)
+    odd = np.zeros(4 * x.size + 1, "uint8")[1:].view("float32").reshape(x.shape)
+    odd[...] = x
+    assert np.array_equal(net(odd)[0], x @ w)
+
+
+def test_large_outputs_are_aligned(product):
+    w, net = product
+    assert all(a.ctypes.data % 64 == 0 and a.flags.writeable for _ in range(3) for a in net(w))
+
+
+def test_constants_are_there_once(product):
+    w, net = product
+    (moved,) = net.graph.constants.values()
+    assert np.array_equal(moved, w) and not moved.flags.writeable
+    assert np.shares_memory(moved, net._weights) and moved.ctypes.data % 64 == 0
+
+
+def test_kernels_of_one_name():
+    """Equal operators on other shapes, and functions that differ in a number only."""
+    shapes = [(7, 13), (13, 5), (5, 3)]
+    constants = {f"w{n}": RNG.integers(-2, 3, s).astype("float32") for n, s in enumerate(shapes)}
+    nodes = [node("MatMul", f"{a} w{n}", b) for n, (a, b) in enumerate(["xa", "ab", "by"])]
+    nodes += [node("LeakyRelu", "y", "p", alpha=0.5), node("Flatten", "y", "q"), node("LeakyRelu", "q", "r", alpha=0.25)]
+    x = RNG.integers(-2, 3, (109, 7)).astype("float32")
+    net = compiled(nodes, {"x": x}, ["y", "p", "r"], constants)
+    assert [g.func.name for g in net.groups] == ["matmul"] * 3 + ["leakyrelu"] * 2
+    y = x @ constants["w0"] @ constants["w1"] @ constants["w2"]
+    for found, wanted in zip(net(x), (y, np.where(y < 0, y / 2, y), np.where(y < 0, y / 4, y)), strict=True):
+        assert np.array_equal(found, wanted)
+
+
+def test_a_model_that_goes_gives_its_memory_back():
+    resource = pytest.importorskip("resource")
+    x = np.ones((1, 16 << 18), "float32")  # 16 MB
+
+    def once():
+        gc.collect()
+        (y,) = compiled([node("Softmax", "x", "y")], {"x": x}, ["y"])(x)
+        assert y[0, 0] == 1 / x.size
+
+    once()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(6):
+        once()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 * 1024  # KB; kept, it would be 96 MB
+
+
+def test_a_network_without_kernels():
+    x = np.arange(6, dtype="int64").reshape(2, 3)
+    net = compiled([node("Flatten", "x", "y")], {"x": x}, ["y"])
+    (y,) = net(x)
+    assert np.array_equal(x, y) and not np.shares_memory(x, y) and str(net.profile(x, runs=1)).count("\n") == 2

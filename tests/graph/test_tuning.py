@@ -1,0 +1,167 @@
+"""Tuning a network: which groups are tasks, what the records then hold, and what the compiled result takes from them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import tir
+from graph import tuning
+from graph.onnx import load_onnx
+from graph.reference import evaluate, random_inputs
+from graph.tuning import tune_graph
+from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement
+from search.tuning.allocation import Allocation
+from search.tuning.events import Finished
+
+from .models import model
+
+TARGET = "llvm -num-cores 1"
+DEFAULT, WRITTEN = 2e-3, 1e-3  # seconds of schedules in the fake measurer
+
+
+class Fake:
+    """A measurer without clocks: default schedules take DEFAULT seconds, programs as written WRITTEN."""
+
+    build_seconds = run_seconds = 0.0
+
+    def __init__(self, task):
+        self.task = task
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def remember(self, measurements):
+        pass
+
+    def prepare(self):
+        return Baseline(Measurement(BASELINE, "run_timeout", message="slow"), 1e-6)
+
+    def of(self, candidate):
+        if candidate.trace == "interrupt":
+            raise KeyboardInterrupt
+        seconds = WRITTEN if candidate.trace is None else DEFAULT
+        return Measurement(candidate, "ok", (seconds,) * 4, max_error=0.0, digest=repr(candidate.trace))
+
+    def measure(self, candidates):
+        yield from map(self.of, candidates)
+
+    def compare(self, candidates, *, numpy=False, rounds=20, seconds=2.0):
+        return Comparison(tuple(map(self.of, candidates)))
+
+    def peak(self, dtype="float32"):
+        return None
+
+
+class Once:
+    """A search that proposes these candidates, and then no more."""
+
+    def __init__(self, *traces):
+        self.left = [Candidate("once", (n,), trace) for n, trace in enumerate(traces)]
+
+    def propose(self, n, rng):
+        chosen, self.left = self.left[:n], self.left[n:]
+        return chosen
+
+    def update(self, measurements):
+        pass
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Two equal layers, and a softmax."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["p"]),
+        helper.make_node("Relu", ["p"], ["q"]),
+        helper.make_node("MatMul", ["q", "b"], ["r"]),
+        helper.make_node("Relu", ["r"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["y"]),
+    ]
+    rng = np.random.default_rng(0)
+    weights = {name: rng.uniform(-1, 1, (13, 13)).astype("float32") for name in "ab"}
+    return load_onnx(model(nodes, {"x": (TensorProto.FLOAT, [7, 13])}, ["y"], weights))
+
+
+@pytest.fixture
+def network(monkeypatch):
+    """What all tasks take in the network, as its functions are asked for in turns: with default schedules, and as tuned."""
+    times = [2.0, 1.0]
+    turns = itertools.cycle((0, 1))
+
+    def by_key(model, inputs):
+        seconds = times[next(turns)]
+        return {tuning.key(group.func): seconds for group in model.groups}
+
+    monkeypatch.setattr(tuning, "_by_key", by_key)
+    monkeypatch.setattr(tuning, "SECONDS", 0.0)
+    return times
+
+
+def tuned(graph, traces=(None,), trials=64, **options):
+    given = {"measurer": Fake, "search": lambda task: Once(*traces), "allocation": Allocation(epsilon=0.0)}
+    return tune_graph(graph, TARGET, trials, **{**given, **options})
+
+
+def test_groups_are_tasks_weighted_by_their_calls(graph, network, tmp_path):
+    found = tuned(graph, records=tmp_path / "tune.db")
+    tasks = {t.func.name: t for t in found.progress.tasks}
+    assert {name: t.calls for name, t in tasks.items()} == {"matmul_relu": 2, "softmax": 1}
+    for t in tasks.values():
+        assert (t.default, t.best, t.trials, t.gain) == (DEFAULT, WRITTEN, 2, 2.0)
+    assert found.kept == () and not found.interrupted and found.result.trials == 4
+    assert found.progress.seconds == pytest.approx(found.progress.before / 2, rel=0.5)  # copying stays as it was
+    seconds = [s for _, s in found.progress.curve]
+    assert seconds == sorted(seconds, reverse=True) and seconds[-1] == found.progress.seconds
+    inputs = random_inputs(graph)
+    for array, exact in zip(found.model(inputs), evaluate(graph, inputs), strict=True):
+        np.testing.assert_allclose(array, exact, rtol=64 * np.finfo("float32").eps)
+    assert all(k.func == g.func for k, g in zip(found.model.kernels, found.model.groups, strict=True))  # as written
+
+
+def test_another_network_takes_what_was_found(graph, network, tmp_path):
+    tuned(graph, records=tmp_path / "tune.db")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
+    weights = {"w": np.eye(13, dtype="float32")}
+    other = load_onnx(model(nodes, {"x": (TensorProto.FLOAT, [7, 13])}, ["y"], weights))
+    compiled = tir.compile(other, TARGET, records=tmp_path / "tune.db")
+    assert compiled.kernels[0].func == compiled.groups[0].func
+    again = []
+    tuned(other, records=tmp_path / "tune.db", trials=1, callbacks=[lambda progress, event: again.append((progress, event))])
+    progress, event = again[0]
+    assert event is None and [(t.default, t.best) for t in progress.tasks] == [(DEFAULT, WRITTEN)]
+    assert isinstance(again[-1][1], Finished)
+
+
+def test_an_interruption_keeps_the_best(graph, network, tmp_path):
+    found = tuned(graph, (None, "interrupt"), records=tmp_path / "tune.db")
+    assert found.interrupted and found.progress.trials == 2
+    assert sorted(t.gain for t in found.progress.tasks) == [1.0, 2.0]
+    with tir.Records(tmp_path / "tune.db") as records:
+        assert [s.best for s in records.summaries()] == [WRITTEN]
+
+
+def test_what_is_slower_in_the_network_keeps_its_default(graph, network, tmp_path):
+    network[:] = [1.0, 1.5]
+    found = tuned(graph, records=tmp_path / "tune.db")
+    assert sorted(found.kept) == ["matmul_relu(7x13, 13x13) -> 7x13", "softmax(7x13) -> 7x13"]
+    assert [t.gain for t in found.progress.tasks] == [1.0, 1.0]
+    for group in found.model.groups:
+        best = tir.best_schedule(group.func, TARGET, records=tmp_path / "tune.db")
+        assert best.func == tir.default_schedule(group.func, TARGET).func
+
+
+def test_without_records(graph):
+    limits = Limits(min_seconds=0.001, min_runs=1, race=0.05)
+    found = tune_graph(graph, TARGET, 2, limits=limits, search="random", model="none")
+    assert found.result.trials == 2 and found.before > 0 < found.after
+
+
+def test_a_budget_is_needed(graph):
+    with pytest.raises(ValueError, match="a budget is needed: trials, seconds or both"):
+        tune_graph(graph, TARGET)
