@@ -83,6 +83,9 @@ def test_sizes_that_tiles_do_not_divide_are_refused():
         rung("tile_all").program((16, 24, 21, 56))
     assert str(raised.value) == "tile_all: L must be a multiple of 8, got 21 in 16,24,21,56"
     with pytest.raises(ValueError) as raised:
+        rung("packed").program((256, 512, 256, 64))
+    assert str(raised.value) == "packed: L must be a multiple of 256 from 512 up, got 256 in 256,512,256,64"
+    with pytest.raises(ValueError) as raised:
         rung("best")
     assert str(raised.value).startswith("no rung is named 'best'; there are: naive, reorder, ")
 

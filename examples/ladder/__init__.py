@@ -26,16 +26,16 @@ class Shape(NamedTuple):
 
 
 DEFAULT = Shape(1024, 2048, 1024, 3072)
+SMALLEST = Shape(1, 1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Rung:
     """One program of the ladder, written out by `script` and made from the naive one by `schedule`.
 
-    `multiples` are what the sizes must be multiples of, since its tiles are written without tails; `published` are the seconds
-    of the program of a tutorial that the rung follows (TVM, 2024, one core, the default shape), where there is such a program.
-    `packed` is the naive schedule's program only where a product has two blocks of 256 sums or more: with one, `pack` has no
-    dimension for it.
+    `multiples` are what the sizes must be multiples of, since its tiles are written without tails, and `least` are the smallest
+    sizes; `published` are the seconds of the program of a tutorial that the rung follows (TVM, 2024, one core, the default
+    shape), where there is such a program.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Rung:
     schedule: Callable[[Schedule], None]
     multiples: Shape
     published: float | None = None
+    least: Shape = SMALLEST
 
     @property
     def summary(self) -> str:
@@ -50,11 +51,13 @@ class Rung:
         return self.script.__doc__ or ""
 
     def check(self, shape: Sequence[int]) -> Shape:
-        """The sizes by name; ValueError where the tiles do not divide them."""
+        """The sizes by name; ValueError where the tiles do not divide them, or one is too small."""
         sizes = Shape(*shape)
-        for name, size, step in zip(Shape._fields, sizes, self.multiples, strict=True):
-            if size < 1 or size % step:
-                raise ValueError(f"{self.name}: {name} must be a multiple of {step}, got {size} in {','.join(map(str, sizes))}")
+        for name, size, step, least in zip(Shape._fields, sizes, self.multiples, self.least, strict=True):
+            if size < least or size % step:
+                smallest = f" from {least} up" if least > step else ""
+                given = ",".join(map(str, sizes))
+                raise ValueError(f"{self.name}: {name} must be a multiple of {step}{smallest}, got {size} in {given}")
         return sizes
 
     def program(self, shape: Sequence[int] = DEFAULT) -> PrimFunc:
@@ -79,7 +82,8 @@ RUNGS = (
     Rung("vectorize", scripts.vectorize, schedules.vectorize, Shape(16, 8, 8, 8), 0.2237),
     Rung("decompose", scripts.decompose, schedules.decompose, Shape(16, 8, 8, 8)),
     Rung("searched", scripts.searched, schedules.searched, Shape(256, 16, 32, 192), 0.17),
-    Rung("packed", scripts.packed, schedules.packed, Shape(256, 256, 256, 64)),
+    # With one block of 256 sums, `pack` has no dimension for blocks, which the script is written with.
+    Rung("packed", scripts.packed, schedules.packed, Shape(256, 256, 256, 64), least=Shape(256, 512, 512, 64)),
 )
 
 

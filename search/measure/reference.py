@@ -211,7 +211,7 @@ class Arrays:
             if any((margin != CANARY).any() for margin in margins):
                 return {"outcome": "wrong_result", "message": f"wrote outside of `{name}`"}
             if i not in self._outputs:
-                if not np.array_equal(initial.view(np.uint8), working.view(np.uint8)):
+                if not np.array_equal(_bytes(initial), _bytes(working)):
                     return {"outcome": "wrong_result", "message": f"changed the input `{name}`"}
                 continue
             expected, scale = (np.load(self._directory / f"{i}.{kind}.npy", mmap_mode="r") for kind in ("expected", "scale"))
@@ -222,6 +222,10 @@ class Arrays:
                 message = f"`{name}` is off by {error:.3g} of its scale; the tolerance is {bounds[str(i)]:.3g}"
                 return {"outcome": "wrong_result", "message": message, "max_error": error, "tolerance": bounds[str(i)]}
         return {"outcome": "ok", "max_error": worst, "tolerance": bound}
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:

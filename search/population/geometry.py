@@ -42,7 +42,8 @@ def _nest(block: Block, sketch: Sketch) -> TiledNest:
             p = polynomial(index)
             used = [(n, abs(coefficient(p, name) or 0)) for name, n in axes.items()]
             dims.append(tuple((n, c) for n, c in used if c))
-        return TileAccess(tuple(dims), const_shape(buffer), dtypes.nbytes(buffer.dtype), written)
+        # A scalar is an array of one element.
+        return TileAccess(tuple(dims) or ((),), const_shape(buffer) or (1,), dtypes.nbytes(buffer.dtype), written)
 
     written = {s.buffer.name for s in stores(block.body)}
     seen: dict[tuple, TileAccess] = {}

@@ -90,6 +90,14 @@ def total(n: int = 109) -> PrimFunc:
     return te.create_prim_func([X, te.compute((), lambda: te.sum(X[k], axis=k), name="S")])
 
 
+def scaled_matmul() -> PrimFunc:
+    """A product whose terms have a scalar factor, a parameter."""
+    A, B, scale = (te.placeholder(shape, name=name) for shape, name in (((13, 109), "A"), ((109, 40), "B"), ((), "scale")))
+    k = te.reduce_axis((0, 109), name="k")
+    C = te.compute((13, 40), lambda i, j: te.sum(A[i, k] * scale[()] * B[k, j], axis=k), name="C")
+    return te.create_prim_func([A, B, scale, C])
+
+
 def elementwise_chain() -> PrimFunc:
     """W = max(exp(2 X + 1), 0.5), a stage each."""
     X = te.placeholder((13, 109), name="X")

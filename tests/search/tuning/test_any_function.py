@@ -27,6 +27,7 @@ FUNCTIONS = {
     "own reducer": programs.largest_magnitude,
     "three axes": programs.sum_of_three_axes,
     "rank 0": programs.total,
+    "operand of rank 0": programs.scaled_matmul,
     "chain": programs.elementwise_chain,
     "two outputs": programs.two_outputs,
     "no blocks": programs.without_blocks,
