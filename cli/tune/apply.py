@@ -9,18 +9,25 @@ import time
 from typing import Any
 
 from .arguments import Usage, parse_target, sizes
-from .program import parse_program
+from .program import is_file, parse_program
 from .run import show
 from .saved import read
 from .table import as_json, describe, error_line, heading, timings
 
 
 def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """The exit status: 0 if the schedule is valid here."""
+    """The exit status: 0 if the schedule is valid here. A schedule of a function in a file is applied to the one that the command
+    line names, never to one that only the schedule's file does."""
     saved = read(args.apply)
-    if args.words and args.words[0] != saved["workload"]:
-        raise Usage(f"--apply: {args.apply} holds a schedule of {saved['workload']}, not of {args.words[0]}")
-    program = parse_program(saved["workload"], tuple(saved["shape"]), saved.get("dtype", "float32"))
+    of, word = saved["workload"], args.words[0] if args.words else saved["workload"]
+    if is_file(of) and not args.words:  # it is executed, so data may not name it
+        raise Usage(
+            f"--apply: {args.apply} holds a schedule of a function in a file; name it, if you trust the file, as in "
+            f"python -m tir.tune {of} --apply {args.apply}"
+        )
+    if word != of and not (is_file(word) and is_file(of)):  # a file may have moved
+        raise Usage(f"--apply: {args.apply} holds a schedule of {of}, not of {word}")
+    program = parse_program(word, tuple(saved["shape"]), saved.get("dtype", "float32"))
     if args.shape is not None and parse_program(program.name, args.shape).shape != program.shape:
         raise Usage(f"--apply: {args.apply} holds a schedule for the shape {sizes(program.shape)}, not {args.shape}")
     text = args.target or saved["target"]

@@ -134,7 +134,7 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
         }
         with _writing(out):
             save(out, content)
-        print(saved_to(out), file=report)
+        print(saved_to(out, content["workload"]), file=report)
     if args.json:
         print(json.dumps({"found": found.kind, **_described(record)}, allow_nan=False))
     return 0

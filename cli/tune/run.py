@@ -108,7 +108,7 @@ def _print(
         if problem:
             print(f"warning: {problem}", file=sys.stderr)
     if saver is not None and not saver.problem:
-        print(saved_to(args.out), file=report)
+        print(saved_to(args.out, header["workload"]), file=report)
     show(result.task.func, result.trace, args, options)
     if args.json:
         times = {"unscheduled": result.baseline, "best": result.seconds, "numpy": result.numpy}

@@ -22,8 +22,8 @@ def save(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, json.dumps({"format": FORMAT, **content}, indent=1, allow_nan=False) + "\n")
 
 
-def saved_to(path: str | Path) -> str:
-    return f"saved to {path}; build it again with: python -m tir.tune --apply {path}"
+def saved_to(path: str | Path, workload: str) -> str:
+    return f"saved to {path}; build it again with: python -m tir.tune {workload} --apply {path}"
 
 
 class Saver:

@@ -298,6 +298,18 @@ def test_a_file_that_cannot_be_applied_says_why(content, message, tmp_path, monk
     assert message in capsys.readouterr().err
 
 
+def test_a_schedule_does_not_name_the_file_to_execute(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("open('executed', 'w')")
+    content = {"format": 1, "trace": None, "workload": "mine.py:f", "shape": [], "target": "llvm", "threads": 1}
+    Path("best.json").write_text(json.dumps(content))
+    assert tune.main(["--apply", "best.json"]) == 2
+    assert "name it, if you trust the file, as in python -m tir.tune mine.py:f --apply best.json" in capsys.readouterr().err
+    assert tune.main(["gmm", "--apply", "best.json"]) == 2
+    assert "best.json holds a schedule of mine.py:f, not of gmm" in capsys.readouterr().err
+    assert not Path("executed").exists()
+
+
 def test_a_schedule_of_something_else_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     content = {"format": 1, "trace": None, "workload": "gmm", "shape": [7, 13, 109], "target": "llvm", "threads": 1}
@@ -615,8 +627,10 @@ def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
     assert result["seconds"]["numpy"] is None and result["seconds"]["best"] > 0
     assert captured.err.startswith("mine.py:doubled  float32  llvm  1 thread\n")
     assert "largest error against the program as written: 0 of its scale" in captured.err
-    assert run("--apply", "best.json", "--json", "--quiet") == 0
+    Path("mine.py").rename("moved.py")
+    assert run("moved.py:doubled", "--apply", "best.json", "--json", "--quiet") == 0
     assert json.loads(capsys.readouterr().out)["outcomes"]["ok"] == 1
+    Path("mine.py").write_text(PROGRAMS)
     assert run("--records", "tune.db", "best", "mine.py:doubled", "--threads", "1") == 0
     assert capsys.readouterr().out.startswith("doubled  llvm -num-cores 1")
     assert run("mine.py:doubled", "--sketches", "--space", "ansor") == 0
