@@ -1,8 +1,9 @@
 """The command line that runs a network: `python -m tir.run MODEL.onnx` compiles it, and prints what comes out and how long a call
 takes.
 
-Inputs are the arrays of a file that `numpy.savez` wrote (`--inputs`), by name, or random. Exit status 0 on success, 2 for bad
-usage, a file that cannot be imported, or inputs that do not fit.
+Inputs are the arrays of a file that `numpy.savez` wrote (`--inputs`), by name, or random. With `--check`, every pass over the
+graph is compared with the graph before it, and the outputs with those of the interpreter in float64. Exit status 0 on success, 1
+where the check fails, 2 for bad usage, a file that cannot be imported, or inputs that do not fit; after Ctrl-C 130, SIGTERM 143.
 """
 
 from __future__ import annotations
@@ -10,24 +11,33 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import zipfile
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from codegen.kernel import duration, sampled
 
+from .networks import compiled, load, parse_processor, read_arrays, write_arrays
+from .options import Parser, input_shape, refusing, threads, writable
+from .process import guarded, leave
+
+if TYPE_CHECKING:
+    from graph import Graph
+
+MAX_ERROR = 2.0**-11  # of an output's root mean square: half of the 24 bits of float32 remain
+
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="python -m tir.run", description="Compile a network from an ONNX file, and run it.")
+    p = Parser(prog="python -m tir.run", description="Compile a network from an ONNX file, and run it.", allow_abbrev=False)
     p.add_argument("model", metavar="MODEL.onnx")
-    p.add_argument("--shape", action="append", default=[], type=_shape, metavar="NAME=1,3,224,224", help="the shape of an input")
+    p.add_argument("--shape", action="append", default=[], type=input_shape, metavar="NAME=1,3,224,224", help="of an input")
     p.add_argument("--inputs", metavar="FILE.npz", help="the inputs, arrays by name (default: random ones)")
     p.add_argument("--outputs", metavar="FILE.npz", help="where to write the outputs, by name")
-    p.add_argument("--threads", type=int, help="the threads that a kernel uses (default: one for each core)")
+    p.add_argument("--threads", type=threads, metavar="N", help="the threads that a kernel uses (default: one for each core)")
     p.add_argument("--target", default="llvm", help='what to compile for (default: "llvm")')
-    p.add_argument("--records", metavar="FILE.db", help="take the schedules recorded there")
+    p.add_argument("--records", metavar="FILE", help="take the schedules recorded there")
+    p.add_argument("--check", action="store_true", help="compare every pass, and the outputs, with the interpreter in float64")
     p.add_argument("--profile", action="store_true", help="print the time of each kernel")
     p.add_argument("--show", action="store_true", help="print the graph")
     return p
@@ -36,44 +46,74 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     p = parser()
-    args = p.parse_args(argv)
-    try:
-        return _run(args)
-    except (ImportError, OSError, ValueError, zipfile.BadZipFile) as error:
-        print(f"{p.prog}: error: {error}", file=sys.stderr)
-        return 2
+    return guarded(p.prog, lambda: _run(p.parse_args(argv)))
 
 
 def _run(args: argparse.Namespace) -> int:
-    from codegen import Target
-    from graph import compile, load_onnx
+    from graph import GraphError
     from graph.reference import random_inputs
 
-    if args.threads is not None and args.threads < 1:
-        raise ValueError(f"--threads: at least 1 was expected, got {args.threads}")
-    if args.records and not Path(args.records).is_file():
-        raise FileNotFoundError(f"there is no file {args.records}")
-    target = Target(args.target) if args.threads is None else Target(args.target, num_cores=args.threads)
-    given = _arrays(args.inputs) if args.inputs else {}
-    graph = load_onnx(args.model, {name: a.shape for name, a in given.items()} | dict(args.shape))
+    target = parse_processor(args.target, args.threads)
+    if args.outputs:
+        writable("--outputs", args.outputs)
+    given = read_arrays("--inputs", args.inputs) if args.inputs else {}
+    graph = load(args.model, args.shape, given)
     if args.show:
         graph.show()
-    inputs = given or random_inputs(graph)
+    inputs = given if args.inputs else random_inputs(graph)
     begin = time.perf_counter()
-    model = compile(graph, target, records=args.records)
+    model = compiled(graph, target, args.records)
     kernels = len(set(model.kernels))
     print(f"{graph.name}: {len(model.groups)} calls of {kernels} kernels, compiled in {duration(time.perf_counter() - begin, 3)}")
-    outputs = model(inputs)
+    with refusing("--inputs", GraphError):
+        outputs = model(inputs)
     for value, array in zip(graph.outputs, outputs, strict=True):
         print(f"  {value}, {_summary(array)}")
     if args.outputs:
-        named = {v.name: a for v, a in zip(graph.outputs, outputs, strict=True)}
-        np.savez(args.outputs, **named)  # type: ignore[arg-type]
+        write_arrays(args.outputs, {v.name: a for v, a in zip(graph.outputs, outputs, strict=True)})
+    if args.check and not _check(graph, inputs, outputs):
+        return 1
     run = model.bind(inputs)
     print(f"one call on {target.num_cores} thread(s): {sampled(lambda: _seconds(run), 1, 0.5, 5, 1000)}")
     if args.profile:
         print(model.profile(inputs))
     return 0
+
+
+def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
+    """Print what each pass changes, and how far the outputs are from those of the interpreter in float64; whether all is well."""
+    from graph import GraphError
+    from graph.passes.check import check_passes, widened
+    from graph.reference import evaluate
+
+    try:
+        for found in check_passes(graph, inputs):
+            print(f"  {found.name:22} {found.calls:5} calls, changes outputs by {found.change:.2g}")
+    except GraphError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return False
+    wide = widened(graph)
+    exact = evaluate(wide, {v.name: inputs[v.name].astype(v.dtype) for v in wide.inputs})
+    well = True
+    for value, array, wanted in zip(graph.outputs, outputs, exact, strict=True):
+        off = _error(array, wanted)
+        print(f"  `{value.name}` is off by {off:.2g} of its root mean square")
+        if not off <= MAX_ERROR:
+            print(f"error: `{value.name}` is off by {off:.3g} of its root mean square, over {MAX_ERROR:.3g}", file=sys.stderr)
+            well = False
+    return well
+
+
+def _error(found: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest difference, as a part of the root mean square of what is wanted; infinite where other elements are not
+    finite, or integers differ."""
+    if wanted.dtype.kind != "f":
+        return 0.0 if np.array_equal(found, wanted) else float("inf")
+    finite = np.isfinite(wanted)
+    if not np.array_equal(np.isfinite(found), finite) or not np.array_equal(found[~finite], wanted[~finite], equal_nan=True):
+        return float("inf")
+    size = np.sqrt(np.mean(np.square(wanted[finite]))) if finite.any() else 0.0
+    return float(np.max(np.abs(found[finite] - wanted[finite]), initial=0.0) / max(size, np.finfo(wanted.dtype).tiny))
 
 
 def _seconds(run) -> float:
@@ -89,22 +129,5 @@ def _summary(array: np.ndarray) -> str:
     return f"from {array.min():.6g} to {array.max():.6g}"
 
 
-def _arrays(path: str) -> dict[str, np.ndarray]:
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    with np.load(path) as found:
-        if not isinstance(found, np.lib.npyio.NpzFile):
-            raise ValueError(f"{path} holds one array; numpy.savez writes several, by name")
-        return {name: found[name] for name in found.files}
-
-
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, sizes = text.rpartition("=")
-    try:
-        return name, tuple(int(s) for s in sizes.split(",") if s)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"NAME=1,3,224,224 was expected, got {text!r}") from None
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -16,7 +16,6 @@ from tir.ir import For, PrimFunc, annotation
 from tir.script.printer import HEADER, expr_text, printed
 from tir.traverse import loops, loops_to
 
-from .llvm.scratch import RELEASE
 from .passes.memory_hints import NON_TEMPORAL
 
 if TYPE_CHECKING:
@@ -133,6 +132,8 @@ def report(kernel) -> Report:
 
 def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: str = "") -> Report:
     """The report of annotated assembly; with the lowered program and its LLVM IR, its loops are known by name."""
+    from .llvm.scratch import RELEASE
+
     core = target.machine.core
     program = {} if lowered is None else _known_loops(lowered, llvm_ir)
     found: list[Loop] = []

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from .arguments import Usage, parse_target, sizes
+from ..options import Usage, parse_target, sizes
 from .program import is_file, parse_program
 from .run import show
 from .saved import read

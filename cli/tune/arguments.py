@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import math
-import os
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from search.names import MODELS, SEARCHES, SEED_LIMIT, SPACES
+from search.names import MODELS, SEARCHES, SPACES
 from tir.nearest import nearest, no_such
 
+from ..options import Parser, Usage, count, positive_float, positive_int, refusing, seed, threads
+
 if TYPE_CHECKING:
-    from codegen import Target
     from search.space.rules import Rule
 
 COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
-MAX_THREADS_PER_PROCESSOR = 16  # a larger number is a typing error
-
-T = TypeVar("T")
 
 # The options of each mode; --json and --quiet go with everything.
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -40,61 +33,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-class Usage(Exception):
-    """The command line is not valid; the message says what was expected. Exit status 2."""
-
-
-@contextmanager
-def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = ValueError) -> Iterator[None]:
-    """An error of these kinds becomes a Usage about `what`."""
-    try:
-        yield
-    except kinds as error:
-        raise Usage(f"{what}: {error}") from None
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        hint = "; where it begins with -, write --option=value" if message.endswith("expected one argument") else ""
-        raise Usage(message + hint)  # one line, without the usage of all options before it
-
-
-def _value(kind: Callable[[str], T], good: Callable[[T], bool], expected: str) -> Callable[[str], T]:
-    """A parser for the value of an option, which accepts `good` values; the error for others says what was `expected`."""
-
-    def read(text: str) -> T:
-        with suppress(ValueError):
-            if good(value := kind(text)):
-                return value
-        raise argparse.ArgumentTypeError(f"{expected} was expected, got {text!r}")
-
-    return read
-
-
-def _digits(text: str) -> int:
-    if not re.fullmatch(r"\d+", text):
-        raise ValueError(text)
-    return int(text)
-
-
-_positive_int = _value(_digits, lambda n: n >= 1, "a positive integer")
-_count = _value(_digits, lambda n: n >= 0, "an integer of at least 0")
-_seed = _value(_count, lambda n: n < SEED_LIMIT, "an integer below 2**63")
-_positive_float = _value(float, lambda s: 0 < s < math.inf, "a positive number of seconds")
-
-
-def _threads(text: str) -> int:
-    maximum = MAX_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
-    if (threads := _positive_int(text)) > maximum:
-        raise argparse.ArgumentTypeError(
-            f"at most {maximum} threads, {MAX_THREADS_PER_PROCESSOR} a processor, were expected, got {text!r}"
-        )
-    return threads
-
-
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line; a bad value of an option is a `Usage`."""
-    p = _Parser(
+    p = Parser(
         prog="python -m tir.tune",
         usage="python -m tir.tune WORKLOAD [options]\n"
         "       python -m tir.tune --records FILE (list | best [WORKLOAD] | export [FILE] | import FILE ... | prune) [options]",
@@ -110,13 +51,13 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--shape", metavar="SIZES", help="sizes separated by commas, as in 1024,1024,1024 (default: the workload's)")
     p.add_argument(
-        "--trials", type=_positive_int, metavar="N", help="how many candidates to measure (default 64; no limit with --seconds)"
+        "--trials", type=positive_int, metavar="N", help="how many candidates to measure (default 64; no limit with --seconds)"
     )
-    p.add_argument("--seconds", type=_positive_float, metavar="S", help="how long to search")
-    p.add_argument("--threads", type=_threads, metavar="N", help="threads that a kernel, and numpy, uses (default: the target's)")
-    p.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the data and of all random choices (default 0)")
+    p.add_argument("--seconds", type=positive_float, metavar="S", help="how long to search")
+    p.add_argument("--threads", type=threads, metavar="N", help="threads that a kernel, and numpy, uses (default: the target's)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the data and of all random choices (default 0)")
     p.add_argument(
-        "--timeout", type=_positive_float, default=10.0, metavar="S", help="seconds a call of a candidate may take (default 10)"
+        "--timeout", type=positive_float, default=10.0, metavar="S", help="seconds a call of a candidate may take (default 10)"
     )
     p.add_argument(
         "--target", default=None, metavar="TARGET", help='such as "llvm" (the default: this machine), "llvm -mcpu znver4", "cuda"'
@@ -134,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         "--space", metavar="SPACE", help=f"{', '.join(SPACES)} (default full), or MODULE:NAME, an open schedule of your own"
     )
     p.add_argument("--rules", metavar="MODULE:NAME", help="sketch rules of your own instead: a rule, or a tuple of them")
-    p.add_argument("--keep", type=_count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")
+    p.add_argument("--keep", type=count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")
     p.add_argument("--show", action="store_true", help="print the whole script of the best program instead of its loop nest")
     p.add_argument("--list", action="store_true", help="list the workloads and end")
     p.add_argument(
@@ -197,33 +138,6 @@ def _check_command(command: str, args: argparse.Namespace) -> None:
             raise Usage("import takes the files that export wrote, or - for standard input")
 
 
-# --- values ------------------------------------------------------------------------------------------------------------
-
-
-def sizes(shape: Sequence[int]) -> str:
-    return ",".join(map(str, shape))
-
-
-def parse_target(text: str, threads: int | None) -> Target:
-    from codegen import Target, backend
-
-    with refusing("--target"):
-        found = Target(text) if threads is None else Target(text, num_cores=threads)
-    return Target(found, **{option: value for option, value in backend(found).here().items() if option not in text})
-
-
-def measurable(target: Target) -> None:
-    """Usage if kernels for the target cannot be measured here, with what can be done all the same."""
-    from codegen.backend import backend
-
-    if missing := backend(target).missing():
-        raise Usage(
-            f"--target: kernels for {target} cannot be measured: {missing}. What works without: --sketches shows what would be "
-            f"searched; in Python, s = tir.default_schedule(func, {str(target)!r}) is the library's schedule, "
-            f"tir.dump(s.func, {str(target)!r}) its CUDA C, and tir.build compiles it if NVRTC is installed"
-        )
-
-
 def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
     from search.space.rules import load_rules
 
@@ -240,17 +154,3 @@ def parse_space(text: str) -> str | Callable[..., object]:
         raise Usage(f"--space: {no_such('space', text, SPACES)}")
     with refusing("--space"):
         return load_space(text)
-
-
-def writable(option: str, path: str) -> Path:
-    """The path, if a file can be written there; a device or a pipe may be in a folder that takes no files."""
-    with refusing(f"{option}: cannot write to {path}", (OSError, RuntimeError)):
-        found = Path(path).resolve()
-    if found.is_dir():
-        raise Usage(f"{option}: {path} is a directory; the name of a file was expected")
-    if found.exists() and not found.is_file():
-        if not os.access(found, os.W_OK):
-            raise Usage(f"{option}: cannot write to {found}")
-    elif not found.parent.is_dir() or not os.access(found.parent, os.W_OK):
-        raise Usage(f"{option}: cannot write to the folder {found.parent}")
-    return Path(path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tir.ir import PrimFunc, const_shape
 
-from .arguments import Usage, refusing, sizes
+from ..options import Usage, refusing, sizes
 
 if TYPE_CHECKING:
     from search.measure.reference import NamedWorkload

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from codegen.kernel import duration
 from tir.files import write_atomically
 
-from .arguments import Usage, parse_target, refusing, writable
+from ..options import Usage, parse_target, refusing, writable
 from .program import parse_program
 from .saved import save, saved_to
 from .table import describe

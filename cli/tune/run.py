@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Usage, measurable, parse_rules, parse_space, parse_target, refusing, writable
+from ..options import Usage, measurable, parse_target, refusing, writable
+from .arguments import parse_rules, parse_space
 from .program import parse_program
 from .progress import LineProgress, LiveProgress
 from .saved import Saver, saved_to

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tir.files import write_atomically
 
-from .arguments import Usage
+from ..options import Usage
 
 if TYPE_CHECKING:
     from search.tuning.events import Event

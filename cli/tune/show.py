@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from .arguments import Usage, parse_rules, parse_space, parse_target, sizes
+from ..options import Usage, parse_target, sizes
+from .arguments import parse_rules, parse_space
 from .program import parse_program
 
 

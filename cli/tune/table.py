@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from codegen.kernel import duration
 
-from .arguments import sizes
+from ..options import sizes
 
 if TYPE_CHECKING:
     from search.task import Task

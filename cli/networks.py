@@ -1,0 +1,85 @@
+"""Networks on the command lines: reading and compiling them, reading what they are given, and writing what they give."""
+
+from __future__ import annotations
+
+import io
+import sys
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tir.files import write_atomically
+
+from .options import Usage, parse_target, refusing
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from graph import Graph, Model
+
+Shape = tuple[int, ...]
+
+
+def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[str, np.ndarray] | None = None) -> Graph:
+    """The network of an ONNX file; its inputs have the shapes of `inputs`, unless `shapes` gives others. Usage that says why it
+    cannot be read."""
+    from graph import GraphError, load_onnx
+
+    try:
+        return load_onnx(path, {name: a.shape for name, a in (inputs or {}).items()} | dict(shapes))
+    except (GraphError, ImportError) as error:
+        raise Usage(str(error)) from None
+    except OSError as error:
+        raise Usage(f"cannot read {path}: {error.strerror}") from None
+
+
+def parse_processor(text: str, threads: int | None) -> Target:
+    """The target, which is to be a processor."""
+    from codegen import backend
+
+    target = parse_target(text, threads)
+    if backend(target).device is not None:
+        raise Usage(f"--target: networks are compiled for processors, target llvm, got {target.kind}")
+    return target
+
+
+def compiled(graph: Graph, target: Target, records: str | None = None) -> Model:
+    """The network with the schedules that a file holds, and a warning where these were recorded for another target."""
+    from graph import compile
+    from search.records import NearHit, RecordsError
+
+    if records is not None and not Path(records).is_file():
+        raise Usage(f"--records: there is no file {records}")
+    with warnings.catch_warnings(record=True) as caught, refusing("--records", RecordsError):
+        warnings.simplefilter("always", NearHit)
+        model = compile(graph, target, records=records)
+    if near := [w for w in caught if issubclass(w.category, NearHit)]:
+        print(f"warning: {len(near)} of {len(set(model.kernels))} kernels: {near[0].message}", file=sys.stderr)
+    return model
+
+
+def read_arrays(option: str, path: str) -> dict[str, np.ndarray]:
+    """The arrays of a file that `numpy.savez` wrote, by name."""
+    what = f"{option}: {path} is no file of numpy.savez, or is damaged"
+    if not Path(path).is_file():
+        raise Usage(f"{option}: there is no file {path}")
+    with refusing(what, (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error)):
+        found = np.load(path)
+        arrays = {name: found[name] for name in found.files} if isinstance(found, np.lib.npyio.NpzFile) else None
+    if arrays is None:
+        raise Usage(f"{option}: {path} holds one array; numpy.savez writes several, by name")
+    return arrays
+
+
+def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write what `read_arrays` reads: as `numpy.savez` does, but under any names."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+    write_atomically(Path(path), content.getvalue())

@@ -1,0 +1,121 @@
+"""Values of options that the command lines share. A bad one raises `Usage`, which says what was expected."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from search.names import SEED_LIMIT
+
+if TYPE_CHECKING:
+    from codegen import Target
+
+MAX_THREADS_PER_PROCESSOR = 16  # a larger number is a typing error
+
+T = TypeVar("T")
+
+
+class Usage(Exception):
+    """The command line is not valid; the message says what was expected. Exit status 2."""
+
+
+@contextmanager
+def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = ValueError) -> Iterator[None]:
+    """An error of these kinds becomes a Usage about `what`."""
+    try:
+        yield
+    except kinds as error:
+        raise Usage(f"{what}: {error}") from None
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        hint = "; where it begins with -, write --option=value" if message.endswith("expected one argument") else ""
+        raise Usage(message + hint)  # one line, without the usage of all options before it
+
+
+def value(kind: Callable[[str], T], good: Callable[[T], bool], expected: str) -> Callable[[str], T]:
+    """A parser for the value of an option, which accepts `good` values; the error for others says what was `expected`."""
+
+    def read(text: str) -> T:
+        with suppress(ValueError):
+            if good(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{expected} was expected, got {text!r}")
+
+    return read
+
+
+def _digits(text: str) -> int:
+    if not re.fullmatch(r"\d+", text):
+        raise ValueError(text)
+    return int(text)
+
+
+positive_int = value(_digits, lambda n: n >= 1, "a positive integer")
+count = value(_digits, lambda n: n >= 0, "an integer of at least 0")
+seed = value(count, lambda n: n < SEED_LIMIT, "an integer below 2**63")
+positive_float = value(float, lambda s: 0 < s < math.inf, "a positive number of seconds")
+
+
+def threads(text: str) -> int:
+    """A number of threads that this machine may have use for."""
+    maximum = MAX_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
+    if (found := positive_int(text)) > maximum:
+        raise argparse.ArgumentTypeError(
+            f"at most {maximum} threads, {MAX_THREADS_PER_PROCESSOR} a processor, were expected, got {text!r}"
+        )
+    return found
+
+
+def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """The shape of an input of a network, `NAME=1,3,224,224`."""
+    name, equals, numbers = text.rpartition("=")
+    with suppress(ValueError, argparse.ArgumentTypeError):
+        if equals and name:
+            return name, tuple(map(positive_int, numbers.split(",") if numbers else ()))
+    raise argparse.ArgumentTypeError(f"NAME=1,3,224,224, an input and its shape, was expected, got {text!r}")
+
+
+def sizes(shape: Sequence[int]) -> str:
+    return ",".join(map(str, shape))
+
+
+def parse_target(text: str, threads: int | None) -> Target:
+    from codegen import Target, backend
+
+    with refusing("--target"):
+        found = Target(text) if threads is None else Target(text, num_cores=threads)
+    return Target(found, **{option: value for option, value in backend(found).here().items() if option not in text})
+
+
+def measurable(target: Target) -> None:
+    """Usage if kernels for the target cannot be measured here, with what can be done all the same."""
+    from codegen.backend import backend
+
+    if missing := backend(target).missing():
+        raise Usage(
+            f"--target: kernels for {target} cannot be measured: {missing}. What works without: --sketches shows what would be "
+            f"searched; in Python, s = tir.default_schedule(func, {str(target)!r}) is the library's schedule, "
+            f"tir.dump(s.func, {str(target)!r}) its CUDA C, and tir.build compiles it if NVRTC is installed"
+        )
+
+
+def writable(option: str, path: str) -> Path:
+    """The path, if a file can be written there; a device or a pipe may be in a folder that takes no files."""
+    with refusing(f"{option}: cannot write to {path}", (OSError, RuntimeError)):
+        found = Path(path).resolve()
+    if found.is_dir():
+        raise Usage(f"{option}: {path} is a directory; the name of a file was expected")
+    if found.exists() and not found.is_file():
+        if not os.access(found, os.W_OK):
+            raise Usage(f"{option}: cannot write to {found}")
+    elif not found.parent.is_dir() or not os.access(found.parent, os.W_OK):
+        raise Usage(f"{option}: cannot write to the folder {found.parent}")
+    return Path(path)

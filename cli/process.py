@@ -1,0 +1,87 @@
+"""What every command line does around its work: standard streams, signals, exit statuses, errors in one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NoReturn
+
+from .options import Usage
+
+INTERRUPTED, TERMINATED = 130, 143  # exit statuses: 128 and the signal
+
+
+def guarded(prog: str, run: Callable[[], int]) -> int:
+    """The exit status of `run`: its own; 2 after a `Usage`, which is printed; 130 after Ctrl-C and 143 after SIGTERM; 1 where the
+    output cannot be written."""
+    with _streams(), _termination() as terminated:
+        try:
+            status = run()
+            sys.stdout.flush()
+        except Usage as error:
+            print(f"{prog}: error: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt as interrupt:
+            print(f"\ninterrupted {interrupt}".rstrip(), file=sys.stderr)
+            status = INTERRUPTED
+        except BrokenPipeError:  # whoever read the output has gone
+            _discard_output()
+            return 1
+        except OSError as error:
+            if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG):
+                raise
+            _discard_output()
+            print(f"{prog}: error: the output cannot be written: {error.strerror}", file=sys.stderr)
+            return 1
+        return TERMINATED if terminated and status == INTERRUPTED else status
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with this status."""
+    if status >= INTERRUPTED:  # a thread may still be at work, and nobody waits for what it does
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Discard output to a standard stream that was closed before this process began."""
+    with ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                setattr(sys, name, nowhere)
+                stack.callback(setattr, sys, name, None)
+        yield
+
+
+@contextmanager
+def _termination() -> Iterator[list[int]]:
+    """Make SIGTERM, as of `kill` or `timeout`, end a run as Ctrl-C does, with the best so far. Yields a list that is not empty
+    after the signal."""
+    asked: list[int] = []
+
+    def end(number: int, _: Any) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    mine = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if mine:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield asked
+    finally:
+        if mine:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _discard_output() -> None:
+    """Discard what standard output still buffers: it cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
