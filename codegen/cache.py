@@ -154,6 +154,26 @@ class ObjectCache:
         return [f for f in self.path.glob("??/*") if f.suffix in (SUFFIX, ".part")]
 
 
+@cache
+def users_cache() -> ObjectCache | None:
+    """The cache of compiled objects of this user; None where there is no place for one."""
+    try:
+        return ObjectCache()
+    except OSError:
+        return None
+
+
+@cache
+def compiler_sources() -> str:
+    """A hash of the sources of this compiler, from the IR to the search, on which schedules and code depend."""
+    root = Path(__file__).resolve().parents[1]
+    found = hashlib.sha256()
+    for package in ("tir", "schedule", "codegen", "costmodel", "search"):
+        for file in sorted((root / package).rglob("*.py")):
+            found.update(f"{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes())
+    return found.hexdigest()
+
+
 def object_key(text: str, target) -> str:
     """The name under which the object of a module for a target is kept: 64 hexadecimal digits."""
     described = {"target": [target.mcpu, target.mattr], "compiler": _compiler()}

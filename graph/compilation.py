@@ -3,53 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, overload
 
 import tir
-from codegen import Target, backend
-from search.keys import key
+from codegen import Kernel, ObjectCache, Target, backend
+from codegen.cache import users_cache
+from search.records import opened
 from tir.ir import PrimFunc
 
 from .fusion import fuse
 from .ir import Graph
+from .kernels import compiled, looked_up, scheduled
 from .memory import plan
 from .model import Model
 from .passes import optimize
 
-NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
-
 if TYPE_CHECKING:
-    from schedule import Schedule
     from search import Records
 
+Cache = ObjectCache | Literal["user"] | None
 
-def compile(graph: Graph, target: str | Target = "llvm", *, records: str | Path | Records | None = None) -> Model:
-    """The graph as kernels for `target`, a processor, that run one after the other.
+
+@overload
+def compile(
+    graph: Graph, target: str | Target = "llvm", *, records: str | Path | Records | None = None, cache: Cache = "user"
+) -> Model: ...
+@overload
+def compile(
+    graph: PrimFunc, target: str | Target = "llvm", *, records: str | Path | Records | None = None, cache: Cache = "user"
+) -> Kernel: ...
+
+
+def compile(graph, target="llvm", *, records=None, cache="user"):
+    """A network as one native function for `target`, a processor; or a function, not yet scheduled, as a kernel for any target.
 
     Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, and `tir.default_schedule` where they
-    hold none. Raises TypeError for what is no Graph, GraphError for a malformed one, and what `tir.build` raises.
+    hold none; where they are of another target or processor, the warning NearHit says so. Kernels of networks that were compiled
+    before are taken from `cache`: that of the user, another one, or None for none. Raises TypeError for what is no Graph or
+    PrimFunc, GraphError for a malformed graph, RecordsError for a file that cannot be used, and what `tir.build` raises.
     """
-    if not isinstance(graph, Graph):
-        raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, got {type(graph).__name__}")
     target = Target(target)
-    if backend(target).device is not None:
-        raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
-    graph = optimize(graph)
-    groups = fuse(graph)
-    built: dict[PrimFunc, Any] = {}  # Kernels, as the target is a processor
-    for func in dict.fromkeys(g.func for g in groups):
-        scheduled = _schedule(func, target, records).func
-        built[func] = tir.build(scheduled.with_(name=f"{func.name}_{key(func)[:NAME_DIGITS]}"), target)
-    return Model(graph, groups, [built[g.func] for g in groups], plan(graph, groups), target)
-
-
-def _schedule(func: PrimFunc, target: Target, records: str | Path | Records | None) -> Schedule:
-    """The recorded schedule of a function, if there is one, else the default one."""
-    from search import NoRecord
-
-    if records is not None:
-        try:
-            return tir.best_schedule(func, target, records=records)
-        except NoRecord:
-            pass
-    return tir.default_schedule(func, target)
+    objects = users_cache() if cache == "user" else cache
+    with opened(records) as known:
+        match graph:
+            case PrimFunc():
+                return tir.build(scheduled(graph, target, looked_up(graph, target, known)).func, target, cache=objects)
+            case Graph():
+                if backend(target).device is not None:
+                    raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
+                graph = optimize(graph)
+                groups = fuse(graph)
+                kernels = compiled((g.func for g in groups), target, known, objects)
+                return Model(graph, groups, [kernels[g.func] for g in groups], plan(graph, groups), target)
+    raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, or a PrimFunc, got {type(graph).__name__}")

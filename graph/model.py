@@ -8,11 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from codegen import Kernel, Target
+from codegen import Target
 from codegen.arguments import address, quick_check
 from codegen.kernel import duration
 from codegen.llvm.compile import Library, object_code
-from codegen.llvm.emit import symbol
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE, rounded
 from tir import dtypes
@@ -20,6 +19,7 @@ from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
 from .ir import Graph, Value
+from .kernels import GroupKernel
 from .memory import ALIGNMENT, ARENA, WEIGHTS, MemoryPlan, input_base, output_base
 from .reference import arranged
 
@@ -65,12 +65,12 @@ class Model:
     threads may call a model at the same time.
     """
 
-    def __init__(self, graph: Graph, groups: Sequence[Group], kernels: Sequence[Kernel], plan: MemoryPlan, target: Target):
+    def __init__(self, graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan, target: Target):
         self.groups, self.kernels, self.plan, self.target = tuple(groups), tuple(kernels), plan, target
         self._weights = block(plan.weights_nbytes)
         self.graph = graph.with_(constants={**graph.constants, **self._moved(graph)})
         self._steps: list[Step] = [
-            Invoke(symbol(kernel.func), tuple(plan[v] for v in (*group.inputs, *group.outputs)))
+            Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs)))
             for group, kernel in zip(self.groups, self.kernels, strict=True)
         ]
         self._steps += plan.copies
@@ -92,7 +92,7 @@ class Model:
 
     def _loaded(self) -> tuple[Callable[..., int], Callable[..., int]]:
         """The entry and the one that takes times, as functions of the addresses of weights, arena, inputs and outputs."""
-        codes = {symbol(k.func): k.code for k in self.kernels}
+        codes = {k.main.symbol: k.main.code for k in self.kernels}
         keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
         bases = [WEIGHTS, ARENA]
         bases += [input_base(n) for n in range(len(self.graph.inputs))] + [output_base(n) for n in range(len(self.graph.outputs))]

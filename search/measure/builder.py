@@ -8,13 +8,9 @@ returns something to call with one numpy array a parameter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tir.ir import PrimFunc
-
-if TYPE_CHECKING:
-    from codegen.cache import ObjectCache
 
 
 def schedule(func: PrimFunc, trace: Any) -> PrimFunc:
@@ -29,19 +25,9 @@ def schedule(func: PrimFunc, trace: Any) -> PrimFunc:
 def compile(func: PrimFunc, target: str) -> Callable[..., None]:
     """The program as a kernel. What was compiled before, by any process, is not compiled again."""
     import codegen
+    from codegen.cache import users_cache
 
-    return codegen.build(func, codegen.Target(target), cache=_objects())
-
-
-@cache
-def _objects() -> ObjectCache | None:
-    """The cache of compiled objects of this user; None where there is no place for one."""
-    from codegen.cache import ObjectCache
-
-    try:
-        return ObjectCache()
-    except OSError:
-        return None
+    return codegen.build(func, codegen.Target(target), cache=users_cache())
 
 
 def warm_up(target: str) -> None:

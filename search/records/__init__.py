@@ -10,7 +10,10 @@ moment. A file that is not a records file, or a damaged one, is one `RecordsErro
 """
 
 from .database import Record, Records, Summary
-from .lookup import Lookup, NearHit, NoRecord, best_schedule, look_up
+from .lookup import Lookup, NearHit, NoRecord, best_schedule, look_up, opened, recorded_schedule
 from .schema import RecordsError
 
-__all__ = ["Lookup", "NearHit", "NoRecord", "Record", "Records", "RecordsError", "Summary", "best_schedule", "look_up"]
+__all__ = [
+    "Lookup", "NearHit", "NoRecord", "Record", "Records", "RecordsError", "Summary", "best_schedule", "look_up", "opened",
+    "recorded_schedule",
+]  # fmt: skip

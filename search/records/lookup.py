@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -82,16 +84,11 @@ def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str
     or something else.
     """
     func = need_func(func, "best_schedule")
-    if isinstance(records, Records):
-        found = look_up(func, target, records)
-    elif not isinstance(records, (str, Path)) or Path(records).exists():
-        with Records(records, create=False) as opened:
-            found = look_up(func, target, opened)
-    else:
-        raise NoRecord(f"no schedule of {func.name}: there is no records file {records}{_HINT}")
-    if found.record is None:
-        raise NoRecord(f"no schedule of {func.name}: {found.why}{_HINT}")
-    schedule = _replayed(func, found.record)
+    with opened(records) as known:
+        if known is None:
+            raise NoRecord(f"no schedule of {func.name}: there is no records file {records}{_HINT}")
+        found = look_up(func, target, known)
+    schedule = recorded_schedule(func, found)
     if found.kind == "near":
         warnings.warn(f"not tuned for this target: {found.why}", NearHit, stacklevel=2)
     return schedule
@@ -100,9 +97,25 @@ def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str
 _HINT = "; tir.autotune(..., records=...) makes records, tir.default_schedule needs none"
 
 
-def _replayed(func: PrimFunc, record: Record) -> Schedule:
+@contextmanager
+def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
+    """Records that are open, and stay so, or those of a file, for as long as the context lasts; None where there is no file."""
+    if records is None or isinstance(records, Records):
+        yield records
+    elif isinstance(records, (str, Path)) and not Path(records).exists():
+        yield None
+    else:
+        with Records(records, create=False) as found:
+            yield found
+
+
+def recorded_schedule(func: PrimFunc, found: Lookup) -> Schedule:
+    """The schedule of `func` that a look-up found, replayed on it. Raises NoRecord where there is none, or it does not apply."""
     from schedule import Schedule, ScheduleError, Trace, replay
 
+    record = found.record
+    if record is None:
+        raise NoRecord(f"no schedule of {func.name}: {found.why}{_HINT}")
     trace = record.measurement.candidate.trace
     if trace is None:
         return Schedule(func)

@@ -9,6 +9,7 @@ from onnx import helper
 import tir
 from graph.fusion import fuse
 from graph.ir import Call, Graph, Value, constant
+from graph.kernels import compiled
 from graph.memory import plan
 from graph.model import Model
 from graph.onnx import load_onnx
@@ -77,6 +78,7 @@ def test_parts_of_constants():
     taken = Call("Slice", (w,), (part,), (("axes", (0,)), ("ends", (2,)), ("starts", (1,))))
     graph = Graph("g", (x,), (taken, Call("Mul", (part, x), (y,))), (y,), {"w": np.stack([X, X + 1])})
     groups = fuse(graph)
-    kernels = [tir.build(g.func) for g in groups]
-    (found,) = Model(graph, groups, kernels, plan(graph, groups), kernels[0].target)(X)
+    target = tir.Target("llvm")
+    kernels = compiled((g.func for g in groups), target, None, None)
+    (found,) = Model(graph, groups, [kernels[g.func] for g in groups], plan(graph, groups), target)(X)
     np.testing.assert_array_equal(found, [(X + 1) * X])

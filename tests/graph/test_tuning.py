@@ -109,7 +109,7 @@ def tuned(graph, traces=(None,), trials=64, **options):
 
 
 def as_written(compiled):
-    return all(k.func.body == g.func.body for k, g in zip(compiled.kernels, compiled.groups, strict=True))
+    return all(k.kernel.func.body == g.func.body for k, g in zip(compiled.kernels, compiled.groups, strict=True))
 
 
 def test_groups_are_tasks_weighted_by_their_calls(graph, network, tmp_path):

@@ -1,0 +1,113 @@
+"""The kernels of groups: found in a cache of compiled ones, else scheduled and compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import tir
+from codegen import Kernel, ObjectCache, Target
+from codegen.cache import compiler_sources
+from codegen.llvm.build import build
+from codegen.llvm.emit import symbol
+from schedule import Schedule
+from search.records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
+from tir.ir import Buffer, Const, PrimFunc, const_shape
+
+NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
+
+
+@dataclass(frozen=True)
+class Part:
+    """A compiled function: its name in the object file `code`, and its parameters."""
+
+    symbol: str
+    params: tuple[Buffer, ...]
+    code: bytes
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> Part:
+        return cls(symbol(kernel.func), kernel.func.buffers, kernel.code)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupKernel:
+    """The function of some groups, and what a program needs of it: `main`, its compiled form. `lookup` says what is recorded."""
+
+    func: PrimFunc
+    target: Target
+    lookup: Lookup | None
+    main: Part
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The kernel by itself, which shows its schedule, its assembly and so on. It is scheduled and compiled anew."""
+        return build(scheduled(self.func, self.target, self.lookup).func, self.target, None)
+
+
+def compiled(
+    funcs: Iterable[PrimFunc], target: Target, records: Records | None, cache: ObjectCache | None
+) -> dict[PrimFunc, GroupKernel]:
+    """The kernel of each function, with the fastest schedule that is recorded, else the default one.
+
+    Warns of records that are for another target or processor (NearHit).
+    """
+    found = {}
+    for func in dict.fromkeys(funcs):
+        lookup = looked_up(func, target, records)
+        key = _key(func, target, lookup)
+        data = None if cache is None else cache.get(key)
+        if data is None:
+            name = f"{func.name}_{key[:NAME_DIGITS]}"
+            data = encoded(Part.of(build(scheduled(func, target, lookup).func.with_(name=name), target, None)))
+            if cache is not None:
+                cache.put(key, data)
+        found[func] = GroupKernel(func, target, lookup, decoded(data))
+    return found
+
+
+def looked_up(func: PrimFunc, target: Target, records: Records | None) -> Lookup | None:
+    """What records say of a function; a warning where they are of another target."""
+    if records is None:
+        return None
+    found = look_up(func, target, records)
+    if found.kind == "near":
+        warnings.warn(f"not tuned for this target: {found.why}", NearHit, stacklevel=2)
+    return found
+
+
+def scheduled(func: PrimFunc, target: Target, lookup: Lookup | None) -> Schedule:
+    """The schedule that was found in records, if it applies, else the default one."""
+    if lookup is not None:
+        try:
+            return recorded_schedule(func, lookup)
+        except NoRecord:
+            pass
+    return tir.default_schedule(func, target)
+
+
+def _key(func: PrimFunc, target: Target, lookup: Lookup | None) -> str:
+    """A hash of all that a compiled function depends on, in hexadecimal digits."""
+    record = None if lookup is None else lookup.record
+    recorded = [] if record is None else [record.measurement.candidate.trace]
+    described = [compiler_sources(), asdict(target), recorded, func.script()]
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+def encoded(part: Part) -> bytes:
+    """A part as bytes: a line of JSON, then the code."""
+    params = [[b.name, const_shape(b), b.dtype] for b in part.params]
+    return json.dumps({"symbol": part.symbol, "params": params}).encode() + b"\n" + part.code
+
+
+def decoded(data: bytes) -> Part:
+    """The part that `encoded` wrote."""
+    line, _, code = data.partition(b"\n")
+    head: dict[str, Any] = json.loads(line)
+    params = tuple(Buffer(name, tuple(map(Const, shape)), dtype) for name, shape, dtype in head["params"])
+    return Part(head["symbol"], params, code)
