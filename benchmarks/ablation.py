@@ -32,7 +32,7 @@ from search.measure import Candidate, Limits, LocalMeasurer
 from search.measure.reference import NamedWorkload
 from search.policy.bandit import Uniform
 from search.policy.evolution import Settings
-from search.policy.strategies import search
+from search.policy.named import make_policy
 from search.population.programs import concrete_programs
 from search.records import Records
 from search.task import Task
@@ -44,7 +44,7 @@ from .budget import trials, used
 from .options import Options
 from .runner import Roof, circumstances
 
-# Arguments of `search.policy.strategies.search`, beside the task; those that replace parts of the evolution come last.
+# Arguments of `search.policy.named.make_policy`, beside the task; those that replace parts of the evolution come last.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "full": {},
     "no start": {"start": None},
@@ -149,7 +149,7 @@ def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: P
             try:
                 autotune(
                     task.func, task.target, left, records=records, seed=seed, first=(), workload=task.workload,
-                    limits=LIMITS, search=lambda task: search(task, **parts),
+                    limits=LIMITS, search=lambda task: make_policy(task, **parts),
                 )  # fmt: skip
             except NothingFound:
                 pass

@@ -25,7 +25,7 @@ import tir
 from costmodel import GBDTModel, TileModel
 from costmodel.features import chunks
 from schedule import Trace, replay
-from search.policy.strategies import search as search_of
+from search.policy.named import make_policy
 from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.space import generate
@@ -72,7 +72,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     start = time.perf_counter()
     model.score(sketch_programs(judged[0]), populations[judged[0].name][:1])
     fit_seconds = time.perf_counter() - start
-    search = search_of(Task.of(func, target))
+    search = make_policy(Task.of(func, target))
     traces = cycle([Trace.from_json(c.trace) for c in search.propose(BATCH, rng)])
     turns = {name: cycle(judged) for name in ("sampled", "described", "judged", "scored", "by_formula")}
 

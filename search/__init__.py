@@ -1,8 +1,9 @@
 """The search for fast schedules: tasks, sketches, candidates, measurement and the loop that ties them together.
 
-A function becomes sketches (`space`), a sketch a population of candidates (`population`), of which a `policy` proposes some, to
-be built, run and checked by worker processes (`measure`) and kept in `records`. `tuning` lets all this happen until a budget is
-used up, and `report` draws it. `backends` has what differs from one kind of target to another.
+A function, or *task*, becomes *sketches* (`space`), and a sketch a *population* of candidates (`population`). A *policy*
+(`policy`) proposes some of them: the evolution, or one that the argument `search` names or is. Worker processes build, run and
+check these (`measure`); `records` keeps the results. A *session* of `tuning` repeats this until a budget is used up, and `report`
+plots it. `backends` has what differs from one kind of target to another.
 
 Names are imported when first used, so that a worker process starts quickly.
 """
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .measure.reference import NamedWorkload
     from .policy.construction import default_schedule
     from .policy.evolution import Evolution
-    from .policy.protocol import Search
+    from .policy.protocol import Policy
     from .policy.random_search import RandomSearch
     from .records import NearHit, NoRecord, Record, Records, RecordsError, best_schedule
     from .space.generation import generate
@@ -35,7 +36,7 @@ _NAMES = {
         "records": ("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"),
         "tuning.autotune": ("NothingFound", "Result", "autotune"),
         "policy.random_search": ("RandomSearch",),
-        "policy.protocol": ("Search",),
+        "policy.protocol": ("Policy",),
         "space.sketch": ("Sketch",),
         "tuning.task_scheduler": ("WeightedFunction", "TasksResult", "tune_tasks"),
         "task": ("Task",),
@@ -47,7 +48,7 @@ _NAMES = {
 
 __all__ = [
     "Candidate", "Evolution", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NamedWorkload", "NearHit", "NoRecord",
-    "NothingFound", "RandomSearch", "Record", "Records", "RecordsError", "Result", "Search", "Sketch", "Task", "TasksResult",
+    "NothingFound", "Policy", "RandomSearch", "Record", "Records", "RecordsError", "Result", "Sketch", "Task", "TasksResult",
     "WeightedFunction", "autotune", "best_schedule", "default_schedule", "generate", "tune_tasks",
 ]  # fmt: skip
 

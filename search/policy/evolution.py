@@ -40,7 +40,7 @@ SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with o
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The constants of the search.
+    """The constants of the evolution.
 
     A sketch is evolved for `generations` generations of `population` rows; both are smaller for a sketch that gets less than
     `worth` trials of the batch. Of a new generation the share `elite` are the best rows of the old one, the share `fresh` is
@@ -207,7 +207,7 @@ class Evolution:
         return chosen
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        """Update the models. Candidates of sketches that the search does not have are ignored."""
+        """Update the models. Candidates of sketches that the policy does not have are ignored."""
         own: dict[int, list[tuple[tuple[int, ...], float]]] = {}
         for m in measurements:
             number = self._numbers.get(m.candidate.sketch)

@@ -1,6 +1,6 @@
-"""The interface of a search to the tuning loop: the two methods of `Search`, and optional ones.
+"""The interface of a policy to the tuning loop: the two methods of `Policy`, and optional ones.
 
-A search of your own needs only `propose` and `update`:
+A policy of your own needs only `propose` and `update`:
 
     class Fixed:
         def __init__(self, traces):
@@ -15,7 +15,7 @@ A search of your own needs only `propose` and `update`:
 
     tir.autotune(func, search=Fixed(traces))
 
-Each other protocol here is an optional ability that the loop uses if a search has it; `costmodel.WarmUp` is another. These
+Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. These
 optional attributes are shown: `sketches`, each with its `rules`; `scored`, the number of rows that its model scored, as
 {"symbolic": n, "concrete": m}, the latter as programs of their own; `scored_per_second`; and `rank_correlation`, Spearman's, of
 scores and measured speed, -1 to 1. The last two are None where unknown.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class Search(Protocol):
+class Policy(Protocol):
     """Proposes candidates, and learns from their measurements."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
@@ -45,14 +45,14 @@ class Search(Protocol):
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Learn from measurements: of the candidates proposed, of the loop's own first ones, and at the start of earlier runs.
 
-        Candidates of sketches that the search does not know are to be ignored.
+        Candidates of sketches that the policy does not know are to be ignored.
         """
         ...
 
 
 @runtime_checkable
 class Polishes(Protocol):
-    """A search that can propose the neighbours of the best candidates."""
+    """A policy that can propose the neighbours of the best candidates."""
 
     def polish(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
         """At most `n` candidates one step from the best measured ones, for the end of the budget."""
@@ -61,7 +61,7 @@ class Polishes(Protocol):
 
 @runtime_checkable
 class WarmStarts(Protocol):
-    """A search that can learn from records of other tasks."""
+    """A policy that can learn from records of other tasks."""
 
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Learn from rows of other tasks and their seconds, before the first proposal; see `policy.warm_start.examples`."""

@@ -17,6 +17,7 @@ from tir.traverse import blocks
 
 from . import annotation
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
+from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block back again and again
 MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
@@ -31,6 +32,11 @@ class Space:
     rules: tuple[Rule, ...]
     annotate: Callable[[OpenSchedule], None]
     templates: Callable[[OpenSchedule], list[str]] | None = None
+
+    def sketch(self, state: OpenSchedule, name: str, func: PrimFunc) -> Sketch:
+        """The sketch of `func` that a finished derivation makes."""
+        self.annotate(state)
+        return state.finish(name, func)
 
 
 SPACES: dict[str, Space] = {

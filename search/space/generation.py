@@ -55,8 +55,7 @@ def generate(
     derivation = Derivation(func, target, *used)
     sketches: list[Sketch] = []
     for state in best_first(derivation, max_sketches):
-        chosen.annotate(state)
-        sketch = state.finish(f"sketch {len(sketches)}", func)
+        sketch = chosen.sketch(state, f"sketch {len(sketches)}", func)
         # Rules may make the same steps as templates.
         if derivation.templates is None or all(s.steps != sketch.steps for s in sketches):
             sketches.append(sketch)

@@ -10,7 +10,7 @@ from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer
 from ..measure.reference import NamedWorkload
-from ..policy.protocol import Search
+from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
 from .budget import Budget
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..space.rules import Rule
 
-__all__ = ["NothingFound", "Result", "Search", "autotune", "default_candidate"]
+__all__ = ["NothingFound", "Result", "Policy", "autotune", "default_candidate"]
 
 
 def autotune(
@@ -38,7 +38,7 @@ def autotune(
     records: str | Path | Records | None = None,
     seed: int = 0,
     callbacks: Sequence[Callback] = (),
-    search: str | Search | Callable[[Task], Search] | None = None,
+    search: str | Policy | Callable[[Task], Policy] | None = None,
     model: str | CostModel | None = None,
     space: str | Callable[[OpenSchedule], object] | None = None,
     rules: Sequence[Rule] | None = None,
@@ -53,17 +53,17 @@ def autotune(
 
     The budget is `trials` new candidates, `seconds` of wall time, or whichever ends first. The first candidates are `first`, by
     default the schedule that needs no measurement (`tir.default_schedule`), so that the result is never worse than that; then
-    those of the search; at the end some next to the best; then the leaders race, timed in turns.
+    those of the policy; at the end some next to the best; then the leaders race, timed in turns.
 
-    `records`, a file or an open `Records`, gets each candidate as it ends. At the start the search is updated with its records of
+    `records`, a file or an open `Records`, gets each candidate as it ends. At the start the policy is updated with its records of
     this function on this target and processor, so that a run continues where the last one ended; the best recorded schedule is
     in the final race.
 
-    `search` is "evolution" (the default) or "random", with the cost `model` "gbdt", "tile", "random", "none" or an object, in the
-    `space` "full", "ansor" or "limited", of a function that schedules with open numbers (`OpenSchedule`), or of other sketch
-    `rules`; or an object with the two methods of `Search`, or what makes
-    one of the task. `limits` bounds what one candidate may take; `workload` names the computation, so that float64 numpy is the
-    reference; `workers` build at once, with the module `builder`; or `measurer` makes another measurer of the task.
+    `search` is the policy: "evolution" (the default), "random", an object with the two methods of `Policy`, or what makes one of
+    the task. The first two take the cost `model` "gbdt", "tile", "random", "none" or an object, and the `space` "full", "ansor",
+    "limited" or a function that schedules with open numbers (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
+    candidate may take; `workload` names the computation, so that float64 numpy is the reference; `workers` build at once, with
+    the module `builder`; or `measurer` makes another measurer of the task.
 
     Ctrl-C ends the run and returns the best so far, or is passed on where there is none yet. The same seed gives the same data
     and the same proposals as long as measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError

@@ -21,7 +21,7 @@ class Journal:
     """Holds the measurements of a task, in memory and in `records`, and calls the callbacks for each event.
 
     `measurements` are the trials of this run, copies left out, and `outcomes` counts them. `earlier` are candidates of earlier
-    runs with which the search is updated, `again` those that need not be measured again. `best` is the fastest checked candidate,
+    runs with which the policy is updated, `again` those that need not be measured again. `best` is the fastest checked candidate,
     of earlier runs too. `problem` is what went wrong on the way. The rest are fields of `Result`.
     """
 

@@ -13,7 +13,7 @@ from tir.nearest import no_such
 
 from ..measure import Candidate, Limits, Measurer
 from ..names import MODELS, SEARCHES, SEED_LIMIT, SPACES
-from ..policy.protocol import Search
+from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
 
@@ -30,7 +30,7 @@ class Options:
     records: str | Path | Records | None = None
     seed: int = 0
     callbacks: Sequence[Callable[..., None]] = ()
-    search: str | Search | Callable[[Task], Search] | None = None
+    search: str | Policy | Callable[[Task], Policy] | None = None
     model: str | CostModel | None = None
     space: str | Callable[[Any], object] | None = None
     rules: Sequence[Rule] | None = None
@@ -64,7 +64,7 @@ def check_options(options: Options) -> None:
     check_names(search=options.search, model=options.model, space=options.space)
     named = options.search is None or isinstance(options.search, str)
     if not named and not (options.model is options.space is options.rules is None):
-        raise ValueError("model, space and rules are those of the named searches; a search of your own brings its own")
+        raise ValueError("model, space and rules are those of the named policies; a policy of your own brings its own")
 
 
 def _is_rules(value: Any) -> bool:
@@ -87,7 +87,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "rules": (_is_rules, "takes a list of sketch rules, as search.space.rules.rule makes of a function"),
     "search": (
-        lambda v: isinstance(v, (str, Search)) or callable(v),
+        lambda v: isinstance(v, (str, Policy)) or callable(v),
         "takes a name, an object with propose and update, or what makes one of the task",
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A session is the tuning of one task, in steps: propose candidates, measure and record them, update the search.
+"""A session is the tuning of one task, in steps: propose candidates, measure and record them, update the policy.
 
 Several sessions can share a budget; `drive` runs them from start to end.
 """
@@ -23,7 +23,7 @@ from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
 
 from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Pauses, WorkerError
-from ..policy.protocol import Polishes, Search, WarmStarts
+from ..policy.protocol import Policy, Polishes, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -42,7 +42,7 @@ ONE_THREAD_SECONDS = 3.0  # seconds that one thread of a GPU gets for the progra
 
 
 Turn = tuple["Session", int, bool]  # a session, a number of candidates, and whether to polish
-Beginning = tuple[Search, Sequence[Candidate], Sequence[Candidate]]  # a search, the first candidates, and the first of the search
+Beginning = tuple[Policy, Sequence[Candidate], Sequence[Candidate]]  # a policy, the first candidates, and its first ones
 
 
 class Session:
@@ -60,8 +60,8 @@ class Session:
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
         self._measurer: Measurer | None = None
-        self._search: Search | None = None
-        self._first: Sequence[Candidate] = ()  # the candidates measured before those of the search
+        self._policy: Policy | None = None
+        self._first: Sequence[Candidate] = ()  # the candidates measured before those of the policy
         self._measured = 0  # copies included
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._exhausted = False
@@ -89,13 +89,13 @@ class Session:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the search has nothing new to propose, or nothing can be measured."""
+        """Whether the policy has nothing new to propose, or nothing can be measured."""
         return self.error is not None or self._exhausted
 
     def turns(self) -> Iterator[Turn]:
         """Turns until the budget or the space is used up, where the whole budget is for this task."""
         while not self._budget.spent and not self.exhausted:
-            polishes = self._search is None or isinstance(self._search, Polishes)
+            polishes = self._policy is None or isinstance(self._policy, Polishes)
             spent = sum(self._journal.phases[name] for name in ("propose", "build", "run"))
             yield (self, *self._budget.share(polishes, spent / self._measured if self._measured else 0.0))
 
@@ -103,10 +103,10 @@ class Session:
         """Measure at most `n` more candidates, next to the best if `polish`. The first step also prepares the data, and measures
         the first candidates, all of them."""
         try:
-            if self._measurer is None or self._search is None:
+            if self._measurer is None or self._policy is None:
                 self._start(n)
             else:
-                self._continue(self._measurer, self._search, n, polish)
+                self._continue(self._measurer, self._policy, n, polish)
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
 
@@ -135,18 +135,18 @@ class Session:
     # --- the beginning -------------------------------------------------------------------------------------------------
 
     def _start(self, n: int) -> None:
-        """Prepare, and measure the first candidates and others of the search, about `n` in all."""
+        """Prepare, and measure the first candidates and others of the policy, about `n` in all."""
         journal, budget = self._journal, self._budget
         own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
         journal.emit(Started(self.task, *own))
         self._measurer = self._stack.enter_context(self._make_measurer())
         self._measurer.remember(journal.again)
         with journal.phase("prepare"):
-            self._search, self._first, proposed = self._prepare(self._measurer, n)
+            self._policy, self._first, proposed = self._prepare(self._measurer, n)
         if self._first:
-            self._round(self._measurer, self._search, self._first)
+            self._round(self._measurer, self._policy, self._first)
         if proposed and not (self._first and budget.late):  # a budget that is used up is good for one candidate
-            self._round(self._measurer, self._search, proposed)
+            self._round(self._measurer, self._policy, proposed)
 
     def _make_measurer(self) -> Measurer:
         o = self._options
@@ -158,7 +158,7 @@ class Session:
         return made
 
     def _prepare(self, measurer: Measurer, n: int) -> Beginning:
-        """While the program as written runs, on one thread, another makes the search and has its first candidates built."""
+        """While the program as written runs, on one thread, another makes the policy and has its first candidates built."""
         journal = self._journal
         prepared = threading.Event()
         aside = ThreadPoolExecutor(1)
@@ -166,7 +166,7 @@ class Session:
         try:
             baseline = measurer.prepare()
             prepared.set()
-            search, first, proposed = beginning.result()
+            policy, first, proposed = beginning.result()
         finally:
             prepared.set()
             aside.shutdown(wait=False)  # Ctrl-C does not wait for what it does
@@ -175,66 +175,66 @@ class Session:
             samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
             journal.numpy = statistics.median(samples) if samples else None
         journal.measure_peak(measurer)
-        sketches = len(search.sketches) if hasattr(search, "sketches") else None
+        sketches = len(policy.sketches) if hasattr(policy, "sketches") else None
         journal.emit(Prepared(baseline.measurement, journal.numpy, journal.peak, sketches, len(journal.earlier)))
-        return search, first, proposed
+        return policy, first, proposed
 
     def _begin(self, measurer: Measurer, n: int, prepared: threading.Event) -> Beginning:
-        """The search, updated with what is known. The candidates are built until the program as written has run."""
+        """The policy, updated with what is known. The candidates are built until the program as written has run."""
         journal = self._journal
-        search, first = self._make_search()
-        if isinstance(search, WarmUp):
-            search.warm_up()
-        if journal.records is not None and isinstance(search, WarmStarts):
+        policy, first = self._make_policy()
+        if isinstance(policy, WarmUp):
+            policy.warm_up()
+        if journal.records is not None and isinstance(policy, WarmStarts):
             with Records(journal.records.path, create=False) as records:  # a connection serves one thread
-                search.warm_start(examples(records, self.task))
-        own = {s.name: s for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
+                policy.warm_start(examples(records, self.task))
+        own = {s.name: s for s in getattr(policy, "sketches", ()) if isinstance(s, Sketch)}
         journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
-        # Candidates of other sketches that have the name of one of the search's are left out.
+        # Candidates of other sketches that have the name of one of the policy's are left out.
         known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
         if known:
-            search.update(known)
+            policy.update(known)
         first = first[: self._budget.left]
-        proposed = _candidates(search.propose(n - len(first), self._rng)) if n > len(first) else ()
+        proposed = _candidates(policy.propose(n - len(first), self._rng)) if n > len(first) else ()
         if isinstance(measurer, BuildsAhead):
             measurer.build_ahead([*first, *proposed], prepared.is_set)
-        return search, first, proposed
+        return policy, first, proposed
 
-    def _make_search(self) -> tuple[Search, Sequence[Candidate]]:
+    def _make_policy(self) -> tuple[Policy, Sequence[Candidate]]:
         """What proposes candidates, and those to begin with."""
         o = self._options
-        search: Any = o.search
-        if search is None or isinstance(search, str):
-            from ..policy import strategies
+        policy: Any = o.search
+        if policy is None or isinstance(policy, str):
+            from ..policy.named import make_policy
 
-            search = strategies.search(self.task, search or "evolution", o.model or "gbdt", o.space or "full", o.rules)
-        elif isinstance(search, type) or not isinstance(search, Search):
-            search = search(self.task)
+            policy = make_policy(self.task, policy or "evolution", o.model or "gbdt", o.space or "full", o.rules)
+        elif isinstance(policy, type) or not isinstance(policy, Policy):
+            policy = policy(self.task)
         if o.first is not None:
-            return search, o.first(self.task) if callable(o.first) else o.first
+            return policy, o.first(self.task) if callable(o.first) else o.first
         try:
-            return search, [default_candidate(self.task)]
+            return policy, [default_candidate(self.task)]
         except ScheduleError as error:  # no reason not to search
             self._journal.problem = f"there is no default schedule: {error}"
-            return search, []
+            return policy, []
 
     # --- rounds --------------------------------------------------------------------------------------------------------
 
-    def _continue(self, measurer: Measurer, search: Search, n: int, polish: bool) -> None:
-        """One round of at most `n` candidates, next to the best if `polish` and the search can."""
+    def _continue(self, measurer: Measurer, policy: Policy, n: int, polish: bool) -> None:
+        """One round of at most `n` candidates, next to the best if `polish` and the policy can."""
         with self._journal.phase("propose"):
             proposed: Sequence[Candidate] = ()
-            if polish and isinstance(search, Polishes):
-                proposed = _candidates(search.polish(n, self._rng))
-            proposed = proposed or _candidates(search.propose(n, self._rng))
+            if polish and isinstance(policy, Polishes):
+                proposed = _candidates(policy.polish(n, self._rng))
+            proposed = proposed or _candidates(policy.propose(n, self._rng))
         before = self.trials
         if proposed:
-            self._round(measurer, search, proposed)
+            self._round(measurer, policy, proposed)
         self._idle = 0 if self.trials > before else self._idle + len(proposed)
         self._exhausted = not proposed or self._idle >= MAX_COPIES
 
-    def _round(self, measurer: Measurer, search: Search, proposed: Sequence[Candidate]) -> None:
-        """Measure candidates, and update the search with the measurements."""
+    def _round(self, measurer: Measurer, policy: Policy, proposed: Sequence[Candidate]) -> None:
+        """Measure candidates, and update the policy with the measurements."""
         journal = self._journal
         measured: list[Measurement] = []
         built, ran = measurer.build_seconds, measurer.run_seconds
@@ -249,18 +249,18 @@ class Session:
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran
         with journal.phase("propose"):
-            search.update(measured)
-        journal.scored_per_second = getattr(search, "scored_per_second", None)
-        journal.scored = dict(getattr(search, "scored", {}))
-        ranked = getattr(search, "rank_correlation", None)
+            policy.update(measured)
+        journal.scored_per_second = getattr(policy, "scored_per_second", None)
+        journal.scored = dict(getattr(policy, "scored", {}))
+        ranked = getattr(policy, "rank_correlation", None)
         ranked = correlation(measured) if ranked is None else ranked
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
 
 
 def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
-    """What a search proposed; TypeError if that is anything but candidates, which is a mistake of a search of one's own."""
+    """What a policy proposed; TypeError if that is anything but candidates, which is a mistake of a policy of one's own."""
     if not isinstance(proposed, Sequence) or not all(isinstance(c, Candidate) for c in proposed):
-        raise TypeError(f"a search proposes a list of search.Candidate, empty where it has no more; got {proposed!r}")
+        raise TypeError(f"a policy proposes a list of search.Candidate, empty where it has no more; got {proposed!r}")
     return proposed
 
 

@@ -15,7 +15,7 @@ from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer, WorkerError
 from ..measure.reference import NamedWorkload
-from ..policy.protocol import Search
+from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
 from .allocation import Allocation, History, Objective, choose, expel, group
@@ -86,7 +86,7 @@ def tune_tasks(
     records: str | Path | Records | None = None,
     seed: int = 0,
     callbacks: Sequence[Callable[[Task, Event], None]] = (),
-    search: str | Callable[[Task], Search] | None = None,
+    search: str | Callable[[Task], Policy] | None = None,
     model: str | CostModel | None = None,
     space: str | None = None,
     first: Callable[[Task], Sequence[Candidate]] | None = None,
@@ -110,8 +110,8 @@ def tune_tasks(
     _check(subjects, trials, seconds, objective, strategy)
     options = Options(records, seed, callbacks, search, model, space, None, first, limits, measurer=measurer)
     check_options(options)
-    if isinstance(search, Search) and not isinstance(search, type):
-        raise ValueError(f"several tasks need a search each: a name, or what makes one of a task; got {search!r}")
+    if isinstance(search, Policy) and not isinstance(search, type):
+        raise ValueError(f"several tasks need a policy each: a name, or what makes one of a task; got {search!r}")
     own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
     unique = list({(t.key, t.workload): t for t in own}.values())
     place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]

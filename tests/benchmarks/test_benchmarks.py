@@ -23,7 +23,7 @@ from benchmarks.options import Options
 from benchmarks.runner import THREAD_VARIABLES, Effort, Timing, race, ratios, spread
 from schedule.primitive import REGISTRY
 from search.measure import Measurement
-from search.policy import strategies
+from search.policy.named import make_policy
 from search.task import Task
 from tir import workloads
 from tir.ir import const_shape
@@ -489,7 +489,7 @@ ABLATIONS = import_module("benchmarks.ablation").CONFIGURATIONS
 def test_each_ablation_is_a_search(name: str) -> None:
     """It proposes, learns, and proposes something else; what it leaves out is left out."""
     task = Task.of(workloads.make("gmm", (13, 7, 40)).func, "llvm -num-cores 1")
-    search = strategies.search(task, **ABLATIONS[name])
+    search = make_policy(task, **ABLATIONS[name])
     rng = np.random.default_rng(0)
     first = search.propose(16, rng)
     search.update([Measurement(c, "ok", (1.0 + n,)) for n, c in enumerate(first)])

@@ -11,7 +11,7 @@ import tir
 from costmodel import Boosting, GBDTModel, RegressorModel, ThroughputSum, TileModel
 from costmodel.metrics import pair_accuracy
 from search.measure import Measurement
-from search.policy.strategies import search
+from search.policy.named import make_policy
 from search.task import Task
 from tests.costmodel.test_gbdt import MACHINE, pretended, some_rows
 from tests.search.programs import matmul
@@ -44,7 +44,9 @@ def test_the_search_asks_any_regressor(name):
 
     regressor = Counted(**REGRESSORS[name]().get_params())
     func = matmul(40, 13, 109)
-    found = search(Task.of(func, "llvm -num-cores 1"), model=RegressorModel(MACHINE, regressor, min_programs=4), space="ansor")
+    found = make_policy(
+        Task.of(func, "llvm -num-cores 1"), model=RegressorModel(MACHINE, regressor, min_programs=4), space="ansor"
+    )
     rng = np.random.default_rng(0)
     for _ in range(2):
         found.update([Measurement(c, "ok", (1.0 + sum(c.row),)) for c in found.propose(8, rng)])

@@ -74,9 +74,9 @@ def test_sketches_are_printed_for_a_gpu(capsys):
 
 
 def test_proposals_repeat_with_the_seed():
-    from search.policy.strategies import search
+    from search.policy.named import make_policy
     from search.task import Task
 
     task = Task.of(workloads.make("gmm", (61, 67, 109)).func, "cuda")
-    first, again = (search(task, model="tile").propose(8, np.random.default_rng(3)) for _ in range(2))
+    first, again = (make_policy(task, model="tile").propose(8, np.random.default_rng(3)) for _ in range(2))
     assert [c.row for c in first] == [c.row for c in again] and len({c.row for c in first}) == 8

@@ -9,7 +9,7 @@ import tir
 from codegen.cuda import lower_cuda
 from codegen.target import Target
 from schedule import replay
-from search.policy.strategies import search, seeds
+from search.policy.named import make_policy, seeds
 from search.space import generate
 from search.task import Task
 from tests.arrays import copies
@@ -43,7 +43,7 @@ def test_the_first_seeds_are_the_default_schedule(name, shape):
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
 def test_a_search_begins_with_the_seeds(name, shape, arch):
     func, target = case(name, shape).func, Target("cuda", arch=arch)
-    found = search(Task.of(func, target), model="tile")
+    found = make_policy(Task.of(func, target), model="tile")
     first = found.propose(2, np.random.default_rng(0))[0]
     sketch = next(s for s in found.sketches if s.name == first.sketch)
     assert tuple(first.row) == sketch.seed

@@ -14,10 +14,10 @@ from codegen.target import Target
 from costmodel import Boosting, GBDTModel, RandomModel, TileModel
 from schedule import Trace, replay
 from search.measure import Candidate, Measurement
-from search.policy import strategies
 from search.policy.bandit import MAX_FAILURES, Bandit, Uniform
 from search.policy.credit import FixedCredit
 from search.policy.evolution import Evolution, Settings
+from search.policy.named import make_policy
 from search.policy.ranking import TrustedModel
 from search.population.mutate import Mutation, neighbours
 from search.population.programs import concrete_programs
@@ -338,7 +338,7 @@ def test_a_sketch_that_never_works_is_given_up():
 
 
 def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
-    search, rng = strategies.search(Task.of(workloads.make("gmm", (7, 13, 109)).func, TWO)), np.random.default_rng(3)
+    search, rng = make_policy(Task.of(workloads.make("gmm", (7, 13, 109)).func, TWO)), np.random.default_rng(3)
     found = []
     for _ in range(3):
         batch = search.propose(16, rng)

@@ -39,9 +39,7 @@ def test_symbolic_and_concrete_features_agree(name, space):
     rng = np.random.default_rng(0)
     func = workloads.make(name, SHAPES[name][0]).func
     states = best_first(Derivation(func, TWO, named(space).rules))
-    state = states[rng.integers(len(states))]
-    named(space).annotate(state)
-    sketch = state.finish("sketch", func)
+    sketch = named(space).sketch(states[rng.integers(len(states))], "sketch", func)
     agree(sketch, sample(sketch, TWO, 2, rng))
 
 

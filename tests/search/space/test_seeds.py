@@ -9,7 +9,7 @@ from codegen import lower
 from codegen.target import Target
 from schedule import replay
 from search.policy.construction import default_schedule
-from search.policy.strategies import search, seeds
+from search.policy.named import make_policy, seeds
 from search.population.sample import legalize
 from search.space import generate
 from search.space.sketch import Sketch
@@ -53,7 +53,7 @@ def test_the_first_seed_is_the_default_schedule(name: str, shape: tuple[int, ...
 def test_a_search_begins_at_the_seeds() -> None:
     func = workloads.make("gmm", (109, 107, 97)).func
     task = Task.of(func, ONE)
-    first = search(task).propose(4, np.random.default_rng(0))
+    first = make_policy(task).propose(4, np.random.default_rng(0))
     wanted = [(sketch.name, tuple(row.tolist())) for sketch, row in seeds(generate(func, ONE), ONE)]
     assert [(c.sketch, c.row) for c in first][: len(wanted)] == wanted
     assert not seeds(generate(func, ONE, space="ansor"), ONE)

@@ -161,7 +161,7 @@ def test_a_program_that_never_ran_was_not_stopped(fake_builder):
     ("search", "got"), [(lambda task: Proposing([3]), r"\[3\]"), (lambda task: Proposing(None), "None")], ids=["numbers", "none"]
 )
 def test_a_search_that_proposes_something_else_is_told_so(fake_builder, search, got):
-    with pytest.raises(TypeError, match=f"a search proposes a list of search.Candidate, empty where it has no more; got {got}"):
+    with pytest.raises(TypeError, match=f"a policy proposes a list of search.Candidate, empty where it has no more; got {got}"):
         tune(search, fake_builder)
 
 
@@ -322,7 +322,7 @@ def test_another_measurer_can_be_given(fake_builder):
 
 def test_options_of_the_named_searches_are_refused_with_another(fake_builder):
     for option in ({"model": "gbdt"}, {"space": "full"}):
-        with pytest.raises(ValueError, match="a search of your own brings its own"):
+        with pytest.raises(ValueError, match="a policy of your own brings its own"):
             tune(Wishes([]), fake_builder, **option)
 
 

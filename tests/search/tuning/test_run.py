@@ -52,7 +52,7 @@ def test_bad_budgets_are_refused(trials, seconds, message):
         ({"measurer": 3}, r"measurer takes what makes a search\.Measurer of a task, got 3"),
         ({"search": 3}, "search takes a name, an object with propose and update, or what makes one of the task, got 3"),
         ({"search": "greedy"}, "greedy"),
-        ({"search": tune_tasks, "model": "gbdt"}, "a search of your own brings its own"),
+        ({"search": tune_tasks, "model": "gbdt"}, "a policy of your own brings its own"),
         ({"seed": "a"}, "seed must be an integer"),
         ({"seed": 1 << 63}, "seed must be an integer .* got 9223372036854775808"),
         ({"callbacks": print}, "callbacks takes a list of functions"),

@@ -196,7 +196,7 @@ def test_seconds_are_a_limit_within_a_round_too(monkeypatch):
 
 
 def test_a_search_for_all_tasks_is_refused():
-    with pytest.raises(ValueError, match="several tasks need a search each"):
+    with pytest.raises(ValueError, match="several tasks need a policy each"):
         tune([[1.0], [1.0]], 4, search=Curve([1.0]))
 
 

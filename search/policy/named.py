@@ -1,4 +1,4 @@
-"""The searches and models that have names: what `autotune(search=..., model=..., space=...)` and the command line offer."""
+"""The policies and models that have names: what `autotune(search=..., model=...)` and the command line offer."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .evolution import Evolution
 from .random_search import RandomSearch
 
 if TYPE_CHECKING:
-    from .protocol import Search
+    from .protocol import Policy
 
 SEEDS = 4  # sketches whose seeds are measured first, at most
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
 
 # Of sketches, target, the model that learns, one that knows something beforehand; and, by name, further arguments.
-SEARCHES: dict[str, Callable[..., Search]] = {
+POLICIES: dict[str, Callable[..., Policy]] = {
     "evolution": Evolution,
     "random": lambda sketches, target, model, prior: RandomSearch(sketches, target, model),
 }
@@ -42,27 +42,27 @@ MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]]
 }
 
 
-def search(
+def make_policy(
     task: Task,
     search: str = "evolution",
     model: str | CostModel = "gbdt",
     space: str | Opening = "full",
     rules: Sequence[Rule] | None = None,
     **parts: Any,
-) -> Search:
-    """The search of a task: one of SEARCHES, with one of MODELS or a model of one's own, over the sketches of a space (a name, or
-    a function of an `OpenSchedule`) or those of other `rules`; `parts` are further arguments of the search, as those of
-    `Evolution`. ValueError, with what there is, for an unknown name."""
+) -> Policy:
+    """The policy of a task: the one of POLICIES called `search`, with one of MODELS or a model of one's own, over the sketches of
+    a space (a name, or a function of an `OpenSchedule`) or of other `rules`. `parts` are further arguments of it, as those
+    of `Evolution`. ValueError, with what there is, for an unknown name."""
     check_names(search=search, model=model, space=space)
     target = Target(task.target)
     learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)
     sketches = generate(task.func, target, rules, space)
     if search == "evolution":
         parts.setdefault("start", seeds(sketches, target))
-    return SEARCHES[search](sketches, target, learning, prior, **parts)
+    return POLICIES[search](sketches, target, learning, prior, **parts)
 
 
 def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:
-    """The rows with which a search begins: of the first sketches that have one, the seed, in canonical form."""
+    """The rows with which a policy begins: of the first sketches that have one, the seed, in canonical form."""
     seeded = [s for s in sketches if s.seed is not None][:SEEDS]
     return [(s, legalize(s, target, np.array([s.seed], dtype=np.int64).reshape(1, s.columns))[0]) for s in seeded]

@@ -10,8 +10,8 @@ import pytest
 from cli.tune import arguments
 from costmodel import RandomModel
 from search.policy.evolution import Evolution
+from search.policy.named import MODELS, POLICIES, make_policy
 from search.policy.random_search import RandomSearch
-from search.policy.strategies import MODELS, SEARCHES, search
 from search.space import SPACES
 from search.space.rules import DEFAULT, rule
 from search.task import Task
@@ -21,28 +21,28 @@ TASK = Task.of(matmul(7, 13, 40), "llvm -num-cores 1")
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", POLICIES)
 def test_every_name_proposes(name, model):
-    found = search(TASK, name, model)
+    found = make_policy(TASK, name, model)
     batch = found.propose(4, np.random.default_rng(0))
     assert len(batch) == 4 and {c.sketch for c in batch} <= {s.name for s in found.sketches}
     assert isinstance(found, {"evolution": Evolution, "random": RandomSearch}[name])
 
 
 def test_spaces_and_rules():
-    full, limited = search(TASK), search(TASK, space="limited")
+    full, limited = make_policy(TASK), make_policy(TASK, space="limited")
     assert {s.columns for s in full.sketches} != {s.columns for s in limited.sketches}
 
     @rule("leave alone", when=lambda state, block: True)
     def leave(state, block):
         pass
 
-    assert len(search(TASK, rules=(leave, *DEFAULT)).sketches) > len(full.sketches)
+    assert len(make_policy(TASK, rules=(leave, *DEFAULT)).sketches) > len(full.sketches)
 
 
 def test_a_model_of_ones_own():
     model = RandomModel(np.random.default_rng(0))
-    assert search(TASK, "random", model).model is model
+    assert make_policy(TASK, "random", model).model is model
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_model_of_ones_own():
 )
 def test_unknown_names_are_refused(options, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        search(TASK, **options)
+        make_policy(TASK, **options)
 
 
 def test_what_the_command_line_offers_is_there():
-    assert (tuple(SEARCHES), tuple(MODELS), tuple(SPACES)) == (arguments.SEARCHES, arguments.MODELS, arguments.SPACES)
+    assert (tuple(POLICIES), tuple(MODELS), tuple(SPACES)) == (arguments.SEARCHES, arguments.MODELS, arguments.SPACES)
