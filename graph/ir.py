@@ -15,7 +15,7 @@ import numpy as np
 
 from tir import dtypes
 
-Attribute = int | float | str | tuple[int, ...] | tuple[float, ...]
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 
 
 class GraphError(ValueError):

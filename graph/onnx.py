@@ -315,8 +315,10 @@ def _attribute(attribute: onnx.AttributeProto) -> Attribute:
             return value
         case list() if all(isinstance(v, (int, float)) for v in value):
             return tuple(value)
+        case list() if all(isinstance(v, bytes) for v in value):
+            return tuple(v.decode() for v in value)
         case _:
-            raise ValueError(f"the attribute {attribute.name} is no number, text or list of numbers")
+            raise ValueError(f"the attribute {attribute.name} is no number, text or list of them")
 
 
 def _operand(array: np.ndarray) -> Attribute:

@@ -44,7 +44,7 @@ def places(graph: Graph) -> Places:
     parents: dict[Value, Place] = {}  # one step toward the root
     free: set[Value] = set()
     for call in graph.calls:
-        if offsets := _part_offsets(call):
+        if offsets := part_offsets(call):
             free |= set(call.outputs)
             parents |= {v: Place(call.values[0], offset) for v, offset in zip(call.outputs, offsets, strict=True)}
     made = {v for c in graph.calls for v in c.outputs} - free  # by kernels
@@ -89,7 +89,7 @@ def _fill(values: Sequence[Value], found: Sequence[Place]) -> bool:
     return all(v.nbytes == p.root.nbytes for v, p in zip(values, found, strict=True))
 
 
-def _part_offsets(call: Call) -> tuple[int, ...]:
+def part_offsets(call: Call) -> tuple[int, ...]:
     """Where the outputs of a call lie in its only input, in bytes; none where it does more than to take them out of it."""
     if is_view(call):
         return (0,)

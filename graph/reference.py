@@ -13,7 +13,8 @@ import tir
 from tir import dtypes
 
 from .ir import Call, Graph, GraphError, Value, type_text
-from .ops import function, is_view
+from .ops import function
+from .places import part_offsets
 
 SEED = 0  # of random inputs
 FEW = 100_000  # elements up to which starting at once pays more than compiling with numba
@@ -30,9 +31,10 @@ def evaluate(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarra
 
 def run_call(call: Call, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray]:
     """The outputs of one call for these inputs."""
-    if is_view(call):
-        assert inputs[0] is not None
-        return [np.ascontiguousarray(inputs[0]).reshape(call.outputs[0].shape)]
+    if (offsets := part_offsets(call)) and inputs[0] is not None:
+        flat = np.ascontiguousarray(inputs[0]).reshape(-1).view(np.uint8)
+        parts = ((v, flat[first : first + v.nbytes]) for v, first in zip(call.outputs, offsets, strict=True))
+        return [part.view(dtypes.storage(v.dtype)).reshape(v.shape) for v, part in parts]
     given = {
         v: np.ascontiguousarray(a).reshape(v.shape)
         for v, a in zip(call.inputs, inputs, strict=True)

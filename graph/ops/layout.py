@@ -112,10 +112,14 @@ def concat(*xs, axis):
             begin = ends[n] - shapes[n][along]
             return xs[n][(*index[:along], index[along] - begin if begin else index[along], *index[along + 1 :])]
 
-        value = part(len(xs) - 1)
-        for n in reversed(range(len(xs) - 1)):
-            value = te.if_then_else(index[along] < ends[n], part(n), value)
-        return value
+        def among(first: int, end: int) -> Expr:
+            """The element, which is in one of these parts."""
+            if end == first + 1:
+                return part(first)
+            middle = (first + end) // 2
+            return te.if_then_else(index[along] < ends[middle - 1], among(first, middle), among(middle, end))
+
+        return among(0, len(xs))
 
     return te.compute([*shapes[0][:along], ends[-1], *shapes[0][along + 1 :]], formula, name="concat")
 

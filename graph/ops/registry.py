@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tir import dtypes, te
@@ -20,13 +20,16 @@ from tir.ir import PrimFunc
 
 from ..ir import Call, Value
 
-NEWEST = 1 << 30  # a version above all
+NEWEST = 1 << 30  # a version above all; what is there since then is in graphs alone, not in files
 
 KINDS: dict[str, tuple[str, ...]] = {
     "float": tuple(filter(dtypes.is_float, dtypes.TABLE)),
     "integer": tuple(filter(dtypes.is_int, dtypes.TABLE)),
     "number": tuple(name for name in dtypes.TABLE if name != "bool"),
 }
+
+# From an operator's name, inputs and attributes, of which those that are None are left out, to its output or the tuple of them.
+Apply = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Operator:
     define: Callable[..., te.Tensor | tuple[te.Tensor, ...]]
     operands: Mapping[int, str]
     view: bool
+    parts: Callable[..., Any] | None = None  # of a composite, its function with `Apply`
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -77,6 +81,26 @@ def operator(
     return register
 
 
+def composite(
+    name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None
+) -> Callable[[Callable], Callable]:
+    """Register a function as the definition of an operator by others. Before its inputs it takes a function by which it applies
+    those, an `Apply`: to tensors, or to the values of a graph (see `passes.expand_composites`)."""
+
+    def register(parts: Callable) -> Callable:
+        _TABLE.setdefault(name, []).append(Operator(name, since, until, partial(parts, define), operands or {}, False, parts))
+        return parts
+
+    return register
+
+
+def define(name: str, *inputs: te.Tensor | None, **attributes) -> Any:
+    """What the newest operator of that name gives for tensors."""
+    found = find(name)
+    assert found is not None, name
+    return found.define(*inputs, **{key: value for key, value in attributes.items() if value is not None})
+
+
 def find(name: str, opset: int = 0) -> Operator | None:
     """The operator of that name in a version of the operator set (0 for the newest); None where there is none."""
     version = opset or NEWEST
@@ -85,13 +109,13 @@ def find(name: str, opset: int = 0) -> Operator | None:
 
 def versions(name: str) -> str:
     """The versions of the operator set for which there is an operator of that name, in words; empty where there are none."""
-    spans = sorted((o.since, o.until) for o in _TABLE.get(name, ()))
+    spans = sorted((o.since, o.until) for o in _TABLE.get(name, ()) if o.since < NEWEST)
     return " and ".join(f"{low} and later" if high == NEWEST else f"{low} to {high}" for low, high in spans)
 
 
 def names() -> tuple[str, ...]:
-    """The names of all operators."""
-    return tuple(sorted(_TABLE))
+    """The names of all operators that files have."""
+    return tuple(sorted(name for name, versions in _TABLE.items() if any(o.since < NEWEST for o in versions)))
 
 
 def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, ...]:

@@ -8,6 +8,7 @@ from ..ir import Graph, verify
 from .activations import recognise_activations
 from .affine import fold_affine
 from .common import merge_common
+from .composites import expand_composites
 from .forms import canonicalise
 from .identities import remove_identities
 from .norms import recognise_norms
@@ -15,13 +16,14 @@ from .powers import expand_powers
 from .unread import remove_unread
 
 __all__ = [
-    "PASSES", "Pass", "canonicalise", "expand_powers", "fold_affine", "merge_common", "optimize",
+    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "fold_affine", "merge_common", "optimize",
     "recognise_activations", "recognise_norms", "remove_identities", "remove_unread",
 ]  # fmt: skip
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
+    expand_composites,
     remove_identities,
     expand_powers,
     canonicalise,

@@ -1,0 +1,322 @@
+"""Recurrences, RNN, GRU and LSTM: loops over time that call one step.
+
+What a step takes from its input does not depend on the state: it is one product for all time steps. The steps are operators of
+their own. Shapes are of T time steps, N sequences and H hidden units. A state that is left out is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tir import te
+from tir.ir import Expr
+
+from .registry import NEWEST, Apply, composite, define, operator, shape_of
+
+ALPHA = ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu")  # activations that have such a number
+BETA = ("Affine", "ScaledTanh", "HardSigmoid")
+ACTIVATIONS = (*ALPHA, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
+
+
+# --- one step ----------------------------------------------------------------------------------------------------------
+
+
+def _activation(name: str, alpha: float | None, beta: float | None, clip: float | None) -> Callable[[te.Tensor], te.Tensor]:
+    """An activation of elements that are first cut off at -clip and clip."""
+    given = {key: value for key, value in (("alpha", alpha), ("beta", beta)) if value is not None}
+    if name not in ACTIVATIONS:
+        raise ValueError(f"the activation {name!r} is not there; there are {', '.join(ACTIVATIONS)}")
+    if name in ("Affine", "ScaledTanh") and len(given) < 2:
+        raise ValueError(f"the activation {name} needs alpha and beta")
+
+    def stage(x: te.Tensor) -> te.Tensor:
+        if clip is not None:
+            x = define("Clip", x, min=-clip, max=clip)
+        if name not in ("Affine", "ScaledTanh"):
+            return define(name, x, **given)
+        a, b = te.const(alpha, x.dtype), te.const(beta, x.dtype)
+        return te.compute(x.shape, lambda *i: x[i] * a + b if name == "Affine" else te.tanh(x[i] * b) * a, name=name.lower())
+
+    return stage
+
+
+def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float], *clips: float | None) -> list[Any]:
+    """The activations of a step, with a bound of each. `alphas` and `betas` are for those that have such numbers, in order; where
+    they end, those have the defaults of the operators."""
+    alpha, beta = iter(alphas), iter(betas)
+    return [
+        _activation(n, next(alpha, None) if n in ALPHA else None, next(beta, None) if n in BETA else None, clip)
+        for n, clip in zip(names, clips, strict=True)
+    ]
+
+
+def _product(h: te.Tensor | None, r: te.Tensor | None, bias: te.Tensor | None = None) -> te.Tensor | None:
+    """h (N, H) times r (M, H) transposed, plus a bias (M)."""
+    return None if h is None else define("Gemm", h, r, bias, transB=1)
+
+
+def _gate(x: te.Tensor, product: te.Tensor | None, number: int, units: int, factor: te.Tensor | None = None) -> te.Tensor:
+    """The sum (N, H) of one gate, of inputs and products (N, gates H) with gates side by side; products times a factor."""
+
+    def formula(n: Expr, j: Expr) -> Expr:
+        place = n, j + number * units if number else j
+        if product is None:
+            return x[place]
+        return x[place] + (product[place] if factor is None else factor[n, j] * product[place])
+
+    return te.compute((shape_of(x)[0], units), formula, name=f"gate_{number}")
+
+
+def _peephole(gate: te.Tensor, p: te.Tensor | None, number: int, c: te.Tensor | None) -> te.Tensor:
+    """A gate that also sees the cell: plus its part of p (3 H) times c (N, H)."""
+    if p is None or c is None:
+        return gate
+    first = number * shape_of(gate)[1]
+    return te.compute(gate.shape, lambda n, j: gate[n, j] + p[j + first if first else j] * c[n, j], name="seen")
+
+
+def _kept(live: te.Tensor | None, *states: tuple[te.Tensor, te.Tensor | None]) -> tuple[te.Tensor, ...]:
+    """Of each state (N, H) the new one where `live` (N) says that the sequence goes on, else the old one; and, where there is
+    `live`, the first of the new ones with zeros where the sequence has ended."""
+    if live is None:
+        return tuple(new for new, _ in states)
+
+    def chosen(new: te.Tensor, old: te.Tensor | None) -> te.Tensor:
+        zero = te.const(0, new.dtype)
+        return te.compute(new.shape, lambda n, j: te.select(live[n], new[n, j], zero if old is None else old[n, j]), name="kept")
+
+    return (*(chosen(*state) for state in states), chosen(states[0][0], None))
+
+
+@operator("RNNStep", NEWEST)
+def rnn_step(x, h=None, r=None, live=None, *, activations=("Tanh",), alphas=(), betas=(), clip=None):
+    """x (N, H), h (N, H), r (H, H), live (N) -> the next h, see `_kept`."""
+    (f,) = _activations(activations, alphas, betas, clip)
+    return _kept(live, (f(_gate(x, _product(h, r), 0, shape_of(x)[1])), h))
+
+
+@operator("GRUStep", NEWEST)
+def gru_step(
+    x, h=None, r=None, hidden=None, bias=None, live=None, *, activations=("Sigmoid", "Tanh"), alphas=(), betas=(), clip=None
+):  # fmt: skip
+    """x (N, 3 H) of the update, reset and hidden gates, h (N, H), live (N) -> the next h, see `_kept`.
+
+    Where the reset is applied to products, r is (3 H, H), with a bias (3 H). Where it is applied to the state, r is (2 H, H), and
+    what it leaves of the state is multiplied with `hidden` (H, H)."""
+    f, g = _activations(activations, alphas, betas, clip, clip)
+    rows, units = shape_of(x)[0], shape_of(x)[1] // 3
+    product = _product(h, r, bias)
+    if h is None and bias is not None:
+        product = te.compute(shape_of(x), lambda n, j: bias[j], name="bias")
+    update, reset = (f(_gate(x, product, number, units)) for number in range(2))
+    if hidden is None or h is None:
+        new = g(_gate(x, product, 2, units, reset))
+    else:
+        left = te.compute((rows, units), lambda n, j: reset[n, j] * h[n, j], name="left")
+        last: te.Tensor = define("Gemm", left, hidden, transB=1)
+        new = g(te.compute((rows, units), lambda n, j: x[n, j + 2 * units] + last[n, j], name="gate_2"))
+
+    def formula(n: Expr, j: Expr) -> Expr:
+        value = (te.const(1, x.dtype) - update[n, j]) * new[n, j]
+        return value if h is None else value + update[n, j] * h[n, j]
+
+    return _kept(live, (te.compute((rows, units), formula, name="state"), h))
+
+
+@operator("LSTMStep", NEWEST)
+def lstm_step(
+    x, h=None, c=None, r=None, p=None, live=None, *, activations=("Sigmoid", "Tanh", "Tanh"), alphas=(), betas=(), clip=None,
+    input_forget=0,
+):  # fmt: skip
+    """x (N, 4 H) of the input, output, forget and cell gates, h and c (N, H), r (4 H, H), p (3 H) of the first three gates,
+    live (N) -> the next h and c, see `_kept`. With `input_forget` the cell forgets as much as it takes in. As in onnxruntime,
+    `clip` is for the gates alone, not for the cell."""
+    f, g, last = _activations(activations, alphas, betas, clip, clip, None)
+    units, product = shape_of(x)[1] // 4, _product(h, r)
+    gates = [_gate(x, product, number, units) for number in range(4)]
+    taken, added, forgotten = f(_peephole(gates[0], p, 0, c)), g(gates[3]), f(_peephole(gates[2], p, 2, c))
+
+    def formula(n: Expr, j: Expr) -> Expr:
+        value = taken[n, j] * added[n, j]
+        if c is None:
+            return value
+        return value + (te.const(1, x.dtype) - taken[n, j] if input_forget else forgotten[n, j]) * c[n, j]
+
+    cell = te.compute(gates[0].shape, formula, name="cell")
+    shown, seen = f(_peephole(gates[1], p, 1, cell)), last(cell)
+    state = te.compute(cell.shape, lambda n, j: shown[n, j] * seen[n, j], name="state")
+    return _kept(live, (state, h), (cell, c))
+
+
+@operator("SequenceMask", NEWEST)
+def sequence_mask(*, lengths, steps):
+    """(T, N): whether time step t belongs to sequence n, which has `lengths[n]` of the steps."""
+
+    def formula(t: Expr, n: Expr) -> Expr:
+        length: Expr = te.const(lengths[-1])
+        for number, each in enumerate(lengths[:-1]):
+            length = te.select(te.equal(n, te.const(number)), te.const(each), length)
+        return t < length
+
+    return te.compute((steps, len(lengths)), formula, name="mask")
+
+
+# --- all steps ---------------------------------------------------------------------------------------------------------
+
+
+def _row(apply: Apply, x: Any, number: int) -> Any:
+    """x[number]; None where there is no x."""
+    if x is None:
+        return None
+    extent, *shape = shape_of(x)
+    return apply("Reshape", x if extent == 1 else _rows(apply, x, number, number + 1), shape=tuple(shape))
+
+
+def _rows(apply: Apply, x: Any, begin: int, end: int) -> Any:
+    """x[begin:end]."""
+    return apply("Slice", x, starts=(begin,), ends=(end,), axes=(0,))
+
+
+def _stacked(apply: Apply, parts: Sequence[Any], shape: Sequence[int]) -> Any:
+    """Parts one after the other, in a shape."""
+    return apply("Reshape", apply("Concat", *parts, axis=0), shape=tuple(shape))
+
+
+class _Recurrence:
+    """What the three kinds of recurrences have in common; inputs and attributes are as ONNX has them."""
+
+    def __init__(self, apply: Apply, x, w, r, b, gates: int, direction: str, hidden_size, sequence_lens, layout: int):
+        directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+        if direction not in directions:
+            raise ValueError(f"the direction {direction!r} is not there; there are {', '.join(directions)}")
+        self.apply, self.layout, self.backward = apply, layout, directions[direction]
+        self.w, self.r, self.b = w, r, b
+        self.x = self.turned(x)
+        self.steps, self.sequences, inputs = shape_of(self.x)
+        self.units = shape_of(r)[-1]
+        rows = [len(self.backward), gates * self.units]
+        if list(shape_of(w)) != [*rows, inputs] or list(shape_of(r)) != [*rows, self.units]:
+            raise ValueError(
+                f"weights {list(shape_of(w))} and {list(shape_of(r))} do not fit {direction} steps of {gates} gate(s) and inputs "
+                f"{list(shape_of(x))}"
+            )
+        if hidden_size not in (None, self.units):
+            raise ValueError(f"hidden_size {hidden_size} contradicts the weights, {list(shape_of(r))}")
+        lengths = tuple(sequence_lens or ())
+        if lengths and (len(lengths) != self.sequences or not 0 <= min(lengths) <= max(lengths) <= self.steps):
+            raise ValueError(f"sequence_lens {list(lengths)} do not fit {self.sequences} sequence(s) of {self.steps} steps")
+        ends = any(length < self.steps for length in lengths)
+        self.live = apply("SequenceMask", lengths=lengths, steps=self.steps) if ends else None
+
+    def turned(self, x: Any) -> Any:
+        """The first two dimensions exchanged, where the layout asks for it."""
+        return self.apply("Transpose", x, perm=(1, 0, *range(2, len(shape_of(x))))) if self.layout and x is not None else x
+
+    def bias(self, number: int) -> tuple[Any, Any]:
+        """The biases of inputs and of states in one direction."""
+        if self.b is None:
+            return None, None
+        both = _row(self.apply, self.b, number)
+        (count,) = shape_of(both)
+        return _rows(self.apply, both, 0, count // 2), _rows(self.apply, both, count // 2, count)
+
+    def inputs(self, number: int, bias: Any) -> Any:
+        """What all steps of one direction take from their inputs: (T, N, gates H)."""
+        flat = self.apply("Reshape", self.x, shape=(self.steps * self.sequences, shape_of(self.x)[2]))
+        product = self.apply("Gemm", flat, _row(self.apply, self.w, number), bias, transB=1)
+        return self.apply("Reshape", product, shape=(self.steps, self.sequences, -1))
+
+    def run(self, start: Callable[[int], tuple[Any, Callable[..., Any]]], *initial: Any) -> tuple[Any, ...]:
+        """All outputs as ONNX has them, from initial states. For each direction `start` gives the bias of the inputs, and the
+        step, a function of its input (N, gates H), its states, and which sequences go on."""
+        apply, count = self.apply, len(self.backward)
+        outputs: list[list[Any]] = [[None] * count for _ in range(self.steps)]
+        last = []
+        for number, backward in enumerate(self.backward):
+            bias, step = start(number)
+            inputs = self.inputs(number, bias)
+            states = [_row(apply, self.turned(x), number) for x in initial]
+            for t in range(self.steps)[:: -1 if backward else 1]:
+                results = step(_row(apply, inputs, t), *states, _row(apply, self.live, t))
+                results = results if isinstance(results, tuple) else (results,)
+                states = [*results[: len(states)]]
+                outputs[t][number] = results[0] if self.live is None else results[-1]
+            last.append(states)
+        y = _stacked(apply, [part for row in outputs for part in row], (self.steps, count, self.sequences, self.units))
+        if self.layout:
+            y = apply("Transpose", y, perm=(2, 0, 1, 3))
+        ends = (_stacked(apply, state, (count, self.sequences, self.units)) for state in zip(*last, strict=True))
+        return (y, *(self.turned(state) for state in ends))
+
+    def activations(self, number: int, each: int, names, alphas: Sequence[float], betas: Sequence[float]) -> dict[str, Any]:
+        """The attributes of the steps of one direction that say which of the `each` activations they have."""
+        if names is None:
+            return {}
+        if len(names) != each * len(self.backward):
+            raise ValueError(f"{each} activation(s) are needed in each direction, got {', '.join(names)}")
+        first, end = number * each, (number + 1) * each
+
+        def share(numbers: Sequence[float], takers: Sequence[str]) -> tuple[float, ...]:
+            before, all_ = (sum(name in takers for name in names[:n]) for n in (first, end))
+            return tuple(numbers[before:all_])
+
+        return {"activations": tuple(names[first:end]), "alphas": share(alphas, ALPHA), "betas": share(betas, BETA)}
+
+
+@composite("RNN", 7, operands={4: "sequence_lens"})
+def rnn(
+    apply, x, w, r, b=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(), clip=None,
+    direction="forward", hidden_size=None, layout=0, sequence_lens=None,
+):  # fmt: skip
+    """x (T, N, ...), w (directions, H, ...), r (directions, H, H), b (directions, 2 H) -> y (T, directions, N, H), the last h."""
+    recurrence = _Recurrence(apply, x, w, r, b, 1, direction, hidden_size, sequence_lens, layout)
+
+    def start(number: int):
+        chosen = recurrence.activations(number, 1, activations, activation_alpha, activation_beta)
+        weight, (own, other) = _row(apply, r, number), recurrence.bias(number)
+        bias = None if own is None else apply("Add", own, other)
+        return bias, lambda x, h, live: apply("RNNStep", x, h, weight, live, clip=clip, **chosen)
+
+    return recurrence.run(start, initial_h)
+
+
+@composite("GRU", 7, operands={4: "sequence_lens"})
+def gru(
+    apply, x, w, r, b=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(), clip=None,
+    direction="forward", hidden_size=None, layout=0, linear_before_reset=0, sequence_lens=None,
+):  # fmt: skip
+    """As RNN, with the weights of three gates one after the other; `linear_before_reset` multiplies before it resets."""
+    recurrence = _Recurrence(apply, x, w, r, b, 3, direction, hidden_size, sequence_lens, layout)
+
+    def start(number: int):
+        chosen = recurrence.activations(number, 2, activations, activation_alpha, activation_beta)
+        weight, (own, other), units = _row(apply, r, number), recurrence.bias(number), recurrence.units
+        if linear_before_reset:
+            return own, lambda x, h, live: apply("GRUStep", x, h, weight, None, other, live, clip=clip, **chosen)
+        bias = None if own is None else apply("Add", own, other)
+        gates, hidden = _rows(apply, weight, 0, 2 * units), _rows(apply, weight, 2 * units, 3 * units)
+        return bias, lambda x, h, live: apply("GRUStep", x, h, gates, hidden, None, live, clip=clip, **chosen)
+
+    return recurrence.run(start, initial_h)
+
+
+@composite("LSTM", 7, operands={4: "sequence_lens"})
+def lstm(
+    apply, x, w, r, b=None, initial_h=None, initial_c=None, p=None, *, activations=None, activation_alpha=(), activation_beta=(),
+    clip=None, direction="forward", hidden_size=None, input_forget=0, layout=0, sequence_lens=None,
+):  # fmt: skip
+    """As RNN, with the weights of four gates one after the other, and p (directions, 3 H); also gives the last c."""
+    recurrence = _Recurrence(apply, x, w, r, b, 4, direction, hidden_size, sequence_lens, layout)
+
+    def start(number: int):
+        chosen = recurrence.activations(number, 3, activations, activation_alpha, activation_beta)
+        weight, peepholes, (own, other) = _row(apply, r, number), _row(apply, p, number), recurrence.bias(number)
+        bias = None if own is None else apply("Add", own, other)
+
+        def step(x, h, c, live):
+            return apply("LSTMStep", x, h, c, weight, peepholes, live, clip=clip, input_forget=input_forget or None, **chosen)
+
+        return bias, step
+
+    return recurrence.run(start, initial_h, initial_c)
