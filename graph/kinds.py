@@ -7,7 +7,7 @@ from functools import cache
 from math import prod
 
 from schedule.templates.block_analysis import at_axes, contraction
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, PrimFunc, Select, Store, Var
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, PrimFunc, Select, Store, Var, const_shape
 from tir.traverse import blocks, loads, walk
 
 from .ir import Call, Value
@@ -22,6 +22,11 @@ def pointwise(call: Call) -> bool:
 def elementwise_inputs(call: Call) -> list[Value]:
     """The inputs of which each element of the output needs the one at its own place alone; none where the call does more."""
     return [v for n, v in enumerate(_different(call)) if n in _at_place(function(call))]
+
+
+def elementwise(call: Call) -> bool:
+    """Whether each element of the only output comes from elements at its own place, of inputs that are broadcast as in numpy."""
+    return len(call.outputs) == 1 and _broadcasts(function(call))
 
 
 def moves(call: Call) -> bool:
@@ -84,6 +89,23 @@ def _is_place(indices: Sequence[Expr], iters: Sequence[Iter]) -> bool:
     return len(indices) == len(iters) and all(
         i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, iters, strict=True)
     )
+
+
+@cache
+def _broadcasts(func: PrimFunc) -> bool:
+    block = _block(func)
+    if block is None:
+        return False
+    axes = [it.var for it in block.iters]
+
+    def broadcast(load: Load) -> bool:
+        own = axes[len(axes) - len(load.indices) :]
+        shape = const_shape(load.buffer)
+        return len(load.indices) <= len(axes) and all(
+            i == v or (e == 1 and i == Const(0)) for i, v, e in zip(load.indices, own, shape, strict=True)
+        )
+
+    return all(broadcast(load) for load in loads(block.body))
 
 
 def _moved(value: Expr) -> bool:

@@ -9,15 +9,19 @@ from .activations import recognise_activations
 from .affine import fold_affine
 from .common import merge_common
 from .composites import expand_composites
+from .factors import move_factors
 from .forms import canonicalise
 from .identities import remove_identities
+from .layouts import simplify_layouts
 from .norms import recognise_norms
 from .powers import expand_powers
+from .sinking import sink_layouts
 from .unread import remove_unread
 
 __all__ = [
-    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "fold_affine", "merge_common", "optimize",
-    "recognise_activations", "recognise_norms", "remove_identities", "remove_unread",
+    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "fold_affine", "merge_common", "move_factors",
+    "optimize", "recognise_activations", "recognise_norms", "remove_identities", "remove_unread", "simplify_layouts",
+    "sink_layouts",
 ]  # fmt: skip
 
 Pass = Callable[[Graph], Graph]
@@ -31,7 +35,12 @@ PASSES: tuple[Pass, ...] = (
     merge_common,
     recognise_norms,
     recognise_activations,
+    move_factors,
+    simplify_layouts,
+    sink_layouts,
+    simplify_layouts,
     fold_affine,
+    remove_identities,
     merge_common,
     remove_unread,
 )

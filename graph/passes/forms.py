@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import frexp
+from math import frexp, prod
 
 import numpy as np
 
 from ..ir import Call, Graph
+from ..kinds import elementwise, moves
+from ..ops import result_types
 from .rewriting import Rewriting, other, rewrite
 
 REDUCTIONS = (
@@ -66,8 +68,36 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
                 return None
             inverse = r.constant(f"{result.name}_factor", np.array(1 / number, result.dtype))
             return [r.call("Mul", [x, inverse], call.outputs)]
+        case "Conv":
+            return _one_pixel(r, call)
         case _:
-            return None
+            return _unexpanded(r, call)
+
+
+def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
+    """A convolution of images as large as its kernel, with one result each, as a product of matrices."""
+    (x, weight, *bias), result = call.values, call.outputs[0]
+    if x.shape[1:] != weight.shape[1:] or prod(result.shape[2:]) != 1 or any(call.attribute("pads", ())):
+        return None
+    if call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        return None
+    rows, columns = (r.call("Reshape", [v], f"{v.name}_rows", shape=(v.shape[0], prod(v.shape[1:]))) for v in (x, weight))
+    if (array := r.array(weight)) is not None:
+        columns_value = r.constant(f"{weight.name}_rows", array.reshape(columns.outputs[0].shape))
+        views = [rows]
+    else:
+        columns_value, views = columns.outputs[0], [rows, columns]
+    product = r.call("Gemm", [rows.outputs[0], columns_value, *bias], f"{result.name}_product", transB=1)
+    return [*views, product, r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
+
+
+def _unexpanded(r: Rewriting, call: Call) -> list[Call] | None:
+    expanded = {v: e.values[0] for v in call.values if (e := r.producer(v, "Expand")) is not None}
+    if not expanded or not elementwise(call) or moves(call):
+        return None
+    new = call.with_inputs(expanded)
+    (shape, _), *_ = result_types(new)
+    return [new] if shape == call.outputs[0].shape else None
 
 
 def _keeping(r: Rewriting, call: Call) -> list[Call]:

@@ -70,8 +70,12 @@ class Rewriting:
         """A call whose outputs are given, or are new, with names after the one given and the types that follow."""
         call = Call(operator, tuple(inputs), (), tuple(sorted(attributes.items())))
         if isinstance(outputs, str):
-            outputs = [Value(self._name(outputs), *t) for t in result_types(call)]
+            outputs = [self.value(outputs, *t) for t in result_types(call)]
         return Call(operator, call.inputs, tuple(outputs), call.attributes)
+
+    def value(self, wanted: str, shape: tuple[int, ...], dtype: str) -> Value:
+        """A new value, for a call that is still to be made."""
+        return Value(self._name(wanted), shape, dtype)
 
     def _name(self, wanted: str) -> str:
         return fresh(self._taken, wanted)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 import numpy as np
 import pytest
 from onnx import helper
 
 from graph import passes
-from graph.ir import GraphError, verify
+from graph.ir import Call, Graph, GraphError, Value, verify
 from graph.onnx import load_onnx
+from graph.ops import result_types
 from graph.passes.check import check_passes
 
 from .models import model, residual, same_outputs, transformer
@@ -272,6 +276,136 @@ def test_norms(steps, operators):
 def test_forms(what, operators, opset):
     given = {name: a for name, a in NUMBERS.items() if name in what.input}
     check(passes.canonicalise, [what], {"x": real(2, 4, 3, 7)}, ["y"], operators, given, opset=opset)
+
+
+X = {"x": real(2, 4, 3, 7)}
+
+
+@pytest.mark.parametrize(
+    ("steps", "operators"),
+    [
+        (["Conv _ pixel", "Relu _"], ["Reshape", "Gemm", "Reshape", "Relu"]),
+        ([("Conv _ pixel", {"pads": [1, 1, 1, 1]})], ["Conv"]),
+        (["Conv _ small"], ["Conv"]),
+        (["Expand row shape", "Add _ x"], ["Add"]),
+        (["Expand row shape", "Add _ two"], ["Expand", "Add"]),
+    ],
+)
+def test_forms_of_several_calls(steps, operators):
+    constants = NUMBERS | {"pixel": real(5, 4, 3, 7), "small": real(5, 4, 1, 1), "shape": np.array([4, 3, 7])}
+    given = {k: a for k, a in constants.items() if any(f" {k}" in str(step) for step in steps)}
+    inputs = X | ({"row": real(7)} if "row" in str(steps) else {})
+    check(passes.canonicalise, chain(*steps), inputs, ["y"], operators, given, roundings=4 * 84)
+
+
+@pytest.mark.parametrize(
+    ("steps", "operators"),
+    [
+        (["MatMul _ w", "Mul _ two", "Mul three _"], ["MatMul", "Mul"]),
+        (["Mul _ two", "MatMul _ w"], ["MatMul", "Mul"]),
+        (["Mul _ wide", "MatMul _ w"], ["Mul", "MatMul"]),
+        (["Mul _ wide", "Mul _ two"], ["Mul", "Mul"]),
+    ],
+)
+def test_factors(steps, operators):
+    constants = NUMBERS | {"w": real(7, 5), "wide": real(7)}
+    given = {k: a for k, a in constants.items() if any(f" {k}" in step for step in steps)}
+    check(passes.move_factors, chain(*steps), X, ["y"], operators, given, roundings=64)
+
+
+def moved(rng, shape):
+    """A random chain of calls that move elements of `x`, and what they make."""
+    value, calls, constants = Value("x", shape, "float32"), [], {}
+    for n in range(rng.integers(1, 6)):
+        rank, kind = len(value.shape), rng.choice(["Reshape", "Transpose", "Slice", "Gather", "Split"])
+        axis = int(rng.integers(rank)) if rank else 0
+        if kind == "Reshape" or not rank:
+            left, extents = prod(value.shape), []
+            while left > 1:
+                extents.append(int(rng.choice([d for d in range(1, left + 1) if left % d == 0])))
+                left //= extents[-1]
+            call = Call("Reshape", (value,), (), (("shape", tuple(extents)),))
+        elif kind == "Transpose":
+            call = Call("Transpose", (value,), (), (("perm", tuple(map(int, rng.permutation(rank)))),))
+        elif kind == "Slice":
+            start, step = int(rng.integers(value.shape[axis])), int(rng.integers(1, 3))
+            attributes = {"axes": (axis,), "ends": (99,), "starts": (start - value.shape[axis],), "steps": (step,)}
+            call = Call("Slice", (value,), (), tuple(attributes.items()))
+        elif kind == "Gather":
+            constants[f"i{n}"] = np.array(int(rng.integers(value.shape[axis])))
+            call = Call("Gather", (value, Value(f"i{n}", (), "int64")), (), (("axis", axis),))
+        else:
+            first = int(rng.integers(1, max(2, value.shape[axis])))
+            sizes = (first, value.shape[axis] - first) if first < value.shape[axis] else (first,)
+            call = Call("Split", (value,), (), (("axis", axis), ("split", sizes)))
+        outputs = tuple(Value(f"v{n}_{m}", *t) for m, t in enumerate(result_types(call)))
+        calls.append(replace(call, outputs=outputs))
+        value = outputs[int(rng.integers(len(outputs)))]
+    y = Value("y", value.shape, "float32")
+    return Graph("g", (Value("x", shape, "float32"),), (*calls, Call("Neg", (value,), (y,))), (y,), constants)
+
+
+def test_layouts():
+    """Random chains: nothing is moved more often than before, and most often once."""
+    rng, counts = np.random.default_rng(0), []
+    for _ in range(150):
+        shape = tuple(map(int, rng.choice([1, 2, 3, 4, 6], rng.integers(1, 5))))
+        graph = verify(moved(rng, shape))
+        after = verify(passes.simplify_layouts(graph))
+        same_outputs(graph, after, [np.arange(prod(shape), dtype="float32").reshape(shape)])
+        counts.append([sum(c.operator not in ("Reshape", "Neg") for c in g.calls) for g in (graph, after)])
+    assert all(a <= b for b, a in counts) and sum(a for _, a in counts) < 0.6 * sum(b for b, _ in counts)
+
+
+@pytest.mark.parametrize(
+    ("steps", "operators"),
+    [
+        ([("Transpose _", {"perm": [0, 2, 3, 1]}), ("Transpose _", {"perm": [0, 3, 1, 2]}), "Relu _"], ["Reshape", "Relu"]),
+        ([("Transpose _", {"perm": [0, 2, 3, 1]}), ("Transpose _", {"perm": [3, 0, 1, 2]}), "Relu _"], ["Transpose", "Relu"]),
+        ([("Gather _ one", {"axis": 0}), "Relu _"], ["Slice", "Reshape", "Relu"]),
+        (["Slice _ zero two three", "Relu _"], ["Slice", "Relu"]),
+    ],
+)
+def test_chains_of_layouts(steps, operators):
+    constants = {"one": np.array(1), "zero": np.array([0]), "two": np.array([2]), "three": np.array([3])}
+    given = {k: a for k, a in constants.items() if any(f" {k}" in str(step) for step in steps)}
+    check(passes.simplify_layouts, chain(*steps), X, ["y"], operators, given)
+
+
+def test_parts_in_order_keep_what_they_are_parts_of():
+    """As the shuffled channels of two branches."""
+    nodes = [
+        node("Relu", "x", "r"), node("Transpose", "r", "t", perm=[1, 0, 2, 3]), node("Reshape", "t s", "v"),
+        helper.make_node("Split", ["v"], ["a", "b"], axis=0, num_outputs=2), node("Exp", "a", "y"), node("Neg", "b", "z"),
+    ]  # fmt: skip
+    after = check(
+        passes.simplify_layouts, nodes, X, ["y", "z"],
+        ["Relu", "Transpose", "Reshape", "Slice", "Reshape", "Reshape", "Slice", "Reshape", "Exp", "Neg"], {"s": np.array([8, 3, 7])},
+    )  # fmt: skip
+    assert sum(c.operator == "Transpose" for c in after.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "operators"),
+    [
+        (["Exp _", "Reshape _ flat", "Relu _", "Add _ row"], ["Exp", "Relu", "Add", "Reshape"]),
+        (["Exp _", "Reshape _ flat", "Add _ same"], ["Exp", "Reshape", "Add", "Reshape"]),
+        (["Exp _", "Reshape _ flat", "Add _ plane"], ["Exp", "Reshape", "Add"]),
+        (["Exp _", "Reshape _ flat", "Sigmoid _", "Mul s1 _"], ["Exp", "Sigmoid", "Mul", "Reshape"]),
+        (["Exp _", "Reshape _ five", "Add _ side"], ["Exp", "Add", "Reshape"]),
+        (["Exp _", "Transpose _", "Relu _", "Mul _ row"], ["Exp", "Relu", "Mul", "Transpose"]),
+        (["Exp _", "Transpose _", "Relu _", "Mul _ two", "Transpose _"], ["Exp", "Relu", "Mul", "Transpose", "Transpose"]),
+        (["Exp _", "Transpose _", "Sigmoid _", "Mul s1 _"], ["Exp", "Transpose", "Sigmoid", "Mul"]),
+        (["Transpose _", "Relu _"], ["Transpose", "Relu"]),
+    ],
+)
+def test_sinking(steps, operators):
+    text = str(steps)
+    constants = {"flat": np.array([8, 21]), "row": real(21 if "flat" in text else 2), "two": np.array(2.0)}
+    constants |= {"five": np.array([1, 2, 4, 3, 7]), "plane": real(8, 1), "side": real(1, 1, 4, 1, 1)}
+    given = {k: a for k, a in constants.items() if any(f" {k}" in step for step in steps)}
+    inputs = X | ({"same": real(8, 21)} if "same" in text else {})
+    check(passes.sink_layouts, chain(*steps), inputs, ["y"], operators, given)
 
 
 def test_common():

@@ -1,0 +1,51 @@
+"""Numbers by which operands of products are scaled scale what these make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from ..ir import Call, Graph, Value
+from .rewriting import Rewriting, other, rewrite
+
+
+def move_factors(graph: Graph) -> Graph:
+    """(a * x) (b * y) becomes (x y) * (a b), and (x * a) * b becomes x * (a b), for numbers a and b."""
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    if not call.outputs[0].dtype.startswith("float"):
+        return None
+    return _after(r, call) if call.operator == "MatMul" else _joined(r, call) if call.operator == "Mul" else None
+
+
+def _factor(r: Rewriting, value: Value | None) -> tuple[Value, float] | None:
+    """A value as another, of the same shape, by a number."""
+    product = r.producer(value, "Mul")
+    number = None if product is None else next((v for v in product.values if r.number(v) is not None), None)
+    source = None if product is None or number is None else other(product.inputs, number)
+    if source is None or value is None or source.shape != value.shape or not r.read_once(value):
+        return None
+    return source, float(r.number(number) or 0)
+
+
+def _after(r: Rewriting, call: Call) -> list[Call] | None:
+    found, result = [_factor(r, v) for v in call.inputs], call.outputs[0]
+    if not any(found):
+        return None
+    inputs = [v if f is None else f[0] for v, f in zip(call.inputs, found, strict=True)]
+    number = r.constant(f"{result.name}_factor", np.array(prod(f[1] for f in found if f is not None), result.dtype))
+    product = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_product", result.shape, result.dtype),))
+    return [product, r.call("Mul", [product.outputs[0], number], (result,))]
+
+
+def _joined(r: Rewriting, call: Call) -> list[Call] | None:
+    number = next((v for v in call.values if r.number(v) is not None), None)
+    before = None if number is None else _factor(r, other(call.inputs, number))
+    if number is None or before is None or before[0].shape != call.outputs[0].shape:
+        return None
+    factor = r.constant(f"{call.outputs[0].name}_factor", np.array(before[1] * (r.number(number) or 0), number.dtype))
+    return [r.call("Mul", [before[0], factor], call.outputs)]

@@ -1,0 +1,257 @@
+"""Chains of calls that only move elements become the shortest that do the same.
+
+A value that reshapes, transposes and slices make of another is that one's elements at strides, as far as a reshape of strided
+elements is strided again:
+
+    value[i0, i1, ...] = source.flat[offset + i0 * stride0 + i1 * stride1 + ...]
+
+From the strides follow one view, one slice and one transpose that make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from ..ir import Call, Graph, Value
+from .rewriting import Rewriting, rewrite
+
+MOVES = ("Gather", "Reshape", "Slice", "Split", "Transpose")
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Elements of `source`, in their order, from `offset` on at `strides`; a dimension of extent 1 has the stride 0."""
+
+    source: Value
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def is_row(self) -> bool:
+        """Whether the elements follow each other without gaps."""
+        inner = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent > 1 and stride != inner:
+                return False
+            inner *= extent
+        return True
+
+    def reshaped(self, shape: Sequence[int]) -> Strided | None:
+        """In another shape; None where that has no strides."""
+        runs: list[list[int]] = []  # extents and strides of what is contiguous
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            if extent == 1:
+                continue
+            if runs and runs[-1][1] == extent * stride:
+                runs[-1] = [runs[-1][0] * extent, stride]
+            else:
+                runs.append([extent, stride])
+        strides = []
+        for extent in reversed(shape):
+            if extent == 1:
+                strides.append(0)
+                continue
+            left, stride = runs[-1]
+            if left % extent:
+                return None
+            strides.append(stride)
+            runs[-1] = [left // extent, stride * extent]
+            if left == extent:
+                runs.pop()
+        return replace(self, shape=tuple(shape), strides=tuple(reversed(strides)))
+
+    def transposed(self, order: Sequence[int]) -> Strided:
+        return replace(self, shape=tuple(self.shape[n] for n in order), strides=tuple(self.strides[n] for n in order))
+
+    def part(self, axis: int, start: int, count: int, step: int = 1) -> Strided:
+        """Of an axis so many elements from one on."""
+        shape, strides = [*self.shape], [*self.strides]
+        shape[axis], strides[axis] = count, strides[axis] * step if count > 1 else 0
+        return replace(self, shape=tuple(shape), strides=tuple(strides), offset=self.offset + start * self.strides[axis])
+
+
+def whole(value: Value) -> Strided:
+    """A value as its own elements."""
+    strides = tuple(0 if e == 1 else prod(value.shape[n + 1 :]) for n, e in enumerate(value.shape))
+    return Strided(value, value.shape, strides)
+
+
+def simplify_layouts(graph: Graph) -> Graph:
+    """Make what several calls move one after the other at once, and what stays in its order a view.
+
+    A value that others read as well is kept where what follows it is a part of it in order, which needs no kernel of its own.
+    """
+    consumers, outputs = graph.consumers(), set(graph.outputs)
+
+    def needed(value: Value) -> bool:
+        """Whether a value is there in any case, or for more than one."""
+        readers = consumers.get(value, [])
+        return value in outputs or len(readers) > 1 or any(c.operator not in MOVES for c in readers)
+
+    def rule(r: Rewriting, call: Call) -> list[Call] | None:
+        if call.operator not in MOVES:
+            return None
+        chains = [list(_chain(r, call, v)) for v in call.outputs]
+        if not all(chains):
+            return None
+        calls: list[Call] = []
+        for value, chain in zip(call.outputs, chains, strict=True):
+            found = _best(chain, needed)
+            emitted = None if found is None else _calls(r, found, value)
+            if emitted is None:
+                return None
+            calls += emitted
+        return calls
+
+    return rewrite(graph, rule)
+
+
+def _best(chain: Sequence[Strided], needed: Callable[[Value], bool]) -> Strided | None:
+    """Of the ways to see a value, the nearest source first, the one to make it in; None to leave it as it is."""
+    nearest, farthest = chain[0], chain[-1]
+    if farthest.is_row:
+        return farthest
+    row = next((s for s in chain[:-1] if s.is_row and needed(s.source)), None)
+    return row or (None if nearest is farthest else farthest)
+
+
+def _chain(r: Rewriting, call: Call, value: Value) -> Iterator[Strided]:
+    """A value as elements of the input of the call that makes it, of the input of the call that makes that, and so on."""
+    steps: list[tuple[Call, Value]] = []
+    while True:
+        steps.insert(0, (call, value))
+        found: Strided | None = whole(call.values[0])
+        for step, result in steps:
+            found = None if found is None else _step(r, step, result, found)
+        if found is None:
+            return
+        yield found
+        value = call.values[0]
+        before = r.producer(value, *MOVES)
+        if before is None:
+            return
+        call = before
+
+
+def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None:
+    """What a call makes of strided elements; None where it does more than to move them by strides."""
+    rank = len(s.shape)
+    match call.operator:
+        case "Reshape":
+            return s.reshaped(result.shape)
+        case "Transpose":
+            return s.transposed(call.attribute("perm") or range(rank)[::-1])
+        case "Split":
+            axis = call.attribute("axis", 0) % rank
+            number = call.outputs.index(result)
+            return s.part(axis, sum(v.shape[axis] for v in call.outputs[:number]), result.shape[axis])
+        case "Slice":
+            starts, axes = call.attribute("starts"), call.attribute("axes") or range(rank)
+            for axis, start, step in zip(axes, starts, call.attribute("steps") or (1,) * len(starts), strict=True):
+                if step < 1:
+                    return None
+                first = range(s.shape[axis % rank])[start:][0]
+                s = s.part(axis % rank, first, result.shape[axis % rank], step)
+            return s
+        case "Gather":
+            index = r.array(call.inputs[1])
+            axis = call.attribute("axis", 0) % rank
+            if index is None or index.size != 1:
+                return None
+            return s.part(axis, int(index.reshape(())) % s.shape[axis], 1).reshaped(result.shape)
+        case _:
+            return None
+
+
+# --- calls -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """A dimension of a source as views can show it, of which `count` elements from `begin` on are taken."""
+
+    extent: int
+    begin: int
+    count: int
+
+
+def _calls(r: Rewriting, s: Strided, result: Value) -> list[Call] | None:
+    """A view, a slice, a transpose and a view, those that are needed, that make a value; None where these cannot."""
+    found = _levels(s)
+    if found is None:
+        return None
+    levels, order = _ordered(found, s.shape)
+    value, name, calls = s.source, result.name, list[Call]()
+
+    def append(operator: str, suffix: str, **attributes: Any) -> None:
+        nonlocal value
+        calls.append(r.call(operator, [value], f"{name}_{suffix}", **attributes))
+        value = calls[-1].outputs[0]
+
+    extents = tuple(x.extent for x in levels)
+    if value.shape != extents:
+        append("Reshape", "view", shape=extents)
+    axes = tuple(n for n, x in enumerate(levels) if x.count < x.extent)
+    if axes:
+        begins = [levels[n].begin for n in axes]
+        ends = tuple(b + levels[n].count for b, n in zip(begins, axes, strict=True))
+        append("Slice", "part", starts=tuple(begins), ends=ends, axes=axes)
+    perm = [levels.index(x) for x in order]
+    moving = [n for n in perm if levels[n].count > 1]
+    if moving != sorted(moving):
+        append("Transpose", "turned", perm=tuple(perm))
+    if value.shape != result.shape or not calls:
+        append("Reshape", "shaped", shape=result.shape)
+    return [*calls[:-1], replace(calls[-1], outputs=(result,))]
+
+
+def _levels(s: Strided) -> list[tuple[_Level, int | None]] | None:
+    """The dimensions of the source as they have to be seen, outermost first, with the dimensions that they are of the value; None
+    for one of which one element is taken."""
+    total = prod(s.source.shape)
+    moving = sorted((stride, extent, n) for n, (extent, stride) in enumerate(zip(s.shape, s.strides, strict=True)) if extent > 1)
+    levels: list[tuple[_Level, int | None]] = []
+    inner = 1  # elements of the source in the levels so far
+
+    def add(extent: int, count: int, dimension: int | None) -> None:
+        nonlocal inner
+        levels.insert(0, (_Level(extent, s.offset // inner % extent if count < extent else 0, count), dimension))
+        inner *= extent
+
+    for number, (stride, extent, dimension) in enumerate(moving):
+        outside = moving[number + 1][0] if number + 1 < len(moving) else total
+        if stride % inner or outside % stride:
+            return None
+        if stride > inner:
+            add(stride // inner, 1, None)
+        room = outside // stride
+        begin = s.offset // stride % room
+        if begin + extent > room:
+            return None
+        add(extent if room % extent == 0 and begin % extent == 0 else room, extent, dimension)
+    if total > inner:
+        add(total // inner, 1, None)
+    return levels
+
+
+def _ordered(levels: list[tuple[_Level, int | None]], shape: Sequence[int]) -> tuple[list[_Level], list[_Level]]:
+    """The levels, and the order in which a value has them. Those of one element stand where the value has dimensions of extent 1,
+    as far as there are some, else in front; for other such dimensions there are new ones."""
+    place = {dimension: x for x, dimension in levels if dimension is not None}
+    single = [x for x, dimension in levels if dimension is None]
+    spare = max(0, len(single) - sum(e == 1 for e in shape))
+    order, single, found = single[:spare], single[spare:], [x for x, _ in levels]
+    for n, extent in enumerate(shape):
+        if extent > 1:
+            order.append(place[n])
+        elif single:
+            order.append(single.pop(0))
+        else:
+            new = _Level(1, 0, 1)
+            found.insert(found.index(order[-1]) + 1 if order else 0, new)
+            order.append(new)
+    return found, order
