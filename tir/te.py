@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from . import dtypes
+from .constants import with_constants
 from .intrinsics import INTRINSICS
 from .ir import (
     TRUE,
@@ -449,13 +450,14 @@ def logical_not(condition) -> Expr:
 # --- conversion to a function ------------------------------------------------------------------------------------------
 
 
-def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
+def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants: Sequence[Tensor] = ()) -> PrimFunc:
     """The function that computes the tensors in `args` that have a formula from those that are placeholders.
 
     `args` are the parameters in call order; tensors computed on the way and not listed become allocated buffers. Every
     compute becomes one block, named like its tensor; loops are named like its axes, with a suffix where a name is taken.
-    Raises TypeError for arguments that are neither tensors nor sizes, ValueError where an input is not listed, one is listed
-    twice, or nothing is computed.
+    `constants` are inputs that are the same at every call, such as weights: what a schedule computes from them alone, as packing,
+    is then prepared once. Raises TypeError for arguments that are neither tensors nor sizes, ValueError where an input is not
+    listed, one is listed twice, a constant is no input, or nothing is computed.
     """
     args = list(args) if isinstance(args, Sequence) else [args]
     for a in args:
@@ -486,7 +488,13 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFu
         raise ValueError("create_prim_func: nothing to compute, every argument is a placeholder")
     params = tuple(a if isinstance(a, Var) else buffers[a.op, a.output] for a in args)
     allocs = tuple(b for b in buffers.values() if b not in params)
-    return PrimFunc(_name(name), params, seq(*body), allocs, (("tir.noalias", True),))
+    func = PrimFunc(_name(name), params, seq(*body), allocs, (("tir.noalias", True),))
+    if not constants:
+        return func
+    for t in constants:
+        if not isinstance(t, Tensor) or id(t) not in listed:
+            raise ValueError(f"create_prim_func: the constant {getattr(t, 'name', t)} is not in the argument list")
+    return with_constants(func, [buffers[t.op, t.output].name for t in constants])
 
 
 def _topological(outputs: list[Tensor]) -> list[Tensor]:

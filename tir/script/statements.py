@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
+from ..constants import constants
 from ..ir import NOTHING, Buffer, Evaluate, Expr, If, PrimFunc, Stmt, Store, Var, as_expr, cast, seq
 from . import namespace
 from .blocks import Blocks
@@ -74,7 +75,12 @@ class Function(Loops, Blocks):
             result.append(value)
         frame = self.frames.pop()
         attrs = tuple(sorted(frame.annotations.items()))
-        return PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(frame.allocs), attrs)
+        func = PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(frame.allocs), attrs)
+        try:
+            constants(func)
+        except ValueError as error:
+            raise self.error(str(error), node) from None
+        return func
 
     def parameter(self, p: ast.arg, node: ast.expr) -> Buffer | Handle:
         form: Any = None

@@ -1,0 +1,40 @@
+"""Which parameters of a function are constant: they are the same at every call, as the weights of a network are.
+
+A function says so in its attribute `CONSTANTS`, a list of names of parameters, which are buffers that it never writes. What is
+computed from them alone can be prepared once (`codegen.constants`). The attribute is part of the script, and so of keys of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .ir import Buffer, PrimFunc, annotated, annotation
+from .traverse import stores
+
+CONSTANTS = "constants"
+
+
+def constants(func: PrimFunc) -> tuple[Buffer, ...]:
+    """The constant parameters of a function, in call order. Raises ValueError where it names something else."""
+    names = annotation(func.attrs, CONSTANTS, ())
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"{func.name}: the attribute {CONSTANTS!r} is a list of names of parameters, got {names!r}")
+    if not names:
+        return ()
+    known, written = [b.name for b in func.buffers], {s.buffer.name for s in stores(func)}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{func.name}: constant `{name}` is no parameter that is a buffer; there are {', '.join(known)}")
+        if name in written:
+            raise ValueError(f"{func.name}: `{name}` cannot be constant, since the function writes it")
+    return tuple(b for b in func.buffers if b.name in names)
+
+
+def with_constants(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
+    """`func` with these parameters constant, and no others. Raises ValueError for names of anything else."""
+    wanted = set(names)
+    order = [*(p.name for p in func.params if p.name in wanted), *sorted(wanted - {p.name for p in func.params})]
+    attrs = tuple(a for a in func.attrs if a[0] != CONSTANTS)
+    marked = func.with_(attrs=annotated(attrs, CONSTANTS, order) if order else attrs)
+    constants(marked)
+    return marked
