@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tir import dtypes
 from tir.ir import Buffer, PrimFunc
@@ -55,7 +55,8 @@ class ExportError(Exception):
 def export(kernel, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
     """Write a kernel as the shared library `path` (.so) or object file (.o), and beside it the C header `<name>.h`.
 
-    Returns the header's path. The function is called `name`, by default as the file without "lib" and suffix. The files need
+    Returns the header's path. The function is called `name`, by default as the file without "lib" and suffix; one that prepares
+    constants, if there is something to prepare, `<name>_prepare`: it is called once, as the header says. The files need
     neither Python nor LLVM; kernels with parallel loops need an OpenMP runtime, as the header says. A shared library is linked
     with `compiler`, by default the first of cc, gcc and clang that there is; an object file needs none. Files are replaced whole.
     Raises ExportError.
@@ -71,10 +72,16 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     from .llvm.emit import symbol
     from .llvm.scratch import RELEASE
 
-    module, machine = optimize(kernel.llvm_ir(), kernel.target)
-    module.get_function(symbol(kernel.func)).name = name
-    if keeps(kernel):
-        module.get_function(f"{symbol(kernel.func)}{RELEASE}").name = f"{name}_release"
+    modules = []
+    for part, called in _functions(kernel, name):
+        module, machine = optimize(part.llvm_ir(), part.target)
+        module.get_function(symbol(part.func)).name = called
+        if keeps(part):
+            module.get_function(f"{symbol(part.func)}{RELEASE}").name = f"{called}_release"
+        modules.append(module)
+    module, *others = modules
+    for other in others:
+        module.link_in(other)
     code = machine.emit_object(module)
     header = path.with_name(f"{name}.h")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
@@ -90,6 +97,12 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
         made.replace(path)
         text.replace(header)
     return header
+
+
+def _functions(kernel, name: str) -> list[tuple[Any, str]]:
+    """The kernels of a file, and what their functions are called: the one that is called each time, and the one that prepares."""
+    preparation = getattr(kernel, "preparation", None)
+    return [(kernel.main, name), *([] if preparation is None else [(preparation, f"{name}_prepare")])]
 
 
 def keeps(kernel) -> bool:
@@ -108,13 +121,14 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
     """The C header of an exported kernel."""
     func: PrimFunc = kernel.func
     guard = f"TIR_{name.upper()}_H"
-    parameters = _parameters(func)
-    width = max((len(p.label) for p in parameters), default=0)
-    includes = sorted({p.include for p in parameters if p.include})
+    parts = _functions(kernel, name)
+    includes = sorted({p.include for part, _ in parts for p in _parameters(part.func) if p.include})
+    prepared = f"   {name}_prepare is called once: it writes arrays that {name} takes each time."
     lines = [
         f"/* {name}: the kernel `{func.name}`, compiled by tir for {kernel.target.mcpu}.",
         f"   Link with {_link_words(path, parallel)}.",
         *([f"   Its parallel loops run on {kernel.target.num_cores} threads of the OpenMP runtime."] if parallel else []),
+        *([prepared] if len(parts) > 1 else []),
         "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other.",
         "   It returns 0; or 1 if there is no memory for its temporaries, and the results are then undefined. */",
         "",
@@ -127,14 +141,7 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
         'extern "C" {',
         "#endif",
         "",
-        *(["/*", *(f"   {p.label:<{width}}  {p.note}" for p in parameters), "*/"] if parameters else []),
-        f"int {name}({', '.join(p.declaration for p in parameters) or 'void'});",
-        *(
-            [f"void {name}_release(void); /* frees what {name} keeps between calls; not while one runs */"]
-            if keeps(kernel)
-            else []
-        ),
-        "",
+        *(line for part, called in parts for line in _declared(part, called)),
         "#ifdef __cplusplus",
         "}",
         "#endif",
@@ -143,6 +150,19 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _declared(kernel, name: str) -> list[str]:
+    """The lines that declare a kernel's functions."""
+    parameters = _parameters(kernel.func)
+    width = max((len(p.label) for p in parameters), default=0)
+    lines = [
+        *(["/*", *(f"   {p.label:<{width}}  {p.note}" for p in parameters), "*/"] if parameters else []),
+        f"int {name}({', '.join(p.declaration for p in parameters) or 'void'});",
+    ]
+    if keeps(kernel):
+        lines.append(f"void {name}_release(void); /* frees what {name} keeps between calls; not while one runs */")
+    return [*lines, ""]
 
 
 def _link_words(path: Path, parallel: bool) -> str:

@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from schedule.machine import CACHE_LINE_BYTES
 from tir import dtypes
-from tir.ir import Buffer, PrimFunc
+from tir.constants import constants
+from tir.ir import Buffer, PrimFunc, const_shape
 from tir.traverse import stores
 
 from .arguments import ArgumentError, checked, quick_check
@@ -61,6 +64,21 @@ class Kernel:
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
         self.func, self.lowered, self.target, self._llvm_ir, self.code = func, lowered, target, llvm_ir, code
         self._written = {s.buffer.name for s in stores(lowered)}
+
+    @property
+    def main(self) -> Kernel:
+        """What runs at each call, once constants are prepared."""
+        return self
+
+    @property
+    def prepared(self) -> tuple[Buffer, ...]:
+        """The parameters of `main` that hold what was computed from constants: those before the first that it writes."""
+        return ()
+
+    def prepare(self, *constants) -> list[np.ndarray]:
+        """An array for each of `prepared`, computed from an array for each constant of `func`, in call order. Raises
+        ArgumentError where one is not as in a call."""
+        return []
 
     @cached_property
     def _quick_check(self) -> Callable[[Sequence[Any]], list[int] | None]:
@@ -173,3 +191,56 @@ class Kernel:
                 f"{name}: {p.name} must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {address:#x}"
             )
         return address
+
+
+class SplitKernel(Kernel):
+    """A kernel that computes something from constants alone: `preparation` does that, `main` all else.
+
+    A call does both; `bind` and `time` prepare once, whatever the arrays hold later. `llvm_ir`, `asm` and `report` are of `main`.
+    """
+
+    def __init__(self, func: PrimFunc, preparation: Kernel, main: Kernel):
+        super().__init__(func, main.lowered, main.target, main.llvm_ir(), main.code)
+        self.preparation, self._main = preparation, main
+        self._constants = constants(func)
+
+    @property
+    def main(self) -> Kernel:
+        return self._main
+
+    @property
+    def prepared(self) -> tuple[Buffer, ...]:
+        known = {b.name for b in self._constants}
+        return tuple(b for b in self.preparation.func.buffers if b.name not in known)
+
+    def prepare(self, *constants) -> list[np.ndarray]:
+        given = dict(zip((b.name for b in self._constants), constants, strict=True))
+        made = [_aligned_empty(b) for b in self.prepared]
+        self.preparation(*(given[b.name] for b in self.preparation.func.buffers if b.name in given), *made)
+        return made
+
+    def _prepared(self, arrays: tuple) -> list[Any]:
+        """The arguments of `main`, of checked ones."""
+        self.pointers(*arrays)
+        given = {p.name: a for p, a in zip(self.func.params, arrays, strict=True)}
+        made = self.prepare(*(given[b.name] for b in self._constants))
+        given |= {b.name: a for b, a in zip(self.prepared, made, strict=True)}
+        return [given[p.name] for p in self.main.func.params]
+
+    def __call__(self, *arrays) -> None:
+        self.main(*self._prepared(arrays))
+
+    def bind(self, *arrays) -> Callable[[], None]:
+        return self.main.bind(*self._prepared(arrays))
+
+    def time(self, *arrays, seconds: float = 0.2, runs: int = 5, max_runs: int = 100) -> Timing:
+        return self.main.time(*self._prepared(arrays), seconds=seconds, runs=runs, max_runs=max_runs)
+
+
+def _aligned_empty(buffer: Buffer) -> np.ndarray:
+    """An array for a buffer of constant shape, not initialised, that begins at a cache line."""
+    shape, dtype = const_shape(buffer), np.dtype(dtypes.storage(buffer.dtype))
+    nbytes = prod(shape) * dtype.itemsize
+    storage = np.empty(nbytes + CACHE_LINE_BYTES, np.uint8)
+    start = -storage.ctypes.data % CACHE_LINE_BYTES
+    return storage[start : start + nbytes].view(dtype).reshape(shape)

@@ -6,14 +6,23 @@ from tir.ir import PrimFunc
 
 from ..build import lower
 from ..cache import ObjectCache, object_key
-from ..kernel import Kernel
+from ..constants import split_constants
+from ..kernel import Kernel, SplitKernel
 from ..target import Target
 from .compile import assembly, object_code
 from .emit import emit
 
 
 def build(func: PrimFunc, target: Target, cache: ObjectCache | None) -> Kernel:
-    """Compile a function, unless the cache has its object."""
+    """Compile a function, what it computes from constants alone as a function of its own."""
+    preparation, main = split_constants(func)
+    if preparation is None:
+        return _compiled(func, target, cache)
+    return SplitKernel(func, _compiled(preparation, target, cache), _compiled(main, target, cache))
+
+
+def _compiled(func: PrimFunc, target: Target, cache: ObjectCache | None) -> Kernel:
+    """Compile a function as it is, unless the cache has its object."""
     lowered = lower(func, target)
     text = emit(lowered, target)
     key = "" if cache is None else object_key(text, target)

@@ -21,7 +21,12 @@ def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
     """Seconds of one call, as the kernel itself tells it if it runs on a device."""
     if hasattr(kernel, "clock"):
         return kernel.clock(*arrays)
-    return _once(partial(kernel, *arrays))
+    return _once(call_of(kernel, arrays))
+
+
+def call_of(kernel: Any, arrays: list[np.ndarray]) -> Callable[[], None]:
+    """The call of a kernel with these arrays, without what it prepares of constants, which is done here."""
+    return kernel.bind(*arrays) if hasattr(kernel, "preparation") else partial(kernel, *arrays)
 
 
 def samples_of(
@@ -33,11 +38,11 @@ def samples_of(
     can.
     """
     if first >= SHORT and not hasattr(kernel, "clock"):
-        return _repeat(partial(kernel, *arrays), [first], 1, min_seconds, min_runs, max_runs)
+        return _repeat(call_of(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
     if hasattr(kernel, "time"):
         return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
     calls = max(1, int(1e-3 / max(first, 1e-9)))
-    return _repeat(partial(kernel, *arrays), [], calls, min_seconds, min_runs, max_runs)
+    return _repeat(call_of(kernel, arrays), [], calls, min_seconds, min_runs, max_runs)
 
 
 def _repeat(
@@ -65,7 +70,7 @@ def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -
     """Seconds a call, as `call_sample`; the kernel times short calls itself, if it can, and one on a device all."""
     if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
         return kernel.time(*arrays, seconds=WARM, runs=3).median
-    call = partial(kernel, *arrays)
+    call = call_of(kernel, arrays)
     expected = _expected(call, earlier)
     if expected < SHORT and hasattr(kernel, "time"):
         kernel.time(*arrays, seconds=TURN, runs=1)

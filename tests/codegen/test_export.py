@@ -13,9 +13,11 @@ import pytest
 import codegen
 from codegen import ExportError
 from codegen.export import C_TYPES
+from tests.arrays import integers
 from tir import dtypes, te
 
 from .matmul import matmul, operands, tiled
+from .test_constants import product
 
 ONE = "llvm -num-cores 1"
 TWO = "llvm -num-cores 2"
@@ -125,6 +127,22 @@ def test_a_loaded_library_can_be_replaced(tmp_path):
     codegen.build(matmul(3, 4, 5), ONE).export(file)
     assert file.stat().st_ino != inode
     old(*(ctypes.c_void_p(x.ctypes.data) for x in (a, b, c)))
+    assert np.array_equal(c, a @ b)
+
+
+@needs_cc
+def test_constants_are_prepared_by_a_function_of_their_own(tmp_path):
+    func = product()
+    header = codegen.build(func, ONE).export(tmp_path / "libproduct.so")
+    text = header.read_text()
+    assert "   product_prepare is called once: it writes arrays that product takes each time.\n" in text
+    assert "int product(const float *A, const float *B_global, float *C);\n" in text
+    assert "int product_prepare(const float *B, float *B_global);\n" in text
+    a, b, c = integers(func, 0)
+    packed = np.full((30, 5, 16), np.nan, "f")
+    library = ctypes.CDLL(str(tmp_path / "libproduct.so"))
+    assert library.product_prepare(*(ctypes.c_void_p(x.ctypes.data) for x in (b, packed))) == 0
+    assert library.product(*(ctypes.c_void_p(x.ctypes.data) for x in (a, packed, c))) == 0
     assert np.array_equal(c, a @ b)
 
 

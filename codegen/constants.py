@@ -1,0 +1,321 @@
+"""What a scheduled function computes from constants alone becomes a function of its own, which runs once.
+
+    prepare, main = split_constants(func)
+
+Rewrite   for i: for j in range(n): P[i, j] = f(W, i, j)       # P a temporary, W constant
+                 Y[i] = S(X, P, i)
+       => prepare(W, P): for i: for j in range(n): P[i, j] = f(W, i, j)
+          main(X, P, Y): for i: Y[i] = S(X, P, i)
+
+A statement is moved that writes temporaries which nothing else writes, and reads nothing but constants and what it has written,
+or what was moved before it. Of the loops around it, those that it depends on go with it; it leaves the others, and runs once for
+all their iterations. Sound where one of these holds:
+
+    - no loop is around it;
+    - each element of a temporary has one value, whatever the iteration: its index holds all spatial axes of the one block that
+      writes it, and the loops of its sum, if there is one, are moved whole;
+    - the statement writes what it reads of its temporaries, so that it may run by itself, and so does each iteration of the loops
+      that go with it: the temporaries then have a dimension for each of these, outermost first, as each iteration its own values.
+
+It stays in the call where none is proved, where a condition around it reads anything else, where a length is symbolic, inside
+blocks that hold others, and where the result would take more than `MAX_GROWTH` times the bytes of the constants it is made of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from schedule.primitive import loops_on
+from schedule.rewriting.edits import edited, unstated, without_buffers
+from tir import dtypes
+from tir.analysis.write_before_read import writes_before_reads
+from tir.arith.bounds import ranges_of
+from tir.constants import CONSTANTS, constants
+from tir.ir import (
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Iter,
+    Kind,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    annotated,
+    annotation,
+    conjuncts,
+    const_shape,
+    seq,
+)
+from tir.traverse import blocks, fresh, loads, move_accesses, names, rewrite_statements, stores, substitute, variables, walk_stmts
+
+from .passes.free_variables import used
+from .passes.memory_hints import NON_TEMPORAL, PREFETCH, prefetches
+
+MAX_GROWTH = 8  # bytes prepared for a byte of constants, at most: Winograd's F(6x6, 3x3) takes 64 / 9
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Statements to be moved, side by side; of the loops and conditions around them those that go along; and the temporaries that
+    they write: `results`, which others read, with a dimension for each loop if `expanded`, and `inner` ones."""
+
+    stmts: tuple[Stmt, ...]
+    around: tuple[For | If, ...]
+    results: tuple[Buffer, ...]
+    inner: tuple[Buffer, ...]
+    expanded: bool
+
+    @property
+    def loops(self) -> tuple[For, ...]:
+        return tuple(s for s in self.around if isinstance(s, For))
+
+
+def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
+    """The function that prepares constants, None if nothing is to be prepared, and the function that is called.
+
+    The first takes the constants that it reads, in call order, and then the arrays that it writes; the second the parameters of
+    `func`, without constants that it reads no more, and before the first that it writes those arrays. Running both is running
+    `func`. Raises ValueError for constants that are none.
+    """
+    known = {b.name: b for b in constants(func)}
+    main, taken = func, names(func)
+    nests: list[Stmt] = []
+    made: dict[str, Buffer] = {}
+    inner: list[Buffer] = []
+    copied: set[str] = set()
+    while known and (found := next(_candidates(main, {**known, **made}), None)) is not None:
+        main, moved, made_now = _moved(main, found, taken)
+        nests.append(_in_loops(moved, found.around, copied, taken))
+        made |= {b.name: b for b in made_now}
+        inner += found.inner
+    if not nests:
+        return None, func
+    kept, read = used(main.body), used(seq(*nests))
+    results = [b for b in made.values() if b.name in kept]
+    attrs = tuple(a for a in func.attrs if a[0] != CONSTANTS)
+    sources = [b for b in known.values() if b.name in read]
+    inner += [b for b in made.values() if b.name not in kept]
+    prepare = PrimFunc(f"{func.name}_prepare", (*sources, *results), seq(*nests), tuple(inner), attrs)
+    params = [p for p in func.params if p.name not in known or p.name in kept]
+    written = {s.buffer.name for s in stores(main.body)}
+    first = next((n for n, p in enumerate(params) if p.name in written), len(params))
+    body = _without_hints(main.body, {*known, *made})
+    return prepare, main.with_(params=(*params[:first], *results, *params[first:]), body=body, attrs=attrs)
+
+
+# --- what can be moved ---------------------------------------------------------------------------------------------------
+
+
+def _candidates(func: PrimFunc, known: Mapping[str, Buffer]) -> Iterator[_Found]:
+    """What can be moved where these buffers are constant, outer statements first."""
+    search = _Search(func, known)
+
+    def visit(path: tuple[Stmt, ...]) -> Iterator[_Found]:
+        found = search.movable(path[:-1], path[-1:])
+        if found is not None:
+            yield found
+            return
+        match path[-1]:
+            case For(body=body) | If(then=body, orelse=None):
+                yield from visit((*path, body))
+            case Seq(stmts):
+                for s in stmts:
+                    yield from visit((*path, s))
+                for begin in range(len(stmts)):  # writers of one temporary, such as an init and the steps of its sum
+                    for end in range(begin + 2, len(stmts) + 1):
+                        found = search.movable(path, stmts[begin:end])
+                        if found is not None:
+                            yield found
+
+    yield from visit((func.body,))
+
+
+class _Search:
+    """Whether statements of a function can be moved, where the buffers `known` are constant."""
+
+    def __init__(self, func: PrimFunc, known: Mapping[str, Buffer]):
+        self.func, self.known = func, known
+        self.temporaries = {b.name: b for b in func.allocs if b.scope == "global"}
+        self.written = Counter(s.buffer.name for s in stores(func.body))
+        self.read = Counter(x.buffer.name for x in loads(func.body))
+        self.sizes = {p.name for p in func.params if isinstance(p, Var)}
+
+    def movable(self, path: Sequence[Stmt], stmts: tuple[Stmt, ...]) -> _Found | None:
+        """The statements, if it is sound to move them."""
+        part = seq(*stmts)
+        written, read = Counter(s.buffer.name for s in stores(part)), Counter(x.buffer.name for x in loads(part))
+        own = {b.name for x in blocks(part) for b in x.allocs}
+        outside = [n for n in written if n not in own]
+        alone = all(n in self.temporaries and written[n] == self.written[n] for n in outside)
+        if not outside or not alone or not read.keys() <= {*self.known, *written} or not read.keys() & self.known.keys():
+            return None
+        if any(isinstance(s, Evaluate) or (isinstance(s, For) and s.kind is Kind.THREAD) for s in walk_stmts(part)):
+            return None
+        around = self._around(path, part)
+        results = [self.temporaries[n] for n in outside if self.read[n] > read[n]]
+        if around is None or not results:
+            return None
+        expanded = self._expanded(path, part, around, written, read)
+        if expanded is None:
+            return None
+        inner = tuple(self.temporaries[n] for n in outside if self.read[n] == read[n])
+        found = _Found(stmts, around, tuple(results), inner, expanded)
+        return found if _nbytes(*_result_buffers(found)) <= MAX_GROWTH * self._sources(read) else None
+
+    def _sources(self, read: Iterable[str]) -> int:
+        return _nbytes(*(self.known[n] for n in read if n in self.known))
+
+    def _around(self, path: Sequence[Stmt], part: Stmt) -> tuple[For | If, ...] | None:
+        """The loops on a path that a statement at its end depends on, and the conditions; None where these read what is no
+        constant, or a length is symbolic."""
+        conditions = [s.condition for s in path if isinstance(s, If)]
+        needed = variables(part, *conditions)
+        if needed & self.sizes or any(x.buffer.name not in self.known for c in conditions for x in loads(c)):
+            return None
+        around = tuple(s for s in path if isinstance(s, If) or (isinstance(s, For) and s.name in needed))
+        constant = all(isinstance(s.extent, Const) for s in around if isinstance(s, For))
+        return around if constant and not any(isinstance(s, Block | Let) for s in path) else None
+
+    def _expanded(
+        self, path: Sequence[Stmt], part: Stmt, around: Sequence[Stmt], written: Counter[str], read: Counter[str]
+    ) -> bool | None:
+        """Whether temporaries need a dimension for each of the loops that go along; None where that would not do either."""
+        outer = loops_on(path)
+        if not outer or _single_valued(part, {x.name for x in outer}):
+            return False
+        ranges = ranges_of(path)
+        for name in written.keys() & read.keys() & self.temporaries.keys():
+            if not writes_before_reads(part, self.temporaries[name], ranges):
+                return None
+        own = loops_on(around)
+        if not own:
+            return False
+        iteration = own[-1].body
+        inside = Counter(x.buffer.name for x in loads(iteration))
+        for b in (self.temporaries[name] for name in written if name in self.temporaries):
+            if inside[b.name] != self.read[b.name] or not writes_before_reads(iteration, b, ranges):
+                return None
+        nested = any(blocks(x.body) and used(x).keys() & written.keys() for x in blocks(iteration))
+        return None if nested else True
+
+
+def _single_valued(part: Stmt, outer: set[str]) -> bool:
+    """Whether each element that a statement in these outer loops writes has one value, whatever their iteration."""
+    found = blocks(part)
+    names = [s.buffer.name for b in found for s in stores(b.body)]
+    if len(set(names)) < len(names) or len(stores(part)) != sum(1 + (b.init is not None) for b in found):
+        return False
+    if any(isinstance(s, Let) for s in walk_stmts(part)):
+        return False
+    conditional = any(isinstance(s, If) for s in walk_stmts(part))
+    return all(_one_value(b, outer, conditional) for b in found)
+
+
+def _one_value(b: Block, outer: set[str], conditional: bool) -> bool:
+    if not isinstance(b.body, Store) or any(it.axis is Axis.OPAQUE for it in b.iters):
+        return False
+    place = b.body.indices
+    if any(it.axis is Axis.SPATIAL and it.extent != Const(1, it.extent.dtype) and it.var not in place for it in b.iters):
+        return False
+    if not b.is_reduction:
+        return b.init is None and all(x.buffer.name != b.body.buffer.name for x in loads(b.body))
+    sums = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
+    mixed = any(variables(c) & sums and variables(c) & outer for c in conjuncts(b.predicate))
+    begins = isinstance(b.init, Store) and b.init.buffer == b.body.buffer and b.init.indices == place and not loads(b.init)
+    return begins and not mixed and not sums & outer and not conditional
+
+
+def _nbytes(*buffers: Buffer) -> int:
+    return sum(prod(const_shape(b)) * dtypes.nbytes(b.dtype) for b in buffers)
+
+
+# --- moving it -----------------------------------------------------------------------------------------------------------
+
+
+def _result_buffers(found: _Found) -> tuple[Buffer, ...]:
+    """The results as others read them."""
+    lengths = tuple(x.extent for x in found.loops) if found.expanded else ()
+    return tuple(b.with_(shape=(*lengths, *b.shape)) for b in found.results)
+
+
+def _moved(main: PrimFunc, found: _Found, taken: set[str]) -> tuple[PrimFunc, Stmt, tuple[Buffer, ...]]:
+    """The function without what was found, that as one statement, and the results."""
+    results = _result_buffers(found)
+    part = seq(*found.stmts)
+    main = edited(main, [(s, None) for s in found.stmts])
+    main = without_buffers(main, [b.name for b in (*found.results, *found.inner)])
+    if not found.expanded:
+        return main, part, results
+    table = {b.name: b for b in results}
+    main = main.with_(body=_with_dimensions(main.body, table, found.loops, Axis.OPAQUE, taken))
+    return main, _with_dimensions(part, table, found.loops, Axis.SPATIAL, taken), results
+
+
+def _with_dimensions(body: Stmt, table: Mapping[str, Buffer], around: Sequence[For], axis: Axis, taken: set[str]) -> Stmt:
+    """`body` with accesses of these buffers, by name, at the variables of some loops first. In a block those are its axes: the
+    one that is the loop's variable, or a new one."""
+
+    def accesses(n: Stmt, first: tuple[Expr, ...]) -> Stmt:
+        def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+            new = table.get(b.name, b)
+            return None if new == b else (new, (*first, *indices))
+
+        return move_accesses(n, place)
+
+    def visit(s: Stmt) -> Stmt:
+        if not isinstance(s, Block) or not used(s).keys() & table.keys():
+            return s
+        iters = list(s.iters)
+        for x in around:
+            if all(it.binding != x.var for it in iters):
+                iters.append(Iter(Var(fresh(taken, f"v_{x.name}"), x.var.dtype), x.extent, axis, x.var))
+        first = tuple(next(it.var for it in iters if it.binding == x.var) for x in around)
+        return accesses(unstated(s, *table).with_(iters=tuple(iters)), first)
+
+    return accesses(rewrite_statements(body, visit), tuple(x.var for x in around))
+
+
+def _in_loops(part: Stmt, around: Sequence[For | If], copied: set[str], taken: set[str]) -> Stmt:
+    """A statement in serial copies of loops, whose names are fresh where there are copies already, and in conditions."""
+    for s in reversed(around):
+        if isinstance(s, If):
+            part = s.with_(then=part)
+            continue
+        var = s.var.with_(name=fresh(taken, s.name)) if s.name in copied else s.var
+        copied.add(s.name)
+        part = For(var, s.extent, part if var is s.var else substitute(part, {s.name: var}))
+    return part
+
+
+def _without_hints(body: Stmt, moved: set[str]) -> Stmt:
+    """`body` without hints to buffers that moved away from where they are given."""
+
+    def visit(s: Stmt) -> Stmt:
+        if not isinstance(s, For | Block):
+            return s
+        changes: dict[str, Any] = {}
+        if isinstance(s, For) and any(n in moved and n not in used(s) for n, _ in prefetches(s)):
+            changes[PREFETCH] = [list(x) for x in prefetches(s) if x[0] not in moved or x[0] in used(s)]
+        value = annotation(s.annotations, NON_TEMPORAL, ())
+        named = [value] if isinstance(value, str) else value
+        written = {x.buffer.name for x in stores(s)}
+        if any(n in moved and n not in written for n in named):
+            changes[NON_TEMPORAL] = [n for n in named if n not in moved or n in written]
+        annotations = s.annotations
+        for key, kept in changes.items():
+            annotations = annotated(annotations, key, kept)
+        return s.with_(annotations=annotations)
+
+    return rewrite_statements(body, visit)
