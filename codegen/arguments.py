@@ -16,6 +16,9 @@ from tir.arith.simplify import simplify
 from tir.ir import Buffer, Const, Expr, PrimFunc, Var
 from tir.traverse import substitute
 
+from .llvm.scratch import rounded
+from .llvm.values import ALIGNMENT
+
 Address = Callable[[Buffer, Any, tuple[int, ...]], int]
 
 # Bytes from the beginning of a numpy array, as an object of CPython, to the address of its elements: the first field of
@@ -66,6 +69,14 @@ def checked(func: PrimFunc, written: Set[str], arrays: tuple, address: Address) 
 def address(array: np.ndarray) -> int:
     """Where the elements of an array begin."""
     return c_size_t.from_address(id(array) + DATA_OFFSET).value if CPYTHON else array.ctypes.data
+
+
+def block(nbytes: int) -> np.ndarray:
+    """Memory of `nbytes` bytes that begins at a cache line; large blocks are in large pages, where the system has them."""
+    size, alignment = rounded(max(nbytes, 1), ALIGNMENT)
+    memory = np.empty(size + alignment, np.uint8)
+    start = -address(memory) % alignment
+    return memory[start : start + nbytes]
 
 
 def quick_check(params: Sequence[Buffer | Var], written: Set[str]) -> Callable[[Sequence[Any]], list[int] | None]:

@@ -101,8 +101,7 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
 
 def _functions(kernel, name: str) -> list[tuple[Any, str]]:
     """The kernels of a file, and what their functions are called: the one that is called each time, and the one that prepares."""
-    preparation = getattr(kernel, "preparation", None)
-    return [(kernel.main, name), *([] if preparation is None else [(preparation, f"{name}_prepare")])]
+    return list(zip(kernel.parts, (name, f"{name}_prepare"), strict=False))
 
 
 def keeps(kernel) -> bool:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schedule.machine import CACHE_LINE_BYTES
 from tir import dtypes
 from tir.constants import constants
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.traverse import stores
 
-from .arguments import ArgumentError, checked, quick_check
+from .arguments import ArgumentError, block, checked, quick_check
 
 if TYPE_CHECKING:
     from .report import Report
@@ -69,6 +68,11 @@ class Kernel:
     def main(self) -> Kernel:
         """What runs at each call, once constants are prepared."""
         return self
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels that it consists of: `main`, and the one that prepares, if there is one."""
+        return (self,)
 
     @property
     def prepared(self) -> tuple[Buffer, ...]:
@@ -209,13 +213,17 @@ class SplitKernel(Kernel):
         return self._main
 
     @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.main, self.preparation
+
+    @property
     def prepared(self) -> tuple[Buffer, ...]:
         known = {b.name for b in self._constants}
         return tuple(b for b in self.preparation.func.buffers if b.name not in known)
 
     def prepare(self, *constants) -> list[np.ndarray]:
         given = dict(zip((b.name for b in self._constants), constants, strict=True))
-        made = [_aligned_empty(b) for b in self.prepared]
+        made = [_empty(b) for b in self.prepared]
         self.preparation(*(given[b.name] for b in self.preparation.func.buffers if b.name in given), *made)
         return made
 
@@ -237,10 +245,7 @@ class SplitKernel(Kernel):
         return self.main.time(*self._prepared(arrays), seconds=seconds, runs=runs, max_runs=max_runs)
 
 
-def _aligned_empty(buffer: Buffer) -> np.ndarray:
-    """An array for a buffer of constant shape, not initialised, that begins at a cache line."""
-    shape, dtype = const_shape(buffer), np.dtype(dtypes.storage(buffer.dtype))
-    nbytes = prod(shape) * dtype.itemsize
-    storage = np.empty(nbytes + CACHE_LINE_BYTES, np.uint8)
-    start = -storage.ctypes.data % CACHE_LINE_BYTES
-    return storage[start : start + nbytes].view(dtype).reshape(shape)
+def _empty(buffer: Buffer) -> np.ndarray:
+    """An array for a buffer of constant shape, not initialised."""
+    dtype = np.dtype(dtypes.storage(buffer.dtype))
+    return block(prod(const_shape(buffer)) * dtype.itemsize).view(dtype).reshape(const_shape(buffer))

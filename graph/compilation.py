@@ -17,6 +17,7 @@ from .kernels import compiled, looked_up, scheduled
 from .memory import plan
 from .model import Model
 from .passes import optimize
+from .prepare import prepared
 
 if TYPE_CHECKING:
     from search import Records
@@ -53,6 +54,8 @@ def compile(graph, target="llvm", *, records=None, cache="user"):
                     raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
                 graph = optimize(graph)
                 groups = fuse(graph)
-                kernels = compiled((g.func for g in groups), target, known, objects)
-                return Model(graph, groups, [kernels[g.func] for g in groups], plan(graph, groups), target)
+                found = compiled((g.func for g in groups), target, known, objects)
+                kernels = [found[g.func] for g in groups]
+                graph, groups = prepared(graph, groups, kernels)
+                return Model(graph, groups, kernels, plan(graph, groups), target)
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, or a PrimFunc, got {type(graph).__name__}")

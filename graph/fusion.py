@@ -31,7 +31,8 @@ COMMUTATIVE = ("Add", "Mul")
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Calls that become one kernel: the function of these inputs and outputs, in order."""
+    """Calls that become one kernel: the function of these inputs and outputs, in order. Once constants are prepared, inputs are
+    those of what is called then."""
 
     calls: tuple[Call, ...]
     inputs: tuple[Value, ...]
@@ -41,19 +42,20 @@ class Group:
 
 def fuse(graph: Graph) -> list[Group]:
     """The groups of all calls that need a kernel, in an order in which they can run."""
-    fusion = _Fusion(graph)
+    where = places(graph)
+    fusion = _Fusion(graph, where.free)
     for n in fusion.seeds():
         fusion.take_along(n)
     for n in reversed(fusion.kernels):
         fusion.take_in(n)
-    return [group_of([graph.calls[n] for n in sorted(members)]) for members in fusion.groups()]
+    constant = {v for c in graph.calls for v in c.values if where[v].root.name in graph.constants}
+    return [group_of([graph.calls[n] for n in sorted(members)], constant) for members in fusion.groups()]
 
 
 class _Fusion:
     """The groups of a graph as they grow. Calls are named by their positions; what reads the outputs of the graph is one more."""
 
-    def __init__(self, graph: Graph):
-        free = places(graph).free
+    def __init__(self, graph: Graph, free: Collection[Value]):
         self.calls = graph.calls
         self.kernels = [n for n, c in enumerate(graph.calls) if c.outputs[0] not in free]
         self.readers: list[list[int]] = [[] for _ in graph.calls]
@@ -160,8 +162,9 @@ def _common(a: int, b: int, parent: Sequence[int], depth: Sequence[int]) -> int:
 # --- functions -----------------------------------------------------------------------------------------------------------
 
 
-def group_of(calls: Sequence[Call]) -> Group:
-    """Calls in order, of which others than the last make nothing that is read elsewhere, as a group.
+def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
+    """Calls in order, of which others than the last make nothing that is read elsewhere, as a group. Its inputs that are
+    `constant` are constants of its function.
 
     The last call is reached from its inputs first to last, which gives calls and inputs an order of their own.
     """
@@ -174,7 +177,8 @@ def group_of(calls: Sequence[Call]) -> Group:
         known |= dict(zip(call.outputs, results, strict=False))
     outputs = ordered[-1].outputs
     name = "_".join(c.operator.lower() for c in ordered)
-    func = te.create_prim_func([known[v] for v in (*inputs, *outputs)], name=name)
+    constants = [known[v] for v in inputs if v in constant]
+    func = te.create_prim_func([known[v] for v in (*inputs, *outputs)], name=name, constants=constants)
     return Group(tuple(ordered), inputs, outputs, func)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
 
 import tir
 from codegen import Kernel, ObjectCache, Target
@@ -37,12 +36,14 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class GroupKernel:
-    """The function of some groups, and what a program needs of it: `main`, its compiled form. `lookup` says what is recorded."""
+    """The function of some groups, and what a program needs of it, compiled: `main`, which is called, and `preparation`, which
+    runs once, if there is something to prepare from constants. `lookup` says what is recorded."""
 
     func: PrimFunc
     target: Target
     lookup: Lookup | None
     main: Part
+    preparation: Part | None = None
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -64,10 +65,11 @@ def compiled(
         data = None if cache is None else cache.get(key)
         if data is None:
             name = f"{func.name}_{key[:NAME_DIGITS]}"
-            data = encoded(Part.of(build(scheduled(func, target, lookup).func.with_(name=name), target, None)))
+            kernel = build(scheduled(func, target, lookup).func.with_(name=name), target, None)
+            data = encoded([Part.of(part) for part in kernel.parts])
             if cache is not None:
                 cache.put(key, data)
-        found[func] = GroupKernel(func, target, lookup, decoded(data))
+        found[func] = GroupKernel(func, target, lookup, *decoded(data))
     return found
 
 
@@ -99,15 +101,18 @@ def _key(func: PrimFunc, target: Target, lookup: Lookup | None) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def encoded(part: Part) -> bytes:
-    """A part as bytes: a line of JSON, then the code."""
-    params = [[b.name, const_shape(b), b.dtype] for b in part.params]
-    return json.dumps({"symbol": part.symbol, "params": params}).encode() + b"\n" + part.code
+def encoded(parts: Sequence[Part]) -> bytes:
+    """Parts as bytes: a line of JSON, then the codes."""
+    heads = [(p.symbol, [[b.name, const_shape(b), b.dtype] for b in p.params], len(p.code)) for p in parts]
+    return json.dumps(heads).encode() + b"\n" + b"".join(p.code for p in parts)
 
 
-def decoded(data: bytes) -> Part:
-    """The part that `encoded` wrote."""
-    line, _, code = data.partition(b"\n")
-    head: dict[str, Any] = json.loads(line)
-    params = tuple(Buffer(name, tuple(map(Const, shape)), dtype) for name, shape, dtype in head["params"])
-    return Part(head["symbol"], params, code)
+def decoded(data: bytes) -> list[Part]:
+    """The parts that `encoded` wrote."""
+    line, _, codes = data.partition(b"\n")
+    parts = []
+    for name, buffers, length in json.loads(line):
+        params = tuple(Buffer(n, tuple(map(Const, shape)), dtype) for n, shape, dtype in buffers)
+        parts.append(Part(name, params, codes[:length]))
+        codes = codes[length:]
+    return parts

@@ -9,18 +9,18 @@ from functools import partial
 import numpy as np
 
 from codegen import Target
-from codegen.arguments import address, quick_check
+from codegen.arguments import address, block, quick_check
 from codegen.kernel import duration
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
-from codegen.llvm.scratch import RELEASE, rounded
+from codegen.llvm.scratch import RELEASE
 from tir import dtypes
 from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
 from .ir import Graph, Value
 from .kernels import GroupKernel
-from .memory import ALIGNMENT, ARENA, WEIGHTS, MemoryPlan, input_base, output_base
+from .memory import ARENA, WEIGHTS, MemoryPlan, input_base, output_base
 from .reference import arranged
 
 ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
@@ -59,7 +59,8 @@ class Profile:
 
 
 class Model:
-    """A network that can be called. `graph` is what was compiled, `groups` its calls by kernels, `kernels` one for each group.
+    """A network that can be called. `graph` is what was compiled, with the constants that kernels read; `groups` are its calls by
+    kernels, `kernels` one for each group.
 
     Constants lie in one block of memory. Each call has an arena for itself, which a later one takes over, so that any number of
     threads may call a model at the same time.
@@ -157,14 +158,6 @@ class Model:
             found[group.func] = total + seconds, calls + 1
         rows = [KernelTime(label(func), seconds, calls, func) for func, (seconds, calls) in found.items()]
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.groups) :]))
-
-
-def block(nbytes: int) -> np.ndarray:
-    """Memory of `nbytes` bytes, aligned; large blocks are in large pages, where the system has them."""
-    size, alignment = rounded(max(nbytes, 1), ALIGNMENT)
-    memory = np.empty(size + alignment, np.uint8)
-    start = -address(memory) % alignment
-    return memory[start : start + nbytes]
 
 
 def buffer(value: Value) -> Buffer:

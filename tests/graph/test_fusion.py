@@ -14,6 +14,7 @@ from graph.onnx import load_onnx
 from graph.reference import evaluate, run_call
 from schedule import templates
 from schedule.open_schedule import OpenSchedule
+from tir.constants import constants
 
 from .models import model
 
@@ -129,6 +130,15 @@ def test_equal_groups_are_equal_functions():
     _, groups = fused(nodes, {"x": real(5, 5), "w": real(5, 5), "v": real(5, 5), "b": real(5)}, ["y"])
     assert groups[0].func == groups[1].func and hash(groups[0].func) == hash(groups[1].func)
     assert groups[0].func == groups[2].func, "operands of sums are in one order"
+
+
+def test_weights_are_constants_of_a_group():
+    """And so are views of them: the same operators with computed operands are another function."""
+    nodes = [
+        node("Reshape", "w s", "v"), node("MatMul", "x v", "a"), node("MatMul", "x a", "b"), node("Add", "b bias", "y"),
+    ]  # fmt: skip
+    _, groups = fused(nodes, {"x": real(5, 5)}, ["y"], {"w": real(25), "s": np.array([5, 5]), "bias": real(5)})
+    assert [[b.name for b in constants(g.func)] for g in groups] == [["p1"], ["p2"]]
 
 
 def test_a_group_runs_when_all_its_inputs_are_there():
