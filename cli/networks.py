@@ -25,12 +25,13 @@ Shape = tuple[int, ...]
 
 
 def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[str, np.ndarray] | None = None) -> Graph:
-    """The network of an ONNX file; its inputs have the shapes of `inputs`, unless `shapes` gives others. Usage that says why it
-    cannot be read."""
+    """The network of an ONNX file, named as the file is; its inputs have the shapes of `inputs`, unless `shapes` gives others.
+    Usage that says why it cannot be read."""
     from graph import GraphError, load_onnx
 
     try:
-        return load_onnx(path, {name: a.shape for name, a in (inputs or {}).items()} | dict(shapes))
+        graph = load_onnx(path, {name: a.shape for name, a in (inputs or {}).items()} | dict(shapes))
+        return graph.with_(name=Path(path).stem)
     except (GraphError, ImportError) as error:
         raise Usage(str(error)) from None
     except OSError as error:

@@ -132,6 +132,17 @@ class TunedNetwork:
     def interrupted(self) -> bool:
         return self.result.interrupted
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the search took."""
+        return self.result.elapsed
+
+    @property
+    def problems(self) -> list[str]:
+        """Of each task that was tuned in vain, its label and the reason."""
+        reasons = zip(self.progress.tasks, self.result.problems, strict=True)
+        return [f"{task.label}: {reason}" for task, reason in reasons if reason and task.trials]
+
 
 Callback = Callable[[Progress, Event | None], None]
 

@@ -1,5 +1,6 @@
 """The command line of the tuner: `python -m tir.tune WORKLOAD` finds a fast schedule, checks it, and compares it with numpy;
-`python -m tir.tune FILE.py:NAME` does so for a function of the user's own.
+`python -m tir.tune FILE.py:NAME` does so for a function of the user's own, `python -m tir.tune MODEL.onnx` for all kernels of a
+network.
 
 With `--records FILE` it goes on where earlier runs ended, and `list`, `best`, `export`, `import` and `prune` look after the file.
 Exit status 0 on success, 1 where nothing valid was found (with the reasons), 2 for bad usage, 130 after Ctrl-C and 143 after
@@ -23,7 +24,8 @@ __all__ = ["FORMAT", "LineProgress", "LiveProgress", "duration", "main", "parser
 
 
 def main(argv: Sequence[str] | None = None, **options: Any) -> int:
-    """Run the command line and return its exit status. `options` go to `autotune` (`search`, `builder`, `workers`, `first`)."""
+    """Run the command line and return its exit status. `options` go to `autotune` (`search`, `builder`, `workers`, `first`),
+    or to `tune_graph`."""
     p = parser()
     return guarded(p.prog, lambda: _run(p.parse_intermixed_args(argv), options))
 
@@ -47,6 +49,10 @@ def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
         from .apply import apply
 
         return apply(args, options)
+    if mode == "a network":
+        from .network import tune as tune_network
+
+        return tune_network(args, options)
     from .run import tune
 
     return tune(args, options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from search.names import MODELS, SEARCHES, SPACES
 from tir.nearest import nearest, no_such
 
-from ..options import Parser, Usage, count, positive_float, positive_int, refusing, seed, threads
+from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, seed, threads
 
 if TYPE_CHECKING:
     from search.space.rules import Rule
@@ -21,6 +21,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "search", "model",
         "space", "rules", "report",
+    ),
+    "a network": (
+        "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "search", "model", "report",
     ),
     "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show"),
     "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
@@ -37,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the command line; a bad value of an option is a `Usage`."""
     p = Parser(
         prog="python -m tir.tune",
-        usage="python -m tir.tune WORKLOAD [options]\n"
+        usage="python -m tir.tune (WORKLOAD | FILE.py:NAME | MODEL.onnx) [options]\n"
         "       python -m tir.tune --records FILE (list | best [WORKLOAD] | export [FILE] | import FILE ... | prune) [options]",
         description="Find a fast schedule of a tensor computation for this machine, check it and compare it with numpy.",
         epilog="example: python -m tir.tune gmm --shape 1024,1024,1024 --trials 64 --threads 2 --records tune.db",
@@ -47,13 +50,20 @@ def parser() -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar="WORKLOAD",
-        help="what to tune: a name that --list shows, or FILE.py:NAME, a function of your own. Or a command for --records",
+        help="what to tune: a name that --list shows; FILE.py:NAME, a function of your own; MODEL.onnx, a network. Or a command "
+        "for --records",
     )
-    p.add_argument("--shape", metavar="SIZES", help="sizes separated by commas, as in 1024,1024,1024 (default: the workload's)")
+    p.add_argument(
+        "--shape",
+        action="append",
+        metavar="SIZES",
+        help="sizes separated by commas, as in 1024,1024,1024 (default: the workload's); of a network NAME=1,3,224,224, for each "
+        "input whose shape is open",
+    )
     p.add_argument(
         "--trials", type=positive_int, metavar="N", help="how many candidates to measure (default 64; no limit with --seconds)"
     )
-    p.add_argument("--seconds", type=positive_float, metavar="S", help="how long to search")
+    p.add_argument("--seconds", type=positive_float, metavar="S", help="how long to search (default, of a network: 600)")
     p.add_argument("--threads", type=threads, metavar="N", help="threads that a kernel, and numpy, uses (default: the target's)")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the data and of all random choices (default 0)")
     p.add_argument(
@@ -67,7 +77,11 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--out", metavar="FILE", help="write the best schedule found so far to FILE, each time there is a better one")
     p.add_argument("--apply", metavar="FILE", help="instead of searching, build, check and time the schedule that --out wrote")
-    p.add_argument("--report", metavar="FILE", help="write a page on how the search went, as one HTML file")
+    p.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write a page on how the search went, as one HTML file; of a network FILE.png: the picture",
+    )
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
     p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")
     p.add_argument("--model", choices=MODELS, help="what judges them before they are measured (default gbdt)")
@@ -92,15 +106,20 @@ def check(args: argparse.Namespace) -> str:
     asked += [command] if command else []
     if len(asked) > 1:
         raise Usage(f"{' and '.join(asked)} don't go together; one thing at a time")
-    mode = asked[0] if asked else "a workload"
+    network = len(args.words) == 1 and args.words[0].endswith(".onnx")
+    mode = asked[0] if asked else "a network" if network else "a workload"
     defaults = parser().parse_args([])
     given = [name for name, value in vars(args).items() if value != getattr(defaults, name) and name != "words"]
     wrong = [f"--{name}" for name in given if name not in (*OPTIONS[mode], "json", "quiet")]
     if wrong:
         takes = ", ".join(f"--{option}" for option in (*OPTIONS[mode], "json", "quiet") if f"--{option}" != mode)
         raise Usage(f"{', '.join(wrong)} does not go with {mode}, which takes {takes}")
+    if args.shape is not None:
+        args.shape = _shapes(args.shape) if mode == "a network" else _only(args.shape)
     if command is not None:
         _check_command(command, args)
+    elif mode == "a network":
+        return mode
     elif len(args.words) > 1 or (args.words and args.list):
         raise Usage(f"{'no' if args.list else 'one'} workload was expected, got {' '.join(args.words)}{_meant(args)}")
     elif not args.words and mode in ("a workload", "--sketches"):
@@ -113,6 +132,19 @@ def check(args: argparse.Namespace) -> str:
         if args.words[0] not in workloads.names():
             raise Usage(f"no workload and no command is named {args.words[0]!r}{meant}")
     return mode
+
+
+def _only(shapes: list[str]) -> str:
+    """The sizes of a workload, which are given once."""
+    if len(shapes) > 1:
+        raise Usage(f"--shape: the sizes of a workload were expected once, got {' and '.join(shapes)}")
+    return shapes[0]
+
+
+def _shapes(texts: list[str]) -> list[tuple[str, tuple[int, ...]]]:
+    """The shapes of inputs of a network."""
+    with refusing("--shape", argparse.ArgumentTypeError):
+        return list(map(input_shape, texts))
 
 
 def _meant(args: argparse.Namespace) -> str:

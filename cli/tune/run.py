@@ -40,7 +40,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         saver = Saver(writable("--out", args.out), {**header, "seed": args.seed, "versions": versions()})
     if args.report is not None:
         writable("--report", args.report)
-        _check_report()
+        check_report()
 
     from search.measure import WorkerError
     from search.task import Task
@@ -125,7 +125,7 @@ def show(func: PrimFunc, trace: Any, args: argparse.Namespace, options: dict[str
     print(f"\n{made.script() if args.show else made.outline()}", file=sys.stderr if args.json else sys.stdout)
 
 
-def _check_report() -> None:
+def check_report() -> None:
     """Usage if the library that draws the report is missing, checked before the search begins."""
     from search.report import available
 

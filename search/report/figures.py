@@ -21,6 +21,9 @@ from ..tuning.result import MEASURING, PHASES, Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .network import TaskTime
+
+PIXELS_PER_INCH = 120
 BLUE, ORANGE, GREEN, RED, GREY = "#2563a8", "#d9822b", "#3a8f4d", "#b8362f", "#8a8a8a"
 STYLE = {
     "svg.fonttype": "none",
@@ -38,18 +41,24 @@ STYLE = {
 @contextmanager
 def _drawn(width: float, height: float, label: str) -> Iterator[tuple[Axes, Callable[[], str]]]:
     """Axes to draw on, and what gives the SVG at the end. `label` says what is shown to those who cannot see it."""
+    content = io.BytesIO()
+    with _figure(width, height, label, content, "svg") as axes:
+        yield axes, lambda: _svg(content.getvalue().decode(), label)
+
+
+@contextmanager
+def _figure(width: float, height: float, label: str, content: io.BytesIO, kind: str) -> Iterator[Axes]:
+    """Axes to draw on; the content of a file of this kind at the end."""
     import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     # Names within an SVG are hashes: with another salt for each figure, several can stand in one page.
     style: dict[Any, Any] = {**STYLE, "svg.hashsalt": label}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
-        text = io.StringIO()
-        yield figure.add_subplot(), lambda: _svg(text.getvalue(), label)
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        yield figure.add_subplot()
+        metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+        figure.savefig(content, format=kind, dpi=PIXELS_PER_INCH, metadata=metadata)
 
 
 def _svg(text: str, label: str) -> str:
@@ -178,6 +187,33 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
 def moved(result: Result) -> int:
     """Bytes of all parameters: what has to be moved between memory and processor at least."""
     return sum(math.prod(const_shape(b)) * dtypes.nbytes(b.dtype) for b in result.task.func.buffers)
+
+
+def bars(tasks: Sequence[TaskTime], kind: str = "page") -> Any:
+    """What the tasks of a network take, before and after: the text of an SVG element for a page, or the content of a file of some
+    kind."""
+    content = io.BytesIO()
+    label = "seconds by kernel, before and after tuning"
+    with _figure(9.0, 1.0 + 0.3 * len(tasks), label, content, "svg" if kind == "page" else kind) as axes:
+        places = np.arange(len(tasks))[::-1]
+        axes.barh(places + 0.2, [1e3 * t.before for t in tasks], 0.36, color=GREY, label="default schedule")
+        after = axes.barh(places - 0.2, [1e3 * t.after for t in tasks], 0.36, color=BLUE, label="tuned")
+        gains = [f"{t.before / t.after:.2f} ×" if t.after < t.before else "" for t in tasks]
+        axes.bar_label(after, gains, fontsize=7, padding=2)
+        axes.set_yticks(places, [f"{t.label}  ({t.calls})" if t.calls > 1 else t.label for t in tasks], fontsize=7)
+        axes.set(xlabel="milliseconds in one call of the network")
+        axes.grid(axis="y", visible=False)
+        _legend(axes)
+    return _svg(content.getvalue().decode(), label) if kind == "page" else content.getvalue()
+
+
+def latency(curve: Sequence[tuple[float, float]], elapsed: float) -> str:
+    """What a network was estimated to take, by the seconds of the run."""
+    with _drawn(7.2, 2.8, "time of the network by seconds of the run") as (axes, svg):
+        times, seconds = zip(*curve, (elapsed, curve[-1][1]), strict=True) if curve else ((), ())
+        axes.step(times, [1e3 * s for s in seconds], where="post", color=ORANGE)
+        axes.set(xlabel="seconds", ylabel="milliseconds", ylim=(0, None))
+    return svg()
 
 
 def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:

@@ -60,24 +60,30 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(task.target)} on {escape(processor())}; {task.threads} thread{'s' if task.threads > 1 else ''}; {tried}</p>",
         _timings(result),
-        _section("Speed by trial", "Each candidate, and the best checked one so far.", figures.tuning_curve(result)),
+        section("Speed by trial", "Each candidate, and the best checked one so far.", figures.tuning_curve(result)),
         '<div class="pair">',
-        _section("Predicted and measured", _ranking(result), figures.predicted(result)),
-        _section("Roofline", roof, figures.roofline(result, bandwidth)),
-        _section("Sketches", "How the trials were shared out, and which sketches won.", figures.sketches(result)),
-        _section("Time", shares, figures.phases(result)),
+        section("Predicted and measured", _ranking(result), figures.predicted(result)),
+        section("Roofline", roof, figures.roofline(result, bandwidth)),
+        section("Sketches", "How the trials were shared out, and which sketches won.", figures.sketches(result)),
+        section("Time", shares, figures.phases(result)),
         "</div>",
         _sketches(result),
         _failures(result),
         _programs(result),
         f"<p>{escape(made)}</p>",
     ]
+    return document(f"Tuning of {title}", sections)
+
+
+def document(title: str, sections: Sequence[str]) -> str:
+    """A page of these sections, those that are empty left out."""
     body = "\n".join(s for s in sections if s)
-    head = f'<meta charset="utf-8"><title>Tuning of {escape(title)}</title><style>{CSS}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{CSS}</style>'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
-def _section(title: str, text: str, figure: str | None) -> str:
+def section(title: str, text: str, figure: str | None) -> str:
+    """A figure with its title and what it shows; nothing where there is none."""
     return "" if figure is None else f"<section><h2>{title}</h2><p>{text}</p>\n{figure}</section>"
 
 
@@ -93,7 +99,7 @@ def _timings(result: Result) -> str:
         share = f"{speed / result.peak:.1%}" if result.peak else "–"
         ratio = f"{result.numpy / seconds:.2f}" if result.numpy else "–"
         rows.append((name, duration(seconds), f"{speed / 1e9:.2f}", share, ratio))
-    return _table(("", "time", "GFLOP/s", "of peak", "× numpy"), rows)
+    return table(("", "time", "GFLOP/s", "of peak", "× numpy"), rows)
 
 
 def _ranking(result: Result) -> str:
@@ -115,12 +121,12 @@ def _sketches(result: Result) -> str:
         made = "; ".join(result.rules.get(name, ()))
         rows.append((name, made, str(len(tried)), str(valid), str(won[name]), duration(best) if valid else "–"))
     head = ("sketch", "made by", "trials", "valid", "new bests", "best")
-    return "<h2>Candidates by sketch</h2>" + _table(head, rows, text=1) if rows else ""
+    return "<h2>Candidates by sketch</h2>" + table(head, rows, text=1) if rows else ""
 
 
 def _failures(result: Result) -> str:
     rows = [(kind, str(n), message) for kind, n, message in figures.failures(result.measurements)]
-    return "<h2>Failures</h2>" + _table(("outcome", "candidates", "commonest reason"), rows, text=2) if rows else ""
+    return "<h2>Failures</h2>" + table(("outcome", "candidates", "commonest reason"), rows, text=2) if rows else ""
 
 
 def _programs(result: Result) -> str:
@@ -137,7 +143,7 @@ def _programs(result: Result) -> str:
     return f'<div class="pair">{cells}</div>{folded}'
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int | None = None) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int | None = None) -> str:
     """A table; column number `text` is words."""
 
     def cell(n: int, value: str, tag: str = "td") -> str:

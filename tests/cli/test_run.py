@@ -46,7 +46,7 @@ def test_a_run(path, tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert "    p: float32[7, 5] = MatMul(x, w)" in printed
     assert "  y: float32[7, 5], from 0 to 1" in printed
-    assert any(line.startswith("test: 1 calls of 1 kernels, compiled in ") for line in printed)
+    assert any(line.startswith("m: 1 calls of 1 kernels, compiled in ") for line in printed)
     assert any(line.startswith("one call on 1 thread(s): ") for line in printed)
     assert any(line.startswith("matmul_relu(7x5, 5x5) -> 7x5") for line in printed)
 
@@ -105,7 +105,7 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
         (["--inputs", "cut.npz"], "--inputs: cut.npz is no file of numpy.savez, or is damaged: File is not a zip file"),
         (["--inputs", "text.npz"], "--inputs: text.npz is no file of numpy.savez, or is damaged: Object arrays cannot be loaded"),
         (["--inputs", "other.npz", "--shape", "x=3,5"], "m.onnx: shapes names `z`; the inputs are x"),
-        (["--inputs", "empty.npz", "--shape", "x=3,5"], "--inputs: test: the inputs are x; `x` is missing"),
+        (["--inputs", "empty.npz", "--shape", "x=3,5"], "--inputs: m: the inputs are x; `x` is missing"),
         (["--inputs", "wide.npz"], "--inputs: input `x` must be float32[3, 5], got float64[3, 5]"),
         (["--shape", "x=3,5", "--records", "none.db"], "--records: there is no file none.db"),
         (["--shape", "x=3,5", "--records", "bad.npz"], "--records: "),

@@ -1,0 +1,232 @@
+"""`python -m tir.tune MODEL.onnx`: tuning a network, from the words of the command line to the table at its end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING, Any
+
+from codegen.kernel import duration
+
+from ..networks import load, parse_processor
+from ..options import measurable, refusing, writable
+from .run import check_report
+
+if TYPE_CHECKING:
+    from graph import Graph
+    from graph.tuning import Progress, TunedNetwork
+    from search.report.network import TaskTime
+    from search.tuning.events import Event
+
+DEFAULT_SECONDS = 600.0  # of a run, where neither trials nor seconds are given
+ROWS = 16  # tasks that are shown while it runs, and at the end unless they were tuned; the others are one row
+
+
+def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    """Search, show the progress, and print the result; the exit status. `options` go to `tune_graph`."""
+    target = parse_processor(args.target or "llvm", args.threads)
+    if "measurer" not in options:
+        measurable(target)
+    if args.report is not None:
+        writable("--report", args.report)
+        check_report()
+    graph = load(args.words[0], args.shape or ())
+    try:
+        found = _search(args, options, graph, target)
+    except KeyboardInterrupt:  # before there was anything to end with
+        if args.json:
+            print(_json(args, graph.name, None))
+        raise
+    stream = sys.stderr if args.json else sys.stdout
+    print(_summary(found), file=stream)
+    for problem in dict.fromkeys(p for p in found.problems if p):
+        print(f"warning: {problem}", file=sys.stderr)
+    if args.report is not None:
+        _report(args.report, found, stream)
+    if args.json:
+        print(_json(args, graph.name, found))
+    return 130 if found.interrupted else 0
+
+
+def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, target: Any) -> TunedNetwork:
+    """The search, with its progress on standard error."""
+    from graph.tuning import tune_graph
+    from search.measure import Limits
+    from search.records import Records, RecordsError
+
+    seconds = args.seconds if args.seconds is not None or args.trials is not None else DEFAULT_SECONDS
+    named = {n: getattr(args, n) for n in ("search", "model") if getattr(args, n) is not None}
+    callbacks: list[Callable[[Progress, Event | None], None]] = []
+    with refusing("--records", RecordsError), ExitStack() as stack:
+        records = None if args.records is None else stack.enter_context(Records(args.records))
+        if not args.quiet:
+            print(f"{graph.name}: compiling it with default schedules", file=sys.stderr, flush=True)
+            live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+            shown = LiveNetwork(args.trials, seconds) if live else NetworkLines(args.trials, seconds, sys.stderr)
+            stack.callback(shown.close)
+            callbacks.append(shown)
+        limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}
+        return tune_graph(
+            graph,
+            target,
+            args.trials,
+            seconds,
+            records=records,
+            seed=args.seed,
+            callbacks=callbacks,
+            **limits,
+            **named,
+            **options,
+        )
+
+
+# --- progress ----------------------------------------------------------------------------------------------------------
+
+
+class NetworkLines:
+    """A callback that prints one line for each round: for logs and pipes."""
+
+    def __init__(self, trials: int | None, seconds: float | None, stream: IO[str]):
+        self._trials, self._seconds, self._stream = trials, seconds, stream
+        self._label = ""  # of the task at hand
+
+    def __call__(self, progress: Progress, event: Event | None) -> None:
+        from search.tuning.events import RoundEnded, Started
+
+        match event:
+            case None:
+                self.begun(progress)
+            case Started(task):
+                self._label = progress.of(task.key).label
+            case RoundEnded():
+                self.round_ended(progress)
+
+    def begun(self, progress: Progress) -> None:
+        calls = sum(t.calls for t in progress.tasks)
+        self.line(f"{len(progress.tasks)} tasks in {calls} calls: {duration(progress.before)} with default schedules")
+
+    def round_ended(self, progress: Progress) -> None:
+        self.line(f"{progress.elapsed:6.1f} s  {self.status(progress)}  {self._label}")
+
+    def status(self, progress: Progress) -> str:
+        """The network's time, and what is used up of the budget."""
+        of = f" of {self._trials}" if self._trials else ""
+        now = f"{duration(progress.seconds)}, {progress.before / progress.seconds:.2f} x default, {progress.trials}{of} trials"
+        return now if self._seconds is None else f"{now}, {max(0.0, self._seconds - progress.elapsed):.0f} s left"
+
+    def line(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """End the display."""
+
+
+class LiveNetwork(NetworkLines):
+    """A callback that updates a table of the tasks in a terminal."""
+
+    def __init__(self, trials: int | None, seconds: float | None, stream: IO[str] | None = None):
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(stderr=True) if stream is None else Console(file=stream, force_terminal=True, width=120)
+        super().__init__(trials, seconds, console.file)
+        self._progress: Progress | None = None
+        self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4, transient=True)
+        self._live.start()
+
+    def begun(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def round_ended(self, progress: Progress) -> None:
+        """The table is up to date already."""
+
+    def render(self) -> Any:
+        """The table as it is now, the task at hand marked."""
+        from rich.table import Table
+
+        from search.report.network import COLUMNS, joined, rows
+
+        table = Table(title=self._title(), title_justify="left", box=None, pad_edge=False)
+        for n, column in enumerate(("kernel", *COLUMNS)):
+            table.add_column(column, justify="right" if n else "left", no_wrap=True)
+        if self._progress is not None:
+            for row in rows(joined(task_times(self._progress), ROWS)):
+                table.add_row(*row, style="bold" if row[0] == self._label else None)
+        return table
+
+    def _title(self) -> str:
+        return "compiling" if self._progress is None else f"{self._progress.name}: {self.status(self._progress)}"
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+# --- the result --------------------------------------------------------------------------------------------------------
+
+
+def task_times(progress: Progress) -> list[TaskTime]:
+    """The tasks, as the report has them."""
+    from search.report.network import TaskTime
+
+    return [TaskTime(t.label, t.calls, t.before, t.seconds, t.trials) for t in progress.tasks]
+
+
+def _summary(found: TunedNetwork) -> str:
+    """The table of the tasks, then the time of the network before and after."""
+    from search.report.network import COLUMNS, joined, rows
+
+    progress = found.progress
+    lines = [("kernel", *COLUMNS), *rows(joined(task_times(progress), ROWS))]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [
+        "  ".join(cell.rjust(w) if n else cell.ljust(w) for n, (cell, w) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    ]
+    ended = "interrupted after " if found.interrupted else ""
+    text += [f"kept with the default schedule, which is faster in the network: {label}" for label in found.kept]
+    text.append(f"{ended}{progress.trials} trials in {found.elapsed:.1f} s")
+    text.append(
+        f"{progress.name}: {duration(found.before)} with default schedules, {duration(found.after)} tuned, "
+        f"{found.before / found.after:.2f} x, timed in turns"
+    )
+    return "\n".join(text)
+
+
+def _json(args: argparse.Namespace, name: str, found: TunedNetwork | None) -> str:
+    """The JSON object at the end of a run; without a result where it ended before there was one."""
+    progress = None if found is None else found.progress
+    tasks = [] if progress is None else task_times(progress)
+    content = {
+        "network": name,
+        "target": args.target or "llvm",
+        "trials": sum(t.trials for t in tasks),
+        "seconds": {"default": found and found.before, "best": found and found.after},
+        "tasks": [{"kernel": t.label, "calls": t.calls, "default": t.before, "best": t.after, "trials": t.trials} for t in tasks],
+        "elapsed": found and round(found.elapsed, 3),
+    }
+    return json.dumps(content, allow_nan=False)
+
+
+def _report(path: str, found: TunedNetwork, stream: Any) -> None:
+    from search.report.network import NetworkReport, write
+
+    progress, target = found.progress, found.model.target
+    report = NetworkReport(
+        progress.name,
+        str(target),
+        target.num_cores,
+        found.before,
+        found.after,
+        task_times(progress),
+        progress.curve,
+        found.elapsed,
+    )
+    try:
+        write(path, report)
+        print(f"how the search went: {path}", file=stream)
+    except OSError as error:
+        print(f"warning: could not write {path}: {error.strerror}", file=sys.stderr)

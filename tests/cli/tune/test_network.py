@@ -1,0 +1,123 @@
+"""`python -m tir.tune MODEL.onnx`: what it prints, records and returns."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tir
+from cli.tune.network import LiveNetwork
+from graph import tuning
+from graph.tuning import Progress, TaskProgress
+from search.keys import key
+from search.names import SEED_LIMIT
+from search.task import Task
+from search.tuning.events import Started
+from tests.graph.fake_measurer import DEFAULT, WRITTEN, Fake, Once
+from tests.graph.models import model
+from tir import tune
+
+ONE = ("--threads", "1")
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A network of a product and a softmax, whose number of rows is open, as a file in the folder at hand."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tuning, "SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_by_key", lambda model, inputs: {key(g.func): 1.0 for g in model.groups})  # none is slower
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Relu", ["p"], ["q"]),
+        helper.make_node("Softmax", ["q"], ["y"]),
+    ]
+    weights = {"w": np.eye(13, dtype="float32")}
+    onnx.save(model(nodes, {"x": (TensorProto.FLOAT, ["n", 13])}, ["y"], weights), tmp_path / "small.onnx")
+    return tmp_path / "small.onnx"
+
+
+def main(*arguments, traces=(None,)):
+    return tune.main(["small.onnx", "--shape", "x=7,13", *arguments], measurer=Fake, search=lambda task: Once(*traces))
+
+
+def test_a_run(path, capsys):
+    assert main(*ONE, "--trials", "64", "--records", "tune.db", "--report", "small.png", "--json") == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["network"], found["target"], found["trials"]) == ("small", "llvm", 4)
+    tasks = {t["kernel"]: t for t in found["tasks"]}
+    assert set(tasks) == {"matmul_relu(7x13, 13x13) -> 7x13", "softmax(7x13) -> 7x13"}
+    assert all((t["calls"], t["trials"]) == (1, 2) for t in tasks.values())
+    assert found["seconds"]["default"] > 0 < found["seconds"]["best"]
+    lines = err.splitlines()
+    assert lines[0] == "small: compiling it with default schedules"
+    assert lines[1].startswith("2 tasks in 2 calls: ")
+    rounds = [line for line in lines if " x default, " in line]
+    assert len(rounds) == 4 and " 4 of 64 trials  " in rounds[-1] and rounds[0].endswith(") -> 7x13")
+    assert lines[-2].startswith("small: ") and lines[-2].endswith(" x, timed in turns")
+    assert lines[-1] == "how the search went: small.png" and (path.parent / "small.png").read_bytes()[:4] == b"\x89PNG"
+    with tir.Records("tune.db") as records:
+        assert [s.records for s in records.summaries()] == [2, 2]
+
+
+def test_what_is_recorded_is_known(path, capsys):
+    assert main(*ONE, "--trials", "64", "--records", "tune.db", "--quiet") == 0
+    capsys.readouterr()
+    assert main(*ONE, "--trials", "64", "--records", "tune.db") == 0
+    out, err = capsys.readouterr()
+    first = next(line for line in err.splitlines() if " x default, " in line)
+    assert float(first.split()[4]) == 2.0 and "kept" not in out  # times the default
+
+
+def test_ctrl_c_keeps_the_best(path, capsys):
+    assert main(*ONE, "--trials", "64", "--records", "tune.db", "--json", traces=(None, "interrupt")) == 130
+    out, err = capsys.readouterr()
+    assert json.loads(out)["trials"] == 2 and "interrupted after 2 trials" in err
+    with tir.Records("tune.db") as records:
+        assert [s.best for s in records.summaries()] == [WRITTEN]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "best.json"], "--out does not go with a network, which takes --shape, --trials, "),
+        (["--shape", "13"], "--shape: NAME=1,3,224,224, an input and its shape, was expected, got '13'"),
+        (["--shape", "z=7"], "shapes names `z`; the inputs are x"),
+        (["--records", "small.onnx"], "--records: "),
+        (["--target", "cuda -arch sm_80"], "--target: networks are compiled for processors, target llvm, got cuda"),
+        (["--report", "no/x.html"], "--report: cannot write to the folder "),
+        (["--seed", str(SEED_LIMIT)], "argument --seed: an integer below 2**63 was expected"),
+    ],
+)
+def test_bad_usage(path, capsys, arguments, message):
+    assert main("--trials", "4", "--quiet", *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("python -m tir.tune: error: ") and message in error and error.count("\n") == 1
+
+
+def test_sizes_of_a_workload_are_given_once(capsys):
+    assert tune.main(["gmm", "--shape", "7,7,7", "--shape", "9,9,9"]) == 2
+    assert "--shape: the sizes of a workload were expected once, got 7,7,7 and 9,9,9" in capsys.readouterr().err
+
+
+def test_the_live_table():
+    func = tir.workloads.make("gmm", (7, 13, 109)).func
+    task = Task.of(func, "llvm -num-cores 1")
+    progress = Progress("small", task.target, [TaskProgress(func, task.key, 2, 6e-3, DEFAULT, WRITTEN, 16)], 1e-3)
+    stream = io.StringIO()
+    live = LiveNetwork(64, None, stream)
+    try:
+        live(progress, None)
+        live(progress, Started(task, None, None))
+        live._live.console.print(live.render())
+    finally:
+        live.close()
+    shown = stream.getvalue()
+    assert "small: 4 ms, 1.75 x default, 16 of 64 trials" in shown
+    (row,) = {line.strip() for line in shown.splitlines() if "gmm(" in line and "2.00" in line}
+    assert "gmm(7x13, 13x109) -> 7x109" in row and "100.0%" in row and "6 ms" in row and "3 ms" in row
