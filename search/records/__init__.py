@@ -1,12 +1,12 @@
-"""What was ever measured, kept in one SQLite file: a row a candidate, written as it ends.
+"""All measured candidates, in one SQLite file: one row for each, written when its measurement ends.
 
     with Records("tune.db") as records:
         run = records.start(task, seed=0)
         records.add(run, measurement)
         record = records.best(task.key, task.target)
 
-Any number of processes may use a file at once (write-ahead logging, short transactions), and any of them may be killed at any
-moment. A file that is not a records file, or a damaged one, is one `RecordsError`, and is never written to.
+Several processes may use a file at once (write-ahead logging, short transactions), and each may be killed at any moment. A
+damaged file, or one that is no records file, raises `RecordsError` and is never written to.
 """
 
 from .database import Record, Records, Summary

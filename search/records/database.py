@@ -1,4 +1,4 @@
-"""The records file: runs, their candidates, and what is asked of them."""
+"""The database of measured candidates: writing, queries and exchange."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One measured candidate. `workload` is the key of its function, `fingerprint` that of its target and device. `first` is its
-    measurement, `measurement` what it is known by: the same, or what it did in its last race that decided something. `seconds`
-    compares it with others: the median of `measurement`, but more than that of the winner of a race that it did not win (infinite
-    unless the outcome is ok). `time`, when it ended, and `started`, when its run did, are seconds since 1970."""
+    """One measured candidate.
+
+    `workload` is the key of its function, `fingerprint` that of its target and device. `first` is its first measurement.
+    `measurement` is the valid one: the first, or that of its last race which had a winner or in which it failed. `seconds` is for
+    comparisons: the median of `measurement`, but more than the time of the winner where it lost a race; infinite unless the
+    outcome is ok. `time`, when its measurement ended, and `started`, when its run started, are seconds since 1970.
+    """
 
     id: str
     run: str
@@ -56,14 +59,14 @@ class Record:
 
     @property
     def title(self) -> str:
-        """The workload as a person knows it: `gmm 7,13,109`."""
+        """The name and the shape of the workload: `gmm 7,13,109`."""
         return title(self.name, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is recorded of one workload on one target: `records` candidates, of which `valid` ran; the `best` checked one took so
-    many seconds (None if there is none)."""
+    """The records of one workload on one target: how many `records` there are, how many are `valid`, and the seconds of the
+    `best` checked one (None if there is none)."""
 
     workload: str
     name: str
@@ -81,7 +84,7 @@ class Summary:
 
     @property
     def title(self) -> str:
-        """The workload as a person knows it; of any other function the name, and the types and shapes of its arrays."""
+        """The name and the shape of the workload; of any other function the name, and the dtypes and shapes of its arrays."""
         if self.shape:
             return title(self.name, self.shape)
         arrays = re.findall(r'T\.Buffer\(\(([\d, ]*)\), "(\w+)"\)', self.script.partition("):\n")[0])
@@ -98,9 +101,9 @@ _RECORD = """id, run, workload, name, shape, dtype, fingerprint, target, threads
 
 
 class Records:
-    """The records in the file `path`; it is made if it is missing, unless `create` is false. A context manager that closes it.
+    """The records in the file `path`, which is created if it does not exist, unless `create` is false. A context manager.
 
-    Every method is one short transaction. RecordsError for a file that is missing, damaged or something else.
+    Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True):
@@ -121,7 +124,7 @@ class Records:
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """All of the statements within, or none; damage to the file as RecordsError."""
+        """Run all statements within, or none. RecordsError if the file is damaged."""
         try:
             with transaction(self._connection, kind):
                 yield self._connection
@@ -137,8 +140,8 @@ class Records:
     # --- writing -------------------------------------------------------------------------------------------------------
 
     def start(self, task: Task, seed: int = 0) -> str:
-        """Begin a run: what is measured, and, unless measurements say otherwise, that it is here. Returns its identifier, for
-        `add` and `race`."""
+        """Record the start of a run of a task, on this device unless its measurements say otherwise. Returns the identifier of
+        the run, for `add` and `race`."""
         run = uuid.uuid4().hex
         shape = None if task.workload is None else json.dumps(task.workload.shape)
         dtype = None if task.workload is None else task.workload.dtype
@@ -152,8 +155,8 @@ class Records:
         return run
 
     def add(self, run: str, measurement: Measurement) -> str:
-        """Record what became of a candidate of a run; returns its identifier, for `race`. It is in the file on return, with the
-        device and the versions that the measurement names."""
+        """Record the measurement of a candidate of a run, with the device and the versions that it names; returns the identifier
+        of the candidate, for `race`. The record is in the file on return."""
         m, identifier = measurement, uuid.uuid4().hex
         values = {
             "id": identifier,
@@ -172,8 +175,8 @@ class Records:
         return identifier
 
     def race(self, run: str, raced: Mapping[str, Measurement], winner: str | None) -> None:
-        """Record a race that a run held: what each candidate, by its identifier, did in it, beside its other timings, and who
-        won. Who gave a wrong result or crashed is out; without a winner, as on a busy machine, the race decides nothing else."""
+        """Record a race of a run: the measurement of each candidate, by its identifier, and the identifier of the winner. They
+        are added to earlier timings. Without a winner, as on a busy machine, a race only decides which candidates have failed."""
         race = uuid.uuid4().hex
         with self._transaction() as connection:
             for identifier, m in raced.items():
@@ -182,7 +185,7 @@ class Records:
                 connection.execute(exchange.insert("races", values), values)
 
     def prune(self, keep: int = 10) -> int:
-        """Remove all but the `keep` fastest valid candidates of each workload and target; returns how many went."""
+        """Remove all but the `keep` fastest valid candidates of each workload and target; returns how many were removed."""
         if keep < 0:
             raise ValueError(f"keep must be at least 0, got {keep}")
         with self._transaction() as connection:
@@ -194,20 +197,20 @@ class Records:
             connection.executemany("DELETE FROM candidates WHERE id = ?", gone)
             connection.executemany("DELETE FROM races WHERE candidate = ?", gone)
         try:
-            self._connection.execute("VACUUM")  # gives the room back
+            self._connection.execute("VACUUM")  # makes the file smaller
         except sqlite3.OperationalError:
-            pass  # others are at work; they, or a later call, will reuse it
+            pass  # another process uses the file; later records use the free space
         return len(gone)
 
     # --- reading -------------------------------------------------------------------------------------------------------
 
     def best(self, key: str, target: str | Target) -> Record | None:
-        """The fastest candidate of the function with this key, on this target and this machine's processor, that was compared
+        """The fastest candidate of the function with this key, on this target and this device, among those that were compared
         with the reference; None if there is none."""
         return self.best_of(key, fingerprint(target))
 
     def best_of(self, key: str, print_: str) -> Record | None:
-        """`best`, of any fingerprint."""
+        """`best`, for any fingerprint."""
         with self._transaction("DEFERRED") as connection:
             found = standings(connection, "workload = ? AND fingerprint = ?", key, print_)
             best = min((i for i, s in found.items() if s.checked), key=lambda i: found[i].seconds, default=None)
@@ -222,7 +225,7 @@ class Records:
             return _records(connection, standings(connection, where, *values), where, *values)
 
     def summaries(self) -> list[Summary]:
-        """What there is, a row a workload and target, by name."""
+        """One summary for each workload and target, ordered by name."""
         with self._transaction("DEFERRED") as connection:
             found = _by_task(standings(connection))
             rows = connection.execute(
@@ -239,12 +242,12 @@ class Records:
         return summaries
 
     def near(self, func: PrimFunc, key: str) -> list[Summary]:
-        """What there is of the same computation for other shapes."""
+        """The summaries of the same computation for other shapes."""
         keys = {k for (k,) in self._rows("SELECT key FROM workloads WHERE structure = ? AND key != ?", size_free_key(func), key)}
         return [s for s in self.summaries() if s.workload in keys]
 
     def func(self, key: str) -> PrimFunc:
-        """The function with this key, made again from its script. KeyError if none is recorded."""
+        """The function with this key, parsed from its script. KeyError if none is recorded."""
         from tir import script
 
         found = self._rows("SELECT script FROM workloads WHERE key = ?", key)
@@ -266,8 +269,8 @@ class Records:
             yield from exchange.lines(connection)
 
     def import_(self, lines: Iterable[str]) -> tuple[int, int]:
-        """Add what `export` gave, of any number of files: how many candidates were new, and how many were here already (the
-        version that was written last stays). All or nothing; RecordsError names the line that is not understood."""
+        """Add lines of `export`, of one file or several. Returns how many candidates were new, and how many were known (records
+        that are in the file stay as they are). All lines are added or none; RecordsError names a line that is wrong."""
         items = exchange.parse(lines, OUTCOMES)
         with self._transaction() as connection:
             return exchange.merge(connection, items)
@@ -278,7 +281,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _measured(m: Measurement) -> dict[str, Any]:
-    """The columns that a candidate and its part in a race share."""
+    """The columns that the tables of candidates and of races share."""
     return {
         "outcome": m.outcome,
         "message": m.message,
@@ -290,7 +293,7 @@ def _measured(m: Measurement) -> dict[str, Any]:
 
 
 def _run_of(connection: sqlite3.Connection, run: str, provenance: Provenance | None) -> str:
-    """The identifier of the part of a run that a device measured; it is made if it is not there."""
+    """The identifier of the part of a run that a device measured; the part is added if it is new."""
     if provenance is None:
         return run
     versions = json.dumps(provenance.versions)

@@ -1,4 +1,5 @@
-"""Records as JSON lines: one object a line, `{"kind": "workload" | "run" | "candidate", ...}`, each after those it refers to."""
+"""Records as JSON lines: one object in each line, `{"kind": "workload" | "run" | "candidate" | "race", ...}`, after those
+it refers to."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from .schema import RecordsError
 
 TABLES = {"workload": "workloads", "run": "runs", "candidate": "candidates", "race": "races"}
 
-# The columns that hold JSON, with the types of its values, and those that hold truth.
+# The columns that hold JSON, with the types of its values, and those that hold booleans.
 JSON = {"shape": list, "versions": dict, "row": list, "trace": object, "samples": list}
 BOOLEAN = ("cut", "won")
 STORED = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}
@@ -50,7 +51,7 @@ def insert(table: str, values: Iterable[str]) -> str:
 
 
 def lines(connection: sqlite3.Connection) -> Iterator[str]:
-    """The contents of a records file, what candidates refer to first."""
+    """The contents of a records file as lines; a row comes after those it refers to."""
     for kind, table in TABLES.items():
         order = {"candidates": "rowid", "races": "race, candidate"}.get(table, IDENTIFIERS.get(table))
         for row in connection.execute(f"SELECT {', '.join(columns(table))} FROM {table} ORDER BY {order}"):
@@ -65,7 +66,7 @@ def decoded(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def parse(text: Iterable[str], outcomes: Sequence[str]) -> list[Item]:
-    """The rows that lines hold; RecordsError, with the number of the line, for one that is not understood."""
+    """The rows in the lines; RecordsError, with the number of the line, for a line that is wrong."""
     items: list[Item] = []
     for number, line in enumerate(text, 1):
         if not line.strip():
@@ -95,7 +96,7 @@ def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
 
 
 def merge(connection: sqlite3.Connection, items: Sequence[Item]) -> tuple[int, int]:
-    """Insert the rows that are not here already. How many candidates were new, and how many known."""
+    """Insert the rows that are not in the file; returns how many candidates were new, and how many were known."""
     known = {kind: {i for (i,) in connection.execute(f"SELECT {i} FROM {kind}")} for kind, i in IDENTIFIERS.items()}
     before, count = len(known["candidates"]), 0
     for table, values in sorted(items, key=lambda item: list(TABLES.values()).index(item[0])):

@@ -1,4 +1,4 @@
-"""Finding the best recorded schedule of a function, out loud: a hit, a near hit or a miss, and why."""
+"""Looking up the best recorded schedule of a function: a hit, a near hit or a miss, with the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NoRecord(LookupError):
-    """No schedule of this function is recorded; the message says what is there instead."""
+    """No schedule of this function is recorded; the message lists what is recorded."""
 
 
 class NearHit(UserWarning):
@@ -30,8 +30,8 @@ class NearHit(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a look-up found. `kind` is `hit`; `near`, for a record of this function for another target or processor; or `miss`,
-    where `record` is None. `why` says it in words."""
+    """The result of a look-up. `kind` is `hit`; `near`, for a record of this function for another target or processor; or `miss`,
+    where `record` is None. `why` is the reason, as text."""
 
     kind: Literal["hit", "near", "miss"]
     record: Record | None
@@ -39,10 +39,9 @@ class Lookup:
 
 
 def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
-    """The best record of `func` for `target` on this processor, or else what comes nearest.
+    """The best record of `func` for `target` on this processor, or else the nearest one.
 
-    Of several near records the one with the same number of threads is taken, then the one of the same processor, then the one
-    used last.
+    Among near records, one with the same number of threads is preferred, then one of the same processor, then the latest one.
     """
     from codegen.target import Target
 
@@ -53,8 +52,8 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
         return Lookup("hit", record, f"{records.path} has {asked}: {record.seconds:.3e} s")
     summaries = records.summaries()
     here = [s for s in summaries if s.workload == own]
-    alike = [s for s in here if s.target.split()[:1] == [target.kind]]  # a target of another machine may not be one here
-    near = [s for s in alike if s.best is not None]  # of this very target there is none
+    alike = [s for s in here if s.target.split()[:1] == [target.kind]]  # another machine's target may be invalid here
+    near = [s for s in alike if s.best is not None]
     if near:
         nearest = max(near, key=lambda s: (s.threads == target.num_cores, s.cpu == device(target), s.last))
         found = records.best_of(own, nearest.fingerprint)
@@ -78,10 +77,10 @@ def _listed(summaries: list[Summary], most: int = 5) -> str:
 def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str | Path | Records) -> Schedule:
     """The fastest recorded schedule of `func` for `target`, replayed on it.
 
-    `records` is the file that `autotune(records=...)` wrote, or an open one. Where there is a record for another target or
-    processor only, its schedule is returned with the warning `NearHit`. Where there is none, as for a function of other shapes,
-    NoRecord (a LookupError) says what there is; `tir.default_schedule` needs no record. RecordsError for a file that is damaged
-    or something else.
+    `records` is the file that `autotune(records=...)` wrote, or an open one. If the only record is for another target or another
+    processor, its schedule is returned with the warning `NearHit`. If there is none, as for a function of other shapes, NoRecord
+    (a LookupError) lists what is recorded; `tir.default_schedule` needs no record. RecordsError for a file that is damaged or no
+    records file.
     """
     func = need_func(func, "best_schedule")
     with opened(records) as known:

@@ -1,4 +1,4 @@
-"""The tables of a records file, and how a file is opened without harming one that is something else."""
+"""The tables of a records file, and how a file is opened. Files of other programs are refused and not changed."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ VERSION = 2
 BUSY = 60.0  # seconds to wait for another process's transaction
 
 RACES = """CREATE TABLE races (
-    race TEXT NOT NULL,         -- in which candidates were timed in turns
-    run TEXT NOT NULL,          -- that held it
+    race TEXT NOT NULL,         -- the race, in which candidates were timed in turns
+    run TEXT NOT NULL,          -- the run that the race belongs to
     candidate TEXT NOT NULL,
     outcome TEXT NOT NULL,
     message TEXT NOT NULL,
     samples TEXT NOT NULL,      -- JSON list: seconds of each turn, in order
     seconds REAL,               -- median of the samples; NULL unless ok
     max_error REAL,
-    won INTEGER NOT NULL,       -- a race that nobody won, as of a busy machine, says nothing of times
+    won INTEGER NOT NULL,       -- a race without a winner, as on a busy machine, has no times
     time REAL NOT NULL,         -- when it ended
     PRIMARY KEY (race, candidate)
 ) WITHOUT ROWID"""
 
 TABLES = (
     """CREATE TABLE workloads (
-    key TEXT PRIMARY KEY,       -- of the function: search.keys.key
-    structure TEXT NOT NULL,    -- the same for other shapes
+    key TEXT PRIMARY KEY,       -- key of the function: search.keys.key
+    structure TEXT NOT NULL,    -- key of the function without its sizes
     name TEXT NOT NULL,
     shape TEXT,                 -- JSON list; NULL unless the workload is one of tir.workloads
     dtype TEXT,
     flop INTEGER NOT NULL,
-    script TEXT NOT NULL        -- from which the function can be made again
+    script TEXT NOT NULL        -- the function, to be parsed
 ) WITHOUT ROWID""",
-    # What a tuning run had measured by one device: a run that several measure is a row each.
+    # One row for a run and each device that measured for it.
     """CREATE TABLE runs (
     run TEXT PRIMARY KEY,
     workload TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,  -- of target and device
+    fingerprint TEXT NOT NULL,  -- key of target and device
     target TEXT NOT NULL,
     threads INTEGER NOT NULL,
-    cpu TEXT NOT NULL,          -- the name of the device, a processor or a GPU
+    cpu TEXT NOT NULL,          -- the name of the device, a CPU or a GPU
     versions TEXT NOT NULL,     -- JSON object: those of the process that measured
     seed INTEGER NOT NULL,
     started REAL NOT NULL
@@ -55,14 +55,14 @@ TABLES = (
     sketch TEXT NOT NULL,
     row TEXT NOT NULL,          -- JSON list: the numbers in the sketch's holes
     trace TEXT NOT NULL,        -- JSON
-    score REAL,                 -- what the cost model thought of it
-    digest TEXT NOT NULL,       -- of the scheduled program
+    score REAL,                 -- of the cost model, when it was proposed
+    digest TEXT NOT NULL,       -- hash of the scheduled program
     outcome TEXT NOT NULL,
     message TEXT NOT NULL,
     samples TEXT NOT NULL,      -- JSON list: seconds of each run, in order
     seconds REAL,               -- median of the samples; NULL unless ok
-    cut INTEGER NOT NULL,       -- stopped after too few runs to be timed well
-    max_error REAL,             -- against the reference; NULL where not compared
+    cut INTEGER NOT NULL,       -- whether timing was stopped early, because it was slow
+    max_error REAL,             -- relative to the reference; NULL if not compared
     build_seconds REAL NOT NULL,
     time REAL NOT NULL          -- when it ended, seconds since 1970
 )""",
@@ -71,7 +71,7 @@ TABLES = (
     "CREATE INDEX runs_of_workload ON runs (workload, fingerprint)",
 )
 
-# From each version to the next. The first had one race a candidate, whose outcome and whose winner went into `seconds`.
+# From each version to the next. Version 1 had at most one race for each candidate, and stored its result in `seconds`.
 MIGRATIONS = {
     1: (
         RACES,
@@ -84,12 +84,12 @@ MIGRATIONS = {
 
 
 class RecordsError(Exception):
-    """The file cannot be used: it is missing, damaged, or something else than a records file. The message says which."""
+    """The file cannot be used: it is missing, damaged, or no records file. The message says which."""
 
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
-    """Open the records file at `path`, made if it is missing and `create` allows; to be read alone where it, or its folder, may
-    not be written. RecordsError, with the file as it was, where that cannot be."""
+    """Open the records file at `path`; it is created if it does not exist and `create` is true. It is opened for reading only
+    where the file or its folder is not writable. RecordsError, with the file unchanged, if it cannot be opened."""
     if path.is_dir():
         raise RecordsError(f"{path} is a directory; the name of a records file was expected")
     if not path.exists():
@@ -100,7 +100,7 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
     elif not path.is_file():
         raise RecordsError(f"{path} is no regular file; the name of a records file was expected")
     writable = not path.exists() or all(os.access(p, os.W_OK) for p in (path, path.resolve().parent))
-    name = path.absolute() if writable else _to_read(path.resolve())  # `:memory:` is a name like others
+    name = path.absolute() if writable else _to_read(path.resolve())  # absolute, so that `:memory:` is a file too
     try:
         connection = sqlite3.connect(name, timeout=BUSY, isolation_level=None, uri=not writable)
     except (sqlite3.Error, ValueError) as error:
@@ -121,14 +121,14 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
 
 
 def _to_read(path: Path) -> str:
-    """What opens a file that is only read. Where nobody has it open to write, there is no log, and none can be made."""
+    """The URI of a file that is opened for reading only: immutable where there is no write-ahead log, as none can be created."""
     logged = path.with_name(path.name + "-wal").exists()
     return f"{path.as_uri()}?mode=ro{'' if logged else '&immutable=1'}"
 
 
 def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
-    """Check that the file is ours, or make it so if it is empty, or of an earlier version, and `writable`."""
-    with transaction(connection, "DEFERRED"):  # of one moment: another process may be making the file
+    """Check that the file is a records file; create its tables if it is empty, and migrate it if its version is older."""
+    with transaction(connection, "DEFERRED"):  # atomic: another process may be creating the file
         version = _version(connection, path)
     if version == 0 and not writable:
         raise RecordsError(f"{path} is not a records file: it is empty, and may not be written")
@@ -136,7 +136,7 @@ def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
         raise RecordsError(f"{path} holds records of version {version}, and may not be written to become of version {VERSION}")
     if version != VERSION:
         with transaction(connection, "IMMEDIATE"):
-            version = _version(connection, path)  # another process may have made it meanwhile
+            version = _version(connection, path)  # another process may have created or migrated it meanwhile
             statements = TABLES if version == 0 else [s for n in range(version, VERSION) for s in MIGRATIONS[n]]
             for statement in statements if version != VERSION else ():
                 connection.execute(statement)
@@ -149,19 +149,19 @@ def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
-    """All of the statements within, or none."""
+    """Run all statements within, or none."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # SQLite ends it itself where the disk is full
+        if connection.in_transaction:  # SQLite has ended it if the disk is full
             connection.execute("ROLLBACK")
         raise
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the tables in the file; 0 if it is empty, RecordsError if it is no file of ours, or a newer one."""
+    """The version of the tables in the file; 0 if it is empty. RecordsError if it is no records file, or of a newer version."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -175,7 +175,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; the busy timeout does not cover this, so wait for others here."""
+    """Switch to write-ahead logging. The busy timeout does not cover this, so retry while another process holds the lock."""
     deadline = time.monotonic() + BUSY
     while True:
         try:

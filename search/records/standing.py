@@ -1,4 +1,4 @@
-"""Which recorded candidate counts as the fastest: by its own timing, by what races found since, and by who won them."""
+"""The order of recorded candidates: by their first timing, by races since, and by who won these."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from ..measure.outcome import BROKEN
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Of a candidate on a task, the pair of a workload and a fingerprint: the `seconds` by which it is compared with others
-    (infinite unless it is valid), whether it was `checked` against the reference, and what it did in its last race that decided
-    something: one that somebody won, or in which it broke."""
+    """The standing of a candidate among those of its `task`, a pair of a workload and a fingerprint.
+
+    `seconds` is for comparisons (infinite unless the candidate is valid); `checked` says whether it was compared with the
+    reference; `raced` is its row in its last race that had a winner or in which it failed.
+    """
 
     task: tuple[str, str]
     seconds: float
@@ -24,16 +26,16 @@ class Standing:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """What sorts the best first."""
+        """The key of a sort, the best first."""
         return not self.checked, self.seconds
 
 
 def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any) -> dict[str, Standing]:
     """The standing of each candidate by its identifier, of the runs for which `where` holds, in the order measured.
 
-    A candidate counts as its last timing that decides; but what a run knew when it held a race, its own candidates and those
-    recorded before it started, does not count as faster than the winner, for the shortest timing of many is one that had luck.
-    Who gave a wrong result or crashed in a race is out.
+    The last valid timing of a candidate counts. But no candidate that a run knew (its own, and those recorded before it started)
+    counts as faster than the winner of a race of this run: the shortest of many timings is partly luck. A candidate that crashed
+    or gave a wrong result in a race is no longer valid.
     """
     races: dict[str, list[sqlite3.Row]] = defaultdict(list)
     wins: dict[tuple[str, str], dict[str, sqlite3.Row]] = defaultdict(dict)

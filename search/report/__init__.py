@@ -1,6 +1,6 @@
 """How a tuning run went, as one self-contained HTML page: `write("report.html", tir.autotune(...))`.
 
-The figures are drawn with matplotlib, which the extra `report` installs.
+The figures are made with matplotlib, which the extra `report` installs.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ __all__ = ["available", "page", "write"]
 
 
 def available() -> bool:
-    """Whether matplotlib is there to draw with."""
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None

@@ -39,8 +39,8 @@ STYLE = {
 
 
 @contextmanager
-def _drawn(width: float, height: float, label: str) -> Iterator[tuple[Axes, Callable[[], str]]]:
-    """Axes to draw on, and what gives the SVG at the end. `label` says what is shown to those who cannot see it."""
+def _svg_figure(width: float, height: float, label: str) -> Iterator[tuple[Axes, Callable[[], str]]]:
+    """The axes of a new figure, and a function that returns its SVG at the end. `label` is the text for screen readers."""
     content = io.BytesIO()
     with _figure(width, height, label, content, "svg") as axes:
         yield axes, lambda: _svg(content.getvalue().decode(), label)
@@ -48,11 +48,11 @@ def _drawn(width: float, height: float, label: str) -> Iterator[tuple[Axes, Call
 
 @contextmanager
 def _figure(width: float, height: float, label: str, content: io.BytesIO, kind: str) -> Iterator[Axes]:
-    """Axes to draw on; the content of a file of this kind at the end."""
+    """The axes of a new figure, which is written to `content` at the end as a file of this kind."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    # Names within an SVG are hashes: with another salt for each figure, several can stand in one page.
+    # Names within an SVG are hashes; each figure has its own salt, so that names in one page differ.
     style: dict[Any, Any] = {**STYLE, "svg.hashsalt": label}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -63,22 +63,22 @@ def _figure(width: float, height: float, label: str, content: io.BytesIO, kind: 
 
 def _svg(text: str, label: str) -> str:
     svg = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    # Other names are for editors, and the same in every figure.
+    # Names that nothing refers to are removed: they are the same in every figure.
     return re.sub(r' id="([^"]*)"', lambda name: name[0] if f"#{name[1]}" in svg else "", svg)
 
 
 def _legend(axes: Axes) -> None:
-    """The legend above the axes, where it hides nothing."""
+    """Put the legend above the axes."""
     axes.legend(
         loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5, fontsize=8, borderaxespad=0.2, handletextpad=0.4, columnspacing=1.2
     )
 
 
 def tuning_curve(result: Result) -> str:
-    """The speed of each candidate and of the best so far, by trial; what failed stands on the axis."""
+    """The speed of each candidate and of the best so far, by trial; failures are on the x axis."""
     from matplotlib.ticker import MaxNLocator
 
-    with _drawn(7.2, 3.2, "speed of the candidates by trial") as (axes, svg):
+    with _svg_figure(7.2, 3.2, "speed of the candidates by trial") as (axes, svg):
         speeds = np.array([_speed(result, m.seconds) for m in result.measurements])
         trials = np.arange(1, len(speeds) + 1)
         valid = speeds > 0
@@ -98,11 +98,11 @@ def tuning_curve(result: Result) -> str:
 
 
 def predicted(result: Result) -> str | None:
-    """What the cost model thought of each candidate when it was proposed against what was measured; None without a model."""
+    """The score of each candidate when it was proposed against its measured speed; None without a model."""
     scored = [m for m in result.measurements if m.candidate.score is not None and m.outcome == "ok"]
     if len(scored) < 3:
         return None
-    with _drawn(4.2, 3.2, "predicted scores against measured speeds") as (axes, svg):
+    with _svg_figure(4.2, 3.2, "predicted scores against measured speeds") as (axes, svg):
         scores = np.array([m.candidate.score for m in scored], dtype=float)
         points = axes.scatter(scores, [_speed(result, m.seconds) for m in scored], c=np.arange(len(scored)), s=12, cmap="viridis")
         axes.figure.colorbar(points, ax=axes, label="order of measuring")
@@ -111,7 +111,7 @@ def predicted(result: Result) -> str | None:
 
 
 def wins(measurements: Sequence[Measurement]) -> Counter[str]:
-    """How many candidates of each sketch were the best when they ended."""
+    """How often each sketch gave a new best."""
     won: Counter[str] = Counter()
     best = math.inf
     for m in measurements:
@@ -122,12 +122,12 @@ def wins(measurements: Sequence[Measurement]) -> Counter[str]:
 
 
 def sketches(result: Result) -> str:
-    """Of each sketch how many trials it got, how many were valid, and how many were the best when they ended."""
+    """For each sketch its trials, its valid trials, and how often it gave a new best."""
     won = wins(result.measurements)
     trials = Counter(m.candidate.sketch for m in result.measurements)
     valid = Counter(m.candidate.sketch for m in result.measurements if m.outcome == "ok")
     names = [name for name, _ in trials.most_common()][::-1]
-    with _drawn(4.2, max(1.6, 0.9 + 0.42 * len(names)), "trials and wins by sketch") as (axes, svg):
+    with _svg_figure(4.2, max(1.6, 0.9 + 0.42 * len(names)), "trials and wins by sketch") as (axes, svg):
         places = np.arange(len(names))
         for offset, (label, counts, colour) in zip(
             (0.25, 0.0, -0.25), (("trials", trials, GREY), ("valid", valid, BLUE), ("new best", won, ORANGE)), strict=True
@@ -142,10 +142,10 @@ def sketches(result: Result) -> str:
 
 
 def phases(result: Result) -> str:
-    """Where the time went."""
+    """The seconds of each phase of the run."""
     spent = [(name, result.phases.get(name, 0.0)) for name in PHASES]
     spent.append(("other", max(0.0, result.elapsed - sum(seconds for _, seconds in spent))))
-    with _drawn(4.2, 2.2, "seconds by phase") as (axes, svg):
+    with _svg_figure(4.2, 2.2, "seconds by phase") as (axes, svg):
         colours = [BLUE if name in MEASURING else GREY for name, _ in spent[::-1]]
         bars = axes.barh([name for name, _ in spent[::-1]], [seconds for _, seconds in spent[::-1]], color=colours)
         axes.bar_label(bars, fmt="%.1f s", fontsize=8, padding=2)
@@ -156,12 +156,12 @@ def phases(result: Result) -> str:
 
 
 def roofline(result: Result, bandwidth: float | None) -> str | None:
-    """The speeds of the candidates under what arithmetic and memory allow, were each parameter moved once; None where nothing is
+    """The roofline of a program that moves each parameter once, with the speeds of the candidates; None where nothing is
     computed."""
     if not result.task.flop:
         return None
     intensity = result.task.flop / moved(result)
-    with _drawn(4.2, 3.2, "roofline with the candidates") as (axes, svg):
+    with _svg_figure(4.2, 3.2, "roofline with the candidates") as (axes, svg):
         ridge = result.peak / bandwidth if result.peak and bandwidth else intensity
         x = np.geomspace(min(intensity, ridge) / 8, max(intensity, ridge) * 8, 64)
         if result.peak:
@@ -185,13 +185,13 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
 
 
 def moved(result: Result) -> int:
-    """Bytes of all parameters: what has to be moved between memory and processor at least."""
+    """Bytes of all parameters, the minimum that is moved between memory and processor."""
     return sum(math.prod(const_shape(b)) * dtypes.nbytes(b.dtype) for b in result.task.func.buffers)
 
 
 def bars(tasks: Sequence[TaskTime], kind: str = "page") -> Any:
-    """What the tasks of a network take, before and after: the text of an SVG element for a page, or the content of a file of some
-    kind."""
+    """The times of the tasks of a network before and after tuning: the text of an SVG element for a page, or the content of a file
+    of this kind."""
     content = io.BytesIO()
     label = "seconds by kernel, before and after tuning"
     with _figure(9.0, 1.0 + 0.3 * len(tasks), label, content, "svg" if kind == "page" else kind) as axes:
@@ -208,8 +208,8 @@ def bars(tasks: Sequence[TaskTime], kind: str = "page") -> Any:
 
 
 def latency(curve: Sequence[tuple[float, float]], elapsed: float) -> str:
-    """What a network was estimated to take, by the seconds of the run."""
-    with _drawn(7.2, 2.8, "time of the network by seconds of the run") as (axes, svg):
+    """The estimated time of a network, by the seconds of the run."""
+    with _svg_figure(7.2, 2.8, "time of the network by seconds of the run") as (axes, svg):
         times, seconds = zip(*curve, (elapsed, curve[-1][1]), strict=True) if curve else ((), ())
         axes.step(times, [1e3 * s for s in seconds], where="post", color=ORANGE)
         axes.set(xlabel="seconds", ylabel="milliseconds", ylim=(0, None))
@@ -217,7 +217,7 @@ def latency(curve: Sequence[tuple[float, float]], elapsed: float) -> str:
 
 
 def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
-    """The kinds of failure that occurred, how often, and the commonest message of each."""
+    """The kinds of failure that occurred, how often, and the most common message of each."""
     found: dict[str, Counter[str]] = {}
     for m in measurements:
         if m.outcome != "ok":
@@ -226,7 +226,7 @@ def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
 
 
 def _speed(result: Result, seconds: float) -> float:
-    """What is plotted of a time: GFLOP/s, or calls a second where nothing is computed; 0 for a failure."""
+    """A time as the speed that is plotted: GFLOP/s, or calls a second where nothing is computed; 0 for a failure."""
     return (result.task.flop / 1e9 if result.task.flop else 1.0) / seconds if seconds < math.inf else 0.0
 
 

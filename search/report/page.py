@@ -1,4 +1,4 @@
-"""The report's page: the figures and the tables around them."""
+"""The page of the report: figures and tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ td.text, th.text { text-align: left; } summary { color: #555; cursor: pointer; }
 
 
 def write(path: str | Path, result: Result) -> None:
-    """Write the report of a run to a file. The memory's bandwidth is measured first, for the roofline; OSError if the file
+    """Write the report of a run to a file, after measuring the bandwidth of the memory for the roofline. OSError if the file
     cannot be written, ModuleNotFoundError without matplotlib."""
     from codegen.peak import copy_bandwidth
 
@@ -37,8 +37,8 @@ def write(path: str | Path, result: Result) -> None:
 
 
 def page(result: Result, bandwidth: float | None = None) -> str:
-    """The report as HTML, with nothing that has to be loaded from elsewhere. `bandwidth` is that of the memory in bytes a second;
-    without it the roofline has no slope."""
+    """The report as one self-contained HTML page. `bandwidth` is that of the memory in bytes a second; without it the roofline
+    has no slope."""
     task = result.task
     title = task.name if task.workload is None else f"{task.name} {', '.join(map(str, task.workload.shape))}"
     made = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -53,7 +53,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     if any(result.scored.values()):
         symbolic, concrete = (result.scored.get(how, 0) for how in ("symbolic", "concrete"))
         shares += f" It scored {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
-    roof = "The roof is what arithmetic and memory allow if every parameter is moved once"
+    roof = "The roof is the limit of arithmetic and memory if every parameter is moved once"
     roof += f": {result.peak / 1e9:.0f} GFLOP/s" if result.peak else ""
     roof += f", {bandwidth / 1e9:.0f} GB/s." if bandwidth else "."
     sections = [
@@ -64,7 +64,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         '<div class="pair">',
         section("Predicted and measured", _ranking(result), figures.predicted(result)),
         section("Roofline", roof, figures.roofline(result, bandwidth)),
-        section("Sketches", "How the trials were shared out, and which sketches won.", figures.sketches(result)),
+        section("Sketches", "How the trials were divided, and which sketches gave new bests.", figures.sketches(result)),
         section("Time", shares, figures.phases(result)),
         "</div>",
         _sketches(result),
@@ -88,7 +88,7 @@ def section(title: str, text: str, figure: str | None) -> str:
 
 
 def _timings(result: Result) -> str:
-    """The table of the end: what was written, found, and numpy."""
+    """The table of times: the original program, the best one, and numpy."""
     rows = []
     if result.baseline_stopped is not None:
         rows.append(("as written", f"> {duration(result.baseline_stopped)}", "stopped", "–", "–"))
@@ -103,14 +103,14 @@ def _timings(result: Result) -> str:
 
 
 def _ranking(result: Result) -> str:
-    """How well the scores of the cost model rank what was measured."""
-    text = "What the cost model said before it was measured."
+    """How well the scores of the cost model rank the candidates."""
+    text = "The score of each candidate before it was measured, and its speed."
     found = correlation(result.measurements)
     return text if found is None else f"{text} Rank correlation: {found:.2f}."
 
 
 def _sketches(result: Result) -> str:
-    """A row a sketch, the fastest first: what it got, what it won, and the rules that made it."""
+    """One row for each sketch, the fastest first: its rules, its trials and its best time."""
     won, of = figures.wins(result.measurements), defaultdict(list)
     for m in result.measurements:
         of[m.candidate.sketch].append(m)
@@ -126,11 +126,11 @@ def _sketches(result: Result) -> str:
 
 def _failures(result: Result) -> str:
     rows = [(kind, str(n), message) for kind, n, message in figures.failures(result.measurements)]
-    return "<h2>Failures</h2>" + table(("outcome", "candidates", "commonest reason"), rows, text=2) if rows else ""
+    return "<h2>Failures</h2>" + table(("outcome", "candidates", "most common reason"), rows, text=2) if rows else ""
 
 
 def _programs(result: Result) -> str:
-    """The loop nest as it was written beside the best one; the scripts of both, and the steps from one to the other."""
+    """The original loop nest beside the best one, the scripts of both, and the trace of the best."""
     written, best = result.task.func, result.schedule.func
     columns = (("As written", written), (f"Best, {duration(result.seconds)}", best))
     cells = "".join(f"<div><h2>{title}</h2><pre>{escape(func.outline())}</pre></div>" for title, func in columns)
@@ -144,7 +144,7 @@ def _programs(result: Result) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int | None = None) -> str:
-    """A table; column number `text` is words."""
+    """A table; column number `text` is left-aligned text."""
 
     def cell(n: int, value: str, tag: str = "td") -> str:
         return f"<{tag}{' class=text' if n == text else ''}>{escape(value)}</{tag}>"
