@@ -1,7 +1,7 @@
 """Annotation as Ansor does it (OSDI 2020, section 4.2): compute locations, parallel loops, unrolling and vectorisation.
 
-Where Ansor draws a number or a place, the sketch has a column with the same options. Bounds that depend on tile sizes, which are
-open here, are left to those who draw them; and the innermost loop may always be vectorised, for nothing else does it later.
+Where Ansor samples a number or a place, the sketch has a column with the same options. Tile sizes are open here, so limits that
+depend on them are left to sampling. The innermost loop may always be vectorised, because no later step does it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from schedule.templates.annotate import roots
 from tir.ir import Block, Const, For, Kind
 from tir.traverse import blocks, loops_to, variables, walk_stmts
 
-UNROLL = (0, 16, 64, 512)  # most statements that unrolling a nest may make
-VECTOR = 16  # most iterations that are fused into a vector
+UNROLL = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
+VECTOR = 16  # maximum number of iterations that are fused into a vector
 DEPTHS = 4  # numbers of loops that may be parallel
-PLACES = 8  # most combinations of compute locations that a sketch has
+PLACES = 8  # maximum number of combinations of compute locations in a sketch
 
 
 def annotate(state: OpenSchedule) -> None:
@@ -30,7 +30,7 @@ def annotate(state: OpenSchedule) -> None:
 
 
 def annotate_in_place(state: OpenSchedule) -> None:
-    """Ansor's annotation, every stage left where the rules put it."""
+    """Ansor's annotation, without compute locations: each stage stays where the rules put it."""
     _annotate(state)
 
 
@@ -38,8 +38,8 @@ def annotate_in_place(state: OpenSchedule) -> None:
 
 
 def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Combinations of places for the stages that may move, as (block, loop) pairs with a label: all where they are, then those
-    that depart least from every stage being as far out in its consumer as it can."""
+    """Combinations of places for the stages that may move, as (block, loop) pairs with a label. The first leaves all where they
+    are; then come those with the fewest departures from the outermost legal place of each stage in its consumers."""
     movable = [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)]
     order = itertools.count(0, -1)
     work: list[tuple[int, int, int, OpenSchedule, tuple[tuple[str, str], ...]]] = [(0, next(order), 0, state, ())]
@@ -98,7 +98,7 @@ def _reduces(state: OpenSchedule, block: str, loop: str) -> bool:
 
 
 def _finisher(steps: tuple[tuple[str, str], ...]):
-    """A way that takes the places and annotates what comes out."""
+    """A way that moves stages to these places and annotates the result."""
 
     def way(state: OpenSchedule) -> None:
         for block, loop in steps:
@@ -117,7 +117,7 @@ def _annotate(state: OpenSchedule) -> None:
 
 
 def _annotate_nest(state: OpenSchedule, nest: str) -> None:
-    """A number of outer spatial loops fused and parallel; then unrolling and vectors in what is left."""
+    """Fuse a number of outer spatial loops and make them parallel; then unroll and vectorise loops inside."""
     stages = [b.name for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)]
     if not stages:
         return

@@ -19,14 +19,14 @@ from . import annotation
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
 from .sketch import Sketch
 
-RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block back again and again
-MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
+RULES_A_BLOCK = 100  # applications of rules to one block; more mean that a rule makes its block pending again and again
+MAX_SKETCHES = 64  # of more, those with the fewest departures from the first rule that applies are taken
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A search space: the rules that derive its sketches, and what marks their loops in the end. Where there are `templates`,
-    which schedule the blocks of a function that they know, and give the others, the first sketches begin with what they make."""
+    """A search space: the rules that derive its sketches, and what annotates their loops at the end. `templates` schedules the
+    blocks of a function that match a template and returns the other blocks; the first sketches begin with its result."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -56,7 +56,7 @@ GPU_SPACES: dict[str, Space] = {
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A derivation under way: a schedule with blocks still to visit, and how often it departs from the rules' first choice."""
+    """An incomplete schedule, with pending blocks, and how often it departs from the first rule that applies."""
 
     schedule: OpenSchedule
     departures: int = 0
@@ -64,10 +64,10 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """What derives the sketches of a function, step by step: `start`, and `expand` as long as blocks are pending.
+    """The derivation of the sketches of a function, step by step: `start`, then `expand` while blocks are pending.
 
-    Any order of going through the tree serves a search: `best_first` is one, a beam or a tree search another. `templates` are
-    those of a `Space`.
+    The tree of incomplete schedules can be searched in any order: `best_first` is one, a beam search another. `templates` is that
+    of a `Space`.
     """
 
     func: PrimFunc
@@ -76,8 +76,8 @@ class Derivation:
     templates: Callable[[OpenSchedule], list[str]] | None = None
 
     def start(self) -> list[Partial]:
-        """What derivations begin with: what templates made of the blocks that they know, if any; then nothing scheduled yet.
-        ValueError if a size is symbolic."""
+        """The roots of the tree: first the function with its matched blocks scheduled by templates, if there are such blocks;
+        then the function as it is. ValueError if a size is symbolic."""
         check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
         nothing.pending = nothing.left()
@@ -88,7 +88,7 @@ class Derivation:
         return [Partial(known), Partial(nothing)] if known.scheduled else [Partial(nothing)]
 
     def expand(self, partial: Partial) -> list[Partial]:
-        """What the rules make of the last pending block, most preferred first; nothing where none is pending."""
+        """The states that the rules make of the last pending block, most preferred first; empty if no block is pending."""
         if not partial.schedule.pending:
             return []
         if len(partial.schedule.rules) > RULES_A_BLOCK * len(blocks(self.func)):
@@ -98,7 +98,7 @@ class Derivation:
         return [Partial(new, partial.departures + min(n, 1)) for n, new in enumerate(made)]
 
 
-Value = Callable[[Partial], float]  # of a derivation under way: lower is developed first
+Value = Callable[[Partial], float]  # the value of an incomplete schedule: lower is expanded first
 
 
 def departures(partial: Partial) -> float:
@@ -107,8 +107,8 @@ def departures(partial: Partial) -> float:
 
 
 def best_first(derivation: Derivation, max_sketches: int = MAX_SKETCHES, value: Value = departures) -> list[OpenSchedule]:
-    """The first `max_sketches` finished derivations, of which the one with the least value is always developed further; among
-    equals the newest, and of its expansion the most preferred."""
+    """The first `max_sketches` complete schedules, where the incomplete one with the lowest value is always expanded next; among
+    equal values the newest one, and among its successors the most preferred."""
     order = itertools.count(0, -1)
     work = [(value(start), next(order), start) for start in reversed(derivation.start())]
     heapify(work)

@@ -18,9 +18,9 @@ Opening = Callable[[OpenSchedule], object]  # a user's search space: a function 
 
 
 def named(name: str, kind: str = "llvm") -> Space:
-    """The space of that name: `full`, everything there is; `ansor`, the paper's rules and tile sizes that divide; `limited`, one
-    level of tiles between two, innermost at most 16, and fixed compute locations. GPUs (targets of the kind `cuda`) have the
-    first two. ValueError if there is none."""
+    """The space of that name: `full`, all rules; `ansor`, the rules of the paper and tile sizes that divide the extent;
+    `limited`, tiles SRS with an innermost size of at most 16 and fixed compute locations. GPUs (targets of the kind `cuda`) have
+    the first two. ValueError if there is none."""
     known = search_backend(kind).spaces
     if name not in known:
         raise ValueError(no_such(f"space for {kind}", name, known))

@@ -15,8 +15,8 @@ from .sketch import Sketch
 
 
 def sketch_text(sketch: Sketch, variant: Sequence[int] | None = None) -> str:
-    """The rules of a sketch and the names of its numbers as comments, and its program as a script in which t0, t1, ... stand for
-    the numbers in the columns of a row. Of branches, the runs of `variant` are shown, the first of each if it is not given."""
+    """The rules of a sketch and the names of its columns as comments, and its program as a script in which t0, t1, ... are the
+    numbers in these columns. Of each branch the sequence that `variant` picks is shown, by default the first."""
     shown = (0,) * len(sketch.branches) if variant is None else tuple(variant)
     lines = [f"# {sketch.name}", *(f"#   {rule}" for rule in sketch.rules), *(f"#   {text}" for text in _columns(sketch, shown))]
     return "\n".join([*lines, _script(sketch, shown), ""])
@@ -27,7 +27,7 @@ def _columns(sketch: Sketch, variant: Sequence[int]) -> list[str]:
     found: list[tuple[int, str]] = []
     for t in sketch.tiles:
         names = ", ".join(f"t{c}" for c in t.columns)
-        notes = [*(["to divide it"] if t.perfect else []), *([f"innermost at most {t.limit}"] if t.limit else [])]
+        notes = [*(["divides the extent"] if t.perfect else []), *([f"innermost at most {t.limit}"] if t.limit else [])]
         notes += ["vectorised"] if t.vector else []
         axes = " ".join(axis.removeprefix("v_") for axis in t.parts or (t.axis,))
         what = f"tile{'s' if t.columns[1:] else ''} of {axes} in {t.block} (of {t.extent})"

@@ -1,8 +1,8 @@
-"""Sketch rules: each looks at one block of a half-made schedule and says whether and how it can be developed further.
+"""Sketch rules: each looks at one block of an incomplete schedule, and says whether and how it schedules this block.
 
-A rule is an object with a `name` and two methods: `applies(state, block)` gives a Verdict, `apply(state, block)` the schedules
-that it makes of one, a list of `OpenSchedule`.
-`search.space.generate` tries the rules of `DEFAULT` in order on every block, consumers before producers; your own go in front:
+A rule is an object with a `name` and two methods: `applies(state, block)` returns a Verdict, and `apply(state, block)` a list of
+new schedules, each an `OpenSchedule`. `search.space.generate` tries the rules of `DEFAULT` in order on each block, consumers
+before producers. Put your own rules in front:
 
     class KeepSerial:
         name = "keep serial"

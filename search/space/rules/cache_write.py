@@ -1,4 +1,4 @@
-"""Accumulate in a small buffer near the processor, and copy each finished tile out."""
+"""Accumulate in a small local buffer, and copy each finished tile to the result."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .tiling import FULL, Tiling
 
 
 class CacheWrite(Template):
-    """Rule 5 of Ansor (table 1): a block that reuses data and has no elementwise consumer to fuse gets one, the copy out of a
-    cache stage. Not blocks with several results, nor those of which `unless` is true: other rules have something better."""
+    """Rule 5 of Ansor (table 1): a block that reuses data and has no elementwise consumer gets one, the copy from a cache stage.
+    Not for blocks with several results, nor where `unless` is true, because other rules are better there."""
 
     name = "cache write"
 

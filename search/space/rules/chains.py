@@ -1,4 +1,4 @@
-"""Matrix products whose results go on block of rows by block of rows: to another product, to a softmax, or both."""
+"""Matrix products fused with their consumers by blocks of rows: another product, a softmax, or both."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PACKING = SumOfProducts(gemm)
 
 
 class FuseProducts(Template):
-    """A matrix product is computed in blocks of rows, each of which goes on at once to what reads it: another product, of which
-    it is the left operand, perhaps after something elementwise (matmul, exp, matmul), or stages that work row by row, as the
-    softmax of attention. What is between stays in the second-level cache. Two products have their rows tiled alike, and the loops
-    over batches and blocks of rows are merged.
+    """Compute a matrix product by blocks of rows, and its consumers in the same loops: another product of which it is the left
+    operand, perhaps after an elementwise stage (matmul, exp, matmul), or stages that work row by row, as the softmax of
+    attention. The intermediate rows stay in the second-level cache. The rows of two products are tiled in the same way, and their
+    loops over batches and blocks of rows are merged.
 
-    Ansor fuses no two reductions. Chimera (HPCA 2023) shows what it is worth.
+    Ansor does not fuse two reductions. Chimera (HPCA 2023) measures the gain.
     """
 
     name = "fuse products"
@@ -54,8 +54,8 @@ class FuseProducts(Template):
                 new.scheduled[b] = replace(new.scheduled[b], levels=levels)  # type: ignore[type-var]
 
     def _consumers(self, state: OpenSchedule, c: Contraction) -> list[str]:
-        """The blocks that read what the product makes of a block of rows, in loops that can be merged with its own; none where
-        there is no such nest."""
+        """The consumers of the product that read it by blocks of rows, in loops that can be merged with those of the product;
+        empty if there are none."""
         depth, last = len(c.batch) + 1, c.block
         elementwise = epilogue(state, last)
         if elementwise is not None:
@@ -82,7 +82,7 @@ class FuseProducts(Template):
 
 
 def host(state: OpenSchedule, block: str) -> str | None:
-    """The packed product in whose outermost loops a block is, or that it is."""
+    """The packed product that a block is, or in whose outermost loops it is; None if there is none."""
     around = {s.name for s in loops_to(state.func.body, block)}
     packed = [
         b for b, t in state.scheduled.items()
@@ -92,12 +92,13 @@ def host(state: OpenSchedule, block: str) -> str | None:
 
 
 def block_of_rows(state: OpenSchedule, block: str) -> list[int]:
-    """The lengths of the tiles of rows of a packed product: their product is the number of rows in a block."""
+    """The sizes of the tiles of rows of a packed product, whose product is the number of rows in a block."""
     return next(lengths for (b, _), lengths in state.lengths.items() if b == block)
 
 
 def by_rows(state: OpenSchedule, block: str, consumers: Sequence[str], depth: int) -> bool:
-    """Whether consumers read, of what a block makes, only the rows, given by the first `depth` indices, that they work on."""
+    """Whether each consumer reads from the result of a block only the rows that it writes itself, given by the first `depth`
+    indices."""
     written = {s.buffer.name for s in stores(state.block(block))}
 
     def own(consumer: Block) -> bool:

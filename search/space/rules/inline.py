@@ -1,4 +1,4 @@
-"""Inline a block into its consumers: where computing it again costs nothing, and where it may pay."""
+"""Inline a block into its consumers: where computing it again costs nothing, and where it may be faster."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from .rule import Verdict
 class Inline(Template):
     """Rule 2 of Ansor (table 1): a strictly inlineable stage is always inlined.
 
-    Strictly inlineable: no reduction, not an output, every index read a constant or an axis plus a constant, the axes in order
-    and none twice, no costly intrinsic and no choice, so that computing it again at each use costs nothing to speak of; or it
-    reads nothing at all. `costly` are the intrinsics too costly to compute again, None for all of them. With `once`, so is any
-    stage of which each element is read once, by one consumer: nothing is computed again then.
+    A stage is strictly inlineable if it is no reduction and no output; it has no select and no costly intrinsic; and each index
+    that it reads is a constant, or an axis plus a constant, with the axes in order and each at most once. Computing it again at
+    each use then costs almost nothing. A stage that reads nothing is inlineable too. `costly` are the intrinsics that are too
+    costly to compute again, None for all intrinsics. With `once`, a stage is also inlined if each of its elements is read once,
+    by one consumer, because nothing is computed twice then.
     """
 
     name = "inline"
@@ -53,9 +54,9 @@ class Inline(Template):
 
 
 class InlineAgain(Template):
-    """A stage that several consumers read point by point, or one consumer more than once, may be computed again in each of them
-    instead of being kept: the exponentials of a softmax, say, of which one consumer takes the sum. Ansor leaves such stages where
-    they are. Not for what a block reads that reuses data."""
+    """A stage that consumers read point by point may be computed again in each consumer instead of being stored, for example the
+    exponentials of a softmax, which the sum and the division read. Ansor does not do this. Not for a stage that a block with data
+    reuse reads."""
 
     name = "inline again"
 

@@ -1,4 +1,4 @@
-"""Reduce along contiguous memory in vector lanes."""
+"""Reduce contiguous elements in vector lanes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from tir.traverse import loads
 
 from .rule import Verdict
 
-REGISTERS = (4, 1, 2, 3, 8)  # of partial results
-ROWS = (1, 2, 4)  # that are reduced side by side
+REGISTERS = (4, 1, 2, 3, 8)  # vector registers of partial results
+ROWS = (1, 2, 4)  # rows that are reduced at once
 
 
 class ReduceInLanes(Template):
-    """Rule 6 of Ansor (table 1) for one thread: a reduction along the last dimension of what it reads is factored so that the
-    lanes of some vector registers hold partial results, which are reduced at the end.
+    """Rule 6 of Ansor (table 1) for one thread: a reduction along the last dimension of an input is factored. The lanes of some
+    vector registers hold partial results, which are reduced at the end.
 
-    A reduction with loops of its own gets them merged with those of its partial results, and may work on some rows side by side:
-    each of them is a stream of its own from memory, and all share what else is read. One that was placed in the loops of its
-    consumers keeps them. Nothing else is worth a trial where lanes are long enough, so later rules are not asked.
+    If the reduction has its own loops, they are merged with those of its partial results, and several rows may be reduced at
+    once: each row is a separate stream from memory, and other operands are loaded once for all. If the reduction is in the loops
+    of its consumers, it stays there. Where the axis is long enough for lanes, nothing else is worth a trial, so later rules are
+    not tried.
     """
 
     name = "reduce in lanes"
@@ -63,14 +64,14 @@ class ReduceInLanes(Template):
         return partial
 
     def _widths(self, state: OpenSchedule, block: str) -> tuple[int, ...]:
-        """Lengths of a part that is reduced in lanes: some registers, of which two or more parts fit the axis."""
+        """Lengths of a part that is reduced in lanes, in whole registers; the axis has at least two parts."""
         lanes = state.target.lanes(element_bits(state.block(block)))
         loop = self._loop(state, block)
         length = next(extent(it) for it, own in state.axes(block) if own == loop)
         return tuple(n * lanes for n in REGISTERS if 2 * n * lanes <= length)
 
     def _loop(self, state: OpenSchedule, block: str) -> str | None:
-        """The loop of a reduce axis that walks the last dimension of an input and is long enough for lanes."""
+        """The loop of a reduce axis that indexes the last dimension of an input and is long enough for lanes."""
         b = state.block(block)
         if b.init is None:
             return None

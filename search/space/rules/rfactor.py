@@ -17,19 +17,19 @@ from .tiling import needs_tiling
 
 
 def spatial_size(block: Block) -> int:
-    """How many results a block computes."""
+    """The number of results of a block."""
     return prod(extent(it) for it in block.iters if is_spatial(it))
 
 
 def reduce_size(block: Block) -> int:
-    """How many terms each result of a block has."""
+    """The number of terms of each result of a block."""
     return prod(extent(it) for it in block.iters if not is_spatial(it))
 
 
 class Rfactor(Template):
     """Rule 6 of Ansor (table 1): a reduction with little spatial parallelism is factored. All its reduction axes are fused and
-    split by an open factor; of the two loops, one sketch keeps partial results for the outer one, which may then run in
-    parallel, and one for the inner one, which may then be vectorised.
+    split by an open factor. One sketch has partial results for the outer loop, which may then run in parallel; another sketch for
+    the inner loop, which may then be vectorised.
 
     `needed(block, threads)` says which reductions have too little parallelism.
     """
@@ -65,21 +65,21 @@ class Rfactor(Template):
 
 
 def ansor_needs_rfactor(block: Block, threads: int) -> bool:
-    """Ansor's NeedsRfactor (HasMoreReductionParallel): a tiled block reduces more than it spreads, over at most 16 results a
-    thread; another one reduces over more iterations than there are threads."""
+    """Ansor's NeedsRfactor (HasMoreReductionParallel): a block that is tiled has at most as many results as terms of each,
+    and at most 16 results for each thread; another block has more terms than there are threads."""
     spatial, reduce = spatial_size(block), reduce_size(block)
     if needs_tiling(block):
         return spatial <= reduce and spatial <= threads * 16
     return reduce > max(1, threads)
 
 
-PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a sum, for each thread, if they divide it
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a reduction axis, for each thread, if their number divides it
 
 
 class ReduceInThreads(Template):
-    """Rule 6 of Ansor (table 1) for several threads: the longest axis of a reduction with few results is cut into parts, each of
-    which a thread reduces to partial results; what is left of it, the rules develop as any other block. One for each part is
-    then combined. Later rules are not asked where there are fewer results than threads, and much to do."""
+    """Rule 6 of Ansor (table 1) for several threads: the longest axis of a reduction with few results is split into parts, and
+    each thread reduces some parts to partial results. The rules schedule the block of partial results like any other. At the end
+    the partial results are combined. Later rules are not tried if there are fewer results than threads and the work is large."""
 
     name = "reduce in threads"
 
@@ -89,7 +89,7 @@ class ReduceInThreads(Template):
         if b.init is None or not b.is_reduction or not untouched or len(state.axes(block)) != len(b.iters):
             return Verdict.SKIP
         work = spatial_size(b) * reduce_size(b)
-        threads = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
+        threads = machine.threads(work * machine.core.latency)  # as if each step waited for the one before
         if spatial_size(b) >= 16 * threads or threads == 1 or not self._parts(state, block):
             return Verdict.SKIP
         surely = machine.threads(work * machine.read_cycles(32)) > 1  # even if it is as fast as memory is read
@@ -112,8 +112,8 @@ class ReduceInThreads(Template):
         return max((pair for pair in state.axes(block) if not is_spatial(pair[0])), key=lambda pair: extent(pair[0]))
 
     def _parts(self, state: OpenSchedule, block: str) -> tuple[int, ...]:
-        """Numbers of parts, each of two or more steps: as many for each thread. They divide the axis, so that what is made of a
-        part needs no conditions."""
+        """The numbers of parts: a multiple of the threads that divides the axis, so that no part needs a condition, with at least
+        two steps in each part."""
         length = extent(self._longest(state, block)[0])
         counts = [n * state.target.num_cores for n in PARTS]
         return tuple(n for n in counts if 2 * n <= length and length % n == 0)

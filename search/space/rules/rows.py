@@ -14,16 +14,16 @@ from tir.traverse import loads, loops_to, stores
 from .chains import by_rows, host
 from .rule import Verdict
 
-ROWS_A_THREAD = 4  # from which on none waits long for another
+ROWS_A_THREAD = 4  # rows for each thread, from which on threads are busy for about the same time
 
 
 class FuseRows(Template):
-    """A stage without reuse of its own is computed in the outer loops that all its consumers have in common, so that a row (of a
-    softmax, a norm) stays in cache between the stages. Ansor samples such compute locations; here they are structure.
+    """Compute a stage without data reuse in the outer loops that all its consumers share, so that a row (of a softmax, a norm)
+    stays in the cache between stages. Ansor samples such compute locations; here each gives a sketch.
 
-    Later rules are not asked where there are rows enough for all threads, and half of the second-level cache holds what the stage
-    makes of one. What a packed product reads may be computed for each of its blocks of rows. Where there are fewer rows than
-    threads, and work for all, this does nothing.
+    Later rules are not tried if there are enough rows for all threads and the row of the stage fits half of the second-level
+    cache. A stage that a packed product reads may be computed for each block of rows of that product. The rule does not apply
+    where there are fewer rows than threads that the work is worth.
     """
 
     name = "fuse rows"
@@ -34,7 +34,7 @@ class FuseRows(Template):
             return Verdict.SKIP if self._block(state, block) is None else Verdict.APPLY
         rows, size, work = self._rows(state, block, place)
         machine = state.target.machine
-        threads = machine.threads(work * machine.core.latency)  # each iteration may wait for the one before it
+        threads = machine.threads(work * machine.core.latency)  # as if each iteration waited for the one before
         if rows < threads:
             return Verdict.SKIP
         many = threads == 1 or rows >= ROWS_A_THREAD * threads
@@ -49,15 +49,15 @@ class FuseRows(Template):
             new.pending.append(block)  # it may still be reduced in lanes
 
     def _block(self, state: OpenSchedule, block: str) -> str | None:
-        """The loop over the blocks of rows of a packed product, where that is the only one, directly or through other stages, to
-        take these rows."""
+        """The loop over the blocks of rows of a packed product, if that product is the only consumer, directly or through other
+        stages; else None."""
         consumers = state.get_consumers(block)
         hosts = {host(state, b) for b in consumers}
         if block in state.scheduled or state.is_output(block) or len(hosts) != 1 or None in hosts:
             return None
         producers = state.get_producers(block)
         if any(epilogue(state, p) == block for p in producers):
-            return None  # it goes with its producer
+            return None  # it is an epilogue of its producer
         if not any(state.block(b).is_reduction for b in (block, *producers)):
             return None
         (after,) = hosts
@@ -66,7 +66,7 @@ class FuseRows(Template):
         return outermost[-1] if not parts and by_rows(state, block, consumers, len(outermost)) else None
 
     def _rows(self, state: OpenSchedule, block: str, place: str) -> tuple[int, int, int]:
-        """The number of rows, the bytes that the block makes of each, and the steps of its own and its consumers' loops."""
+        """The number of rows, the bytes that the block writes for each, and the iterations of the block and its consumers."""
         store, consumers = stores(state.block(block))[0], state.get_consumers(block)
         path = loops_to(state.func.body, consumers[0])
         outer = path[: [x.name for x in path].index(place) + 1]
@@ -75,7 +75,7 @@ class FuseRows(Template):
         return rows, size, sum(prod(extent(it) for it in state.block(b).iters) for b in (block, *consumers))
 
     def _place(self, state: OpenSchedule, block: str) -> str | None:
-        """The innermost loop common to all consumers of which each iteration needs other rows of this block."""
+        """The innermost loop around all consumers whose iterations read different rows of this block."""
         if block in state.scheduled or state.is_output(block):
             return None
         consumers = state.get_consumers(block)
@@ -90,8 +90,8 @@ class FuseRows(Template):
         written = {s.buffer.name for s in stores(state.block(block))}
         place = None
         for position, loop in enumerate(common):
-            # In every consumer, this loop must pick the index of dimension `position` of what it reads here; there is nothing to
-            # pick in a dimension of one element.
+            # In each consumer, the variable of this loop must be the index of dimension `position` of what is read; dimensions of
+            # one element are left out.
             if loop.extent == Const(1) and place is None:
                 continue
             for c in consumers:

@@ -1,4 +1,4 @@
-"""What a sketch rule is."""
+"""The interface of sketch rules, rules made of functions, and loading them from a file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from schedule.templates import Template, Verdict
 
 @runtime_checkable
 class Rule(Protocol):
-    """A way to develop a block. `apply` returns new states, made with `state.fired(self.name, block)` and then scheduled further;
-    none where it turns out to be illegal. In each the block counts as done, unless the rule puts it back into `pending`."""
+    """A way to schedule a block. `apply` returns new states, each made with `state.fired(self.name, block)` and then changed by
+    primitives; an empty list where that is illegal. In each state the block is done, unless the rule adds it to `pending`
+    again."""
 
     @property
     def name(self) -> str: ...

@@ -9,7 +9,7 @@ from .rule import Verdict
 
 
 class Skip(Template):
-    """Rule 1 of Ansor (table 1): the stage keeps its own loops. Always possible."""
+    """Rule 1 of Ansor (table 1): the block keeps its own loops. Always legal."""
 
     name = "skip"
 

@@ -16,19 +16,19 @@ from tir.traverse import stores
 
 from .rule import Verdict
 
-CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: axes that walk constant tensors, to be unrolled
+CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: the axes that index constant tensors, to be unrolled
 
 
 def needs_tiling(block: Block) -> bool:
     """Whether Ansor tiles a block (its NeedsMultiLevelTiling): two of the buffers it reads lack a spatial axis, or one does and
-    it is a reduction. Blocks that walk constant tensors are not."""
+    it is a reduction. Blocks that index constant tensors are not tiled."""
     if annotation(block.annotations, CONSTANT_TENSORS, ()):
         return False
     return lacking(block) >= (1 if block.is_reduction else 2)
 
 
 def reuses_vectors(block: Block) -> bool:
-    """Whether a block reuses data and vectors of it are loaded in one piece."""
+    """Whether a block reuses data and its vectors are contiguous in memory."""
     return reuses_data(block) and walks_memory(block)
 
 
@@ -36,9 +36,9 @@ def reuses_vectors(block: Block) -> bool:
 class Tiling:
     """How blocks are tiled.
 
-    `structure` has the levels, outermost first: S all spatial axes, R all reduction axes. `perfect` and `limit` say what sizes
-    are drawn (see `Tile`). With `innermost` the axis that walks the last dimension written is the last of the innermost level, to
-    be vectorised; without, levels keep the order of the axes. `needed` says which blocks are worth it.
+    `structure` has the levels, outermost first: S all spatial axes, R all reduction axes. `perfect` and `limit` say which
+    sizes are sampled (see `Tile`). With `innermost`, the axis of the last dimension of the result is the last of the innermost
+    level, to be vectorised; without, levels have the axes in their order. `needed` says which blocks are tiled.
     """
 
     structure: str = "SSRSRS"
@@ -48,7 +48,7 @@ class Tiling:
     needed: Callable[[Block], bool] = reuses_vectors
 
     def applies(self, state: OpenSchedule, block: str) -> bool:
-        """Whether the block is to be tiled, and has its loops to itself, as it was written."""
+        """Whether the block is to be tiled, and its loops are unchanged and contain no other block."""
         return state.untouched(block) and self.needed(state.block(block))
 
     def apply(self, state: OpenSchedule, block: str) -> None:
@@ -110,8 +110,8 @@ class MultiLevelTiling(Template):
 
 
 class TilingWithFusion(Template):
-    """Rule 4 of Ansor (table 1): tile a block that reuses data and compute its elementwise consumer in the tile: after the first
-    or after the second level of spatial loops, one sketch each. With `only`, a block that can be tiled so is not tiled alone."""
+    """Rule 4 of Ansor (table 1): tile a block that reuses data, and compute its elementwise consumer in the tile, after the first
+    or after the second level of spatial loops, one sketch each. With `only`, such a block is never tiled without its consumer."""
 
     name = "tiling with fusion"
 
@@ -124,7 +124,7 @@ class TilingWithFusion(Template):
         consumer = epilogue(state, block)
         if consumer is None or consumer in state.scheduled or not self.tiling.applies(state, block):
             return Verdict.SKIP
-        # A consumer that is the copy out of a cache stage exists only to be fused.
+        # The copy from a cache stage exists only to be fused.
         return Verdict.ONLY if self.only or state.copies.get(block) == consumer else Verdict.APPLY
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
