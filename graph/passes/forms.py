@@ -33,6 +33,8 @@ def canonicalise(graph: Graph) -> Graph:
     Softmax before version 13             the one of today, where it is along the last axis
     Sum of two, Max or Clip from 0 on     Add, Relu
     a quotient by a power of two          a product
+    many matrices times one               one product of all their rows, between two views
+    Gemm as ONNX exporters write layers   MatMul and Add; a constant is transposed here
     """
     return rewrite(graph, _rule)
 
@@ -70,6 +72,10 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             return [r.call("Mul", [x, inverse], call.outputs)]
         case "Conv":
             return _one_pixel(r, call)
+        case "MatMul" if rank > 2 and len(others[0].shape) == 2:  # type: ignore[union-attr]
+            return _all_rows(r, call)
+        case "Gemm":
+            return _layer(r, call)
         case _:
             return _unexpanded(r, call)
 
@@ -89,6 +95,27 @@ def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
         columns_value, views = columns.outputs[0], [rows, columns]
     product = r.call("Gemm", [rows.outputs[0], columns_value, *bias], f"{result.name}_product", transB=1)
     return [*views, product, r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
+
+
+def _all_rows(r: Rewriting, call: Call) -> list[Call]:
+    """A product of many matrices with one of two dimensions, as one product of all their rows."""
+    (x, weight), result = call.values, call.outputs[0]
+    rows = r.call("Reshape", [x], f"{x.name}_rows", shape=(prod(x.shape[:-1]), x.shape[-1]))
+    product = r.call("MatMul", [rows.outputs[0], weight], f"{result.name}_rows")
+    return [rows, product, r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
+
+
+def _layer(r: Rewriting, call: Call) -> list[Call] | None:
+    """Gemm of a matrix and a constant one, both taken once, as MatMul and Add."""
+    (x, weight, *bias), result = call.values, call.outputs[0]
+    if r.array(weight) is None or call.attribute("transA", 0) or any(call.attribute(a, 1.0) != 1.0 for a in ("alpha", "beta")):
+        return None
+    if call.attribute("transB", 0):
+        weight = r.transposed(weight)
+    if not bias:
+        return [r.call("MatMul", [x, weight], call.outputs)]
+    product = r.call("MatMul", [x, weight], f"{result.name}_product")
+    return [product, r.call("Add", [product.outputs[0], *bias], call.outputs)]
 
 
 def _unexpanded(r: Rewriting, call: Call) -> list[Call] | None:

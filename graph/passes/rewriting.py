@@ -39,6 +39,7 @@ class Rewriting:
         self._outputs = set(graph.outputs)
         self._consumers = graph.consumers()
         self._taken = graph.names()
+        self._transposed: dict[Value, Value] = {}
 
     def producer(self, value: Value | None, *operators: str) -> Call | None:
         """The call of one of these operators that makes a value; None for another one."""
@@ -63,6 +64,13 @@ class Rewriting:
         name = self._name(wanted)
         self.constants[name] = array
         return constant(name, array)
+
+    def transposed(self, matrix: Value) -> Value:
+        """The constant that is the transpose of a constant, the same each time."""
+        if matrix not in self._transposed:
+            array = np.ascontiguousarray(self.constants[matrix.name].T)
+            self._transposed[matrix] = self.constant(f"{matrix.name}_columns", array)
+        return self._transposed[matrix]
 
     def call(
         self, operator: str, inputs: Sequence[Value | None], outputs: str | Sequence[Value], **attributes: Attribute

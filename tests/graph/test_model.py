@@ -117,8 +117,8 @@ def test_constants_are_prepared_when_compiling():
     rng = np.random.default_rng(0)
     w, bias, x = (rng.uniform(-1, 1, shape).astype("f") for shape in ((40, 40), (40,), (9, 40)))
     nodes = [
-        helper.make_node("Gemm", ["x", "w", "bias"], ["a"], transB=1),
-        helper.make_node("Gemm", ["a", "w", "bias"], ["y"], transB=1),
+        helper.make_node("Gemm", ["x", "w", "bias"], ["a"], transB=1, alpha=0.5),
+        helper.make_node("Gemm", ["a", "w", "bias"], ["y"], transB=1, alpha=0.5),
     ]
     graph = load_onnx(model(nodes, {"x": x}, ["y"], {"w": w, "bias": bias}))
     net = tir.compile(graph, "llvm -num-cores 1", cache=None)
@@ -126,6 +126,6 @@ def test_constants_are_prepared_when_compiling():
     assert "bias" in names and "w" not in names and len(names) == 2
     assert all(k.preparation is not None for k in net.kernels)
     (y,) = net(x)
-    exact = (x.astype("float64") @ w.T + bias) @ w.T + bias
+    exact = 0.5 * (0.5 * x.astype("float64") @ w.T + bias) @ w.T + bias
     assert np.abs(y - exact).max() <= 82 * np.finfo("f").eps * ((np.abs(x) @ np.abs(w).T + 1) @ np.abs(w).T + 1).max()
     assert net.plan.weights_nbytes < 2 * w.nbytes

@@ -299,6 +299,27 @@ def test_forms_of_several_calls(steps, operators):
 
 
 @pytest.mark.parametrize(
+    ("shape", "step", "operators"),
+    [
+        ((2, 4, 3, 7), "MatMul _ w", ["Reshape", "MatMul", "Reshape"]),
+        ((3, 7), "MatMul _ w", ["MatMul"]),
+        ((3, 7), "Gemm _ w row", ["MatMul", "Add"]),
+        ((3, 7), "Gemm _ w", ["MatMul"]),
+        ((3, 7), ("Gemm _ t row", {"transB": 1}), ["MatMul", "Add"]),
+        ((3, 7), ("Gemm _ w row", {"beta": 0.5}), ["Gemm"]),
+        ((7, 3), ("Gemm _ w", {"transA": 1}), ["Gemm"]),
+        ((7, 5), "Gemm w _", ["Gemm"]),
+    ],
+)
+def test_forms_of_products(shape, step, operators):
+    given = {"w": real(7, 5), "t": real(5, 7), "row": real(5)}
+    given = {k: a for k, a in given.items() if k in str(step).split() or f" {k} " in str(step) or f" {k}'" in str(step)}
+    if step == "Gemm w _":
+        given["w"] = real(3, 7)
+    check(passes.canonicalise, chain(step), {"x": real(*shape)}, ["y"], operators, given, roundings=4 * 8)
+
+
+@pytest.mark.parametrize(
     ("steps", "operators"),
     [
         (["MatMul _ w", "Mul _ two", "Mul three _"], ["MatMul", "Mul"]),

@@ -157,7 +157,7 @@ def test_recurrence(operator, names, attributes):
 def test_a_step_is_one_kernel_and_writes_where_it_is_read():
     graph = load_onnx(network("LSTM", "b", direction="reverse")[0])
     groups = tir.compile(graph).groups
-    assert [g.func.name for g in groups] == ["gemm", *["lstmstep"] * T]
+    assert [g.func.name for g in groups] == ["matmul_add", *["lstmstep"] * T]
     assert len({g.func for g in groups}) == 3  # the product, the first step, which has no state, and the others
 
 
