@@ -7,13 +7,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tir import dtypes
-from tir.ir import Buffer, PrimFunc
+from tir.ir import Buffer, Var
 from tir.script.printer import expr_text
 from tir.traverse import fresh, stores
+
+if TYPE_CHECKING:
+    from .target import Target
 
 COMPILERS = ("cc", "gcc", "clang")
 
@@ -61,17 +65,12 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     with `compiler`, by default the first of cc, gcc and clang that there is; an object file needs none. Files are replaced whole.
     Raises ExportError.
     """
-    path = Path(path)
-    if path.suffix not in (".so", ".o"):
-        raise ExportError(f"export to {path.name!r}: the suffix must be .so (shared library) or .o (object file)")
-    name = _checked_name(name or re.sub(r"\W", "_", path.stem.removeprefix("lib"), flags=re.ASCII), path)
-    if not path.parent.is_dir():
-        raise ExportError(f"export to {str(path)!r}: there is no folder {str(path.parent)!r}")
-
     from .llvm.compile import optimize
     from .llvm.emit import symbol
     from .llvm.scratch import RELEASE
 
+    path = Path(path)
+    name = checked(path, name)
     modules = []
     for part, called in _functions(kernel, name):
         module, machine = optimize(part.llvm_ir(), part.target)
@@ -83,7 +82,23 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     for other in others:
         module.link_in(other)
     code = machine.emit_object(module)
-    header = path.with_name(f"{name}.h")
+    return write(path, name, code, header_text(kernel, name, path, parallel(code)), compiler)
+
+
+def checked(path: Path, name: str | None) -> str:
+    """The name of the C function of a file, by default as the file without "lib" and suffix. Raises ExportError where that is no
+    name, the suffix is unknown, or there is no such folder."""
+    if path.suffix not in (".so", ".o"):
+        raise ExportError(f"export to {path.name!r}: the suffix must be .so (shared library) or .o (object file)")
+    name = _checked_name(name or re.sub(r"\W", "_", path.stem.removeprefix("lib"), flags=re.ASCII), path)
+    if not path.parent.is_dir():
+        raise ExportError(f"export to {str(path)!r}: there is no folder {str(path.parent)!r}")
+    return name
+
+
+def write(path: Path, name: str, code: bytes, header: str, compiler: str | None, **others: Iterable[bytes | memoryview]) -> Path:
+    """Write an object file as `path`, linked if that is a shared library, the header `<name>.h`, and files `<name>.<suffix>`, by
+    suffix, of these pieces. Returns the header's path. Raises ExportError where `compiler` cannot link."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
         if path.suffix == ".o":
@@ -92,11 +107,13 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
             source = made.with_suffix(".o")
             source.write_bytes(code)
             _link(source, made, parallel(code), compiler)
-        text = Path(folder) / header.name
-        text.write_text(header_text(kernel, name, path, parallel(code)))
-        made.replace(path)
-        text.replace(header)
-    return header
+        beside = {f"{name}.h": (header.encode(),)} | {f"{name}.{suffix}": pieces for suffix, pieces in others.items()}
+        for called, pieces in beside.items():
+            with (Path(folder) / called).open("wb") as file:
+                file.writelines(pieces)
+        for called in (path.name, *beside):
+            (Path(folder) / called).replace(path.with_name(called))
+    return path.with_name(f"{name}.h")
 
 
 def _functions(kernel, name: str) -> list[tuple[Any, str]]:
@@ -118,29 +135,47 @@ def parallel(code: bytes) -> bool:
 
 def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
     """The C header of an exported kernel."""
-    func: PrimFunc = kernel.func
-    guard = f"TIR_{name.upper()}_H"
     parts = _functions(kernel, name)
-    includes = sorted({p.include for part, _ in parts for p in _parameters(part.func) if p.include})
-    prepared = f"   {name}_prepare is called once: it writes arrays that {name} takes each time."
-    lines = [
-        f"/* {name}: the kernel `{func.name}`, compiled by tir for {kernel.target.mcpu}.",
+    about = [f"{name}_prepare is called once: it writes arrays that {name} takes each time."] if len(parts) > 1 else []
+    lines: list[str] = []
+    includes: set[str] = set()
+    for part, called in parts:
+        given = parameters(part.func.params, {s.buffer.name for s in stores(part.func)})
+        includes |= {p.include for p in given if p.include}
+        lines += declared(called, given, keeps(part))
+    return framed(name, f"the kernel `{kernel.func.name}`", kernel.target, path, parallel, about, includes, lines)
+
+
+def framed(
+    name: str,
+    what: str,
+    target: Target,
+    path: Path,
+    parallel: bool,
+    about: Sequence[str],
+    includes: Set[str],
+    lines: Sequence[str],
+) -> str:
+    """A C header of these lines, and what it says of the file `path`: what it is, how it is linked, how it is called."""
+    guard = f"TIR_{name.upper()}_H"
+    text = [
+        f"/* {name}: {what}, compiled by tir for {target.mcpu}.",
         f"   Link with {_link_words(path, parallel)}.",
-        *([f"   Its parallel loops run on {kernel.target.num_cores} threads of the OpenMP runtime."] if parallel else []),
-        *([prepared] if len(parts) > 1 else []),
+        *([f"   Its parallel loops run on {target.num_cores} threads of the OpenMP runtime."] if parallel else []),
+        *(f"   {line}" for line in about),
         "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other.",
         "   It returns 0; or 1 if there is no memory for its temporaries, and the results are then undefined. */",
         "",
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
-        *(f"#include <{include}>" for include in includes),
+        *(f"#include <{include}>" for include in sorted(includes)),
         *([""] if includes else []),
         "#ifdef __cplusplus",
         'extern "C" {',
         "#endif",
         "",
-        *(line for part, called in parts for line in _declared(part, called)),
+        *lines,
         "#ifdef __cplusplus",
         "}",
         "#endif",
@@ -148,18 +183,17 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
         "#endif",
         "",
     ]
-    return "\n".join(lines)
+    return "\n".join(text)
 
 
-def _declared(kernel, name: str) -> list[str]:
-    """The lines that declare a kernel's functions."""
-    parameters = _parameters(kernel.func)
-    width = max((len(p.label) for p in parameters), default=0)
+def declared(name: str, given: Sequence[Parameter], keeps: bool) -> list[str]:
+    """The lines that declare a function of these parameters, and the one that frees what it `keeps`."""
+    width = max((len(p.label) for p in given), default=0)
     lines = [
-        *(["/*", *(f"   {p.label:<{width}}  {p.note}" for p in parameters), "*/"] if parameters else []),
-        f"int {name}({', '.join(p.declaration for p in parameters) or 'void'});",
+        *(["/*", *(f"   {p.label:<{width}}  {p.note}" for p in given), "*/"] if given else []),
+        f"int {name}({', '.join(p.declaration for p in given) or 'void'});",
     ]
-    if keeps(kernel):
+    if keeps:
         lines.append(f"void {name}_release(void); /* frees what {name} keeps between calls; not while one runs */")
     return [*lines, ""]
 
@@ -170,29 +204,29 @@ def _link_words(path: Path, parallel: bool) -> str:
     return f"{path.name}, which needs libgomp" if parallel else path.name
 
 
-class _Parameter(NamedTuple):
+class Parameter(NamedTuple):
     """A parameter in C: its declaration, name with sizes, what is said of it, and the header that its type needs."""
 
     declaration: str
     label: str
     note: str
-    include: str
+    include: str = ""
 
 
-def _parameters(func: PrimFunc) -> list[_Parameter]:
-    written = {s.buffer.name for s in stores(func)}
-    taken = set(KEYWORDS)
+def parameters(params: Sequence[Buffer | Var], written: Set[str], taken: set[str] | None = None) -> list[Parameter]:
+    """Buffers and sizes as parameters in C, by names that are not yet `taken`; buffers named in `written` are written."""
+    known = set(KEYWORDS) if taken is None else taken
     result = []
-    for p in func.params:
-        name = fresh(taken, re.sub(r"\W", "_", p.name, flags=re.ASCII))
+    for p in params:
+        name = fresh(known, re.sub(r"\W|^(?=\d)", "_", p.name, flags=re.ASCII))
         if not isinstance(p, Buffer):
-            result.append(_Parameter(f"int64_t {name}", name, "a size", "stdint.h"))
+            result.append(Parameter(f"int64_t {name}", name, "a size", "stdint.h"))
             continue
         type, include, values = C_TYPES[p.dtype]
         sizes = "".join(f"[{expr_text(d)}]" for d in p.shape)
         use = "written" if p.name in written else "read"
         const = "" if p.name in written else "const "
-        result.append(_Parameter(f"{const}{type} *{name}", f"{name}{sizes}", f"{use}, {values}" if values else use, include))
+        result.append(Parameter(f"{const}{type} *{name}", f"{name}{sizes}", f"{use}, {values}" if values else use, include))
     return result
 
 

@@ -12,7 +12,8 @@ from functools import cached_property
 import tir
 from codegen import Kernel, ObjectCache, Target
 from codegen.cache import compiler_sources
-from codegen.llvm.build import build
+from codegen.constants import split_constants
+from codegen.llvm.build import build, llvm_ir
 from codegen.llvm.emit import symbol
 from schedule import Schedule
 from search.records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
@@ -36,10 +37,11 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class GroupKernel:
-    """The function of some groups, and what a program needs of it, compiled: `main`, which is called, and `preparation`, which
-    runs once, if there is something to prepare from constants. `lookup` says what is recorded."""
+    """The function of some groups, and what a program needs of it, compiled as `name`: `main`, which is called, and
+    `preparation`, which runs once, if there is something to prepare from constants. `lookup` says what is recorded."""
 
     func: PrimFunc
+    name: str
     target: Target
     lookup: Lookup | None
     main: Part
@@ -49,6 +51,11 @@ class GroupKernel:
     def kernel(self) -> Kernel:
         """The kernel by itself, which shows its schedule, its assembly and so on. It is scheduled and compiled anew."""
         return build(scheduled(self.func, self.target, self.lookup).func, self.target, None)
+
+    def llvm_ir(self) -> str:
+        """The LLVM IR of `main`, under the name that it has in a network."""
+        func = scheduled(self.func, self.target, self.lookup).func.with_(name=self.name)
+        return llvm_ir(split_constants(func)[1], self.target)
 
 
 def compiled(
@@ -62,14 +69,14 @@ def compiled(
     for func in dict.fromkeys(funcs):
         lookup = looked_up(func, target, records)
         key = _key(func, target, lookup)
+        name = f"{func.name}_{key[:NAME_DIGITS]}"
         data = None if cache is None else cache.get(key)
         if data is None:
-            name = f"{func.name}_{key[:NAME_DIGITS]}"
             kernel = build(scheduled(func, target, lookup).func.with_(name=name), target, None)
             data = encoded([Part.of(part) for part in kernel.parts])
             if cache is not None:
                 cache.put(key, data)
-        found[func] = GroupKernel(func, target, lookup, *decoded(data))
+        found[func] = GroupKernel(func, name, target, lookup, *decoded(data))
     return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen.llvm.program import Address, Copy
+from tir.ir import Buffer, Const
 
 from .fusion import Group
 from .ir import Graph, Value
@@ -109,7 +110,7 @@ def consecutive(values: Sequence[Value]) -> tuple[dict[Value, int], int]:
     """Offsets of values that lie one after the other, and the bytes in all."""
     offsets, end = {}, 0
     for value in values:
-        offsets[value] = _aligned(end)
+        offsets[value] = aligned(end)
         end = offsets[value] + value.nbytes
     return offsets, end
 
@@ -123,10 +124,16 @@ def place(sizes: Mapping[Value, int], lives: Mapping[Value, Lifetime]) -> dict[V
         for begin, end in taken:
             if offset + sizes[value] <= begin:
                 break
-            offset = max(offset, _aligned(end))
+            offset = max(offset, aligned(end))
         offsets[value] = offset
     return offsets
 
 
-def _aligned(offset: int) -> int:
+def aligned(offset: int) -> int:
+    """The next multiple of ALIGNMENT."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def buffer(value: Value) -> Buffer:
+    """A value as a parameter of a function."""
+    return Buffer(value.name, tuple(map(Const, value.shape)), value.dtype)

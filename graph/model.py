@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -15,12 +16,12 @@ from codegen.llvm.compile import Library, object_code
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from tir import dtypes
-from tir.ir import Buffer, Const, PrimFunc
+from tir.ir import PrimFunc
 
 from .fusion import Group
 from .ir import Graph, Value
 from .kernels import GroupKernel
-from .memory import ARENA, WEIGHTS, MemoryPlan, input_base, output_base
+from .memory import ARENA, WEIGHTS, MemoryPlan, buffer, input_base, output_base
 from .reference import arranged
 
 ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
@@ -62,19 +63,23 @@ class Model:
     """A network that can be called. `graph` is what was compiled, with the constants that kernels read; `groups` are its calls by
     kernels, `kernels` one for each group.
 
-    Constants lie in one block of memory. Each call has an arena for itself, which a later one takes over, so that any number of
-    threads may call a model at the same time.
+    `weights` is the block of memory in which constants lie; `steps` are what a call does, at addresses behind the pointers that
+    `bases` names; `keeping` are the symbols of kernels that keep memory from one call to the next. Each call has an arena for
+    itself, which a later one takes over, so that any number of threads may call a model at the same time.
     """
 
     def __init__(self, graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan, target: Target):
         self.groups, self.kernels, self.plan, self.target = tuple(groups), tuple(kernels), plan, target
-        self._weights = block(plan.weights_nbytes)
+        self.weights = block(plan.weights_nbytes)
         self.graph = graph.with_(constants={**graph.constants, **self._moved(graph)})
-        self._steps: list[Step] = [
+        self.steps: list[Step] = [
             Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs)))
             for group, kernel in zip(self.groups, self.kernels, strict=True)
         ]
-        self._steps += plan.copies
+        self.steps += plan.copies
+        codes = {k.main.symbol: k.main.code for k in self.kernels}
+        self.keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
+        self.bases = [WEIGHTS, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
         self._entry, self._timed = self._loaded()
         self._quick_check = quick_check([buffer(v) for v in graph.inputs], frozenset())
         self._new_outputs = [_maker(v) for v in graph.outputs]
@@ -85,7 +90,7 @@ class Model:
         moved = {}
         for value, found in self.plan.addresses.items():
             if found.base == WEIGHTS:
-                array = _array(value, self._weights[found.offset : found.offset + value.nbytes])
+                array = _array(value, self.weights[found.offset : found.offset + value.nbytes])
                 array[...] = graph.constants[value.name]
                 array.flags.writeable = False
                 moved[value.name] = array
@@ -93,13 +98,10 @@ class Model:
 
     def _loaded(self) -> tuple[Callable[..., int], Callable[..., int]]:
         """The entry and the one that takes times, as functions of the addresses of weights, arena, inputs and outputs."""
+        text = entry(ENTRY, self.bases, self.steps, self.keeping, timed=True)
         codes = {k.main.symbol: k.main.code for k in self.kernels}
-        keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
-        bases = [WEIGHTS, ARENA]
-        bases += [input_base(n) for n in range(len(self.graph.inputs))] + [output_base(n) for n in range(len(self.graph.outputs))]
-        text = entry(ENTRY, bases, self._steps, keeping, timed=True)
         library = Library([object_code(text, self.target), *codes.values()], [ENTRY, f"{ENTRY}{TIMED}"], self.target)
-        return library.function(ENTRY, len(bases)), library.function(f"{ENTRY}{TIMED}", len(bases) + 1)
+        return library.function(ENTRY, len(self.bases)), library.function(f"{ENTRY}{TIMED}", len(self.bases) + 1)
 
     def __call__(self, *inputs) -> list[np.ndarray]:
         """The outputs, new arrays in the order of `graph.outputs`, for inputs in the order of `graph.inputs`, or a dict of them.
@@ -133,7 +135,7 @@ class Model:
             arena = self._arenas.pop()
         except IndexError:
             arena = block(self.plan.nbytes)
-        words = [address(self._weights), address(arena), *inputs, *map(address, outputs)]
+        words = [address(self.weights), address(arena), *inputs, *map(address, outputs)]
         failed = self._entry(*words) if times is None else self._timed(*words, address(times))
         self._arenas.append(arena)
         if failed:
@@ -146,8 +148,8 @@ class Model:
         Inputs are as in a call. Raises GraphError as that does.
         """
         arrays = [_readable(a) for a in self._arranged(inputs)]
-        times = np.empty((len(self._steps) + 1, TIMESPEC_WORDS), np.int64)
-        samples = np.empty((runs + 1, len(self._steps)))
+        times = np.empty((len(self.steps) + 1, TIMESPEC_WORDS), np.int64)
+        samples = np.empty((runs + 1, len(self.steps)))
         for row in samples:
             self._called([address(a) for a in arrays], times=times)
             row[:] = 1e-9 * np.diff(times @ (1_000_000_000, 1))
@@ -159,10 +161,16 @@ class Model:
         rows = [KernelTime(label(func), seconds, calls, func) for func, (seconds, calls) in found.items()]
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.groups) :]))
 
+    def export(self, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
+        """Write the network as a shared library (.so) or object file (.o), and beside it the C header `<name>.h`, whose path is
+        returned, and the file `<name>.weights`, which is to be mapped into memory.
 
-def buffer(value: Value) -> Buffer:
-    """A value as a parameter of a function."""
-    return Buffer(value.name, tuple(map(Const, value.shape)), value.dtype)
+        `name` is the C function's, by default as the file without "lib" and suffix; `compiler` links the library (default: cc,
+        gcc or clang). Neither Python nor LLVM is needed to use them. The kernels are compiled anew. Raises ExportError.
+        """
+        from .export import export
+
+        return export(self, path, name, compiler=compiler)
 
 
 def _array(value: Value, memory: np.ndarray) -> np.ndarray:

@@ -40,10 +40,17 @@ def machine(target, level: int | None = None) -> llvm.TargetMachine:
     return triple.create_target_machine(cpu=target.mcpu, features=target.mattr, **options)
 
 
-def optimize(text: str, target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """Parse and verify a module, and run `PASSES` on it."""
+def optimize(text: str, target, others: Sequence[str] = ()) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    """Parse and verify a module, and run `PASSES` on it. What it calls of the modules `others` becomes a part of it, which nobody
+    else sees."""
     tm = machine(target)
     module = llvm.parse_assembly(text)
+    own = {f.name for f in module.functions if not f.is_declaration}
+    for other in others:
+        module.link_in(llvm.parse_assembly(other))
+    for function in module.functions:
+        if not function.is_declaration and function.name not in own:
+            function.linkage = "internal"
     module.verify()
     options = llvm.create_pipeline_tuning_options()
     for name, value in TUNING.items():

@@ -72,7 +72,7 @@ def test_constants_are_there_once(product):
     w, net = product
     (moved,) = net.graph.constants.values()
     assert np.array_equal(moved, w) and not moved.flags.writeable
-    assert np.shares_memory(moved, net._weights) and moved.ctypes.data % 64 == 0
+    assert np.shares_memory(moved, net.weights) and moved.ctypes.data % 64 == 0
 
 
 def test_kernels_of_one_name():
