@@ -33,6 +33,7 @@ BENCHMARKS = (
     "ablation",
     "quality",
     "model",
+    "networks",
 )
 
 DEFAULT = ("cpu", "compile_time", "parallel_region", "search_throughput", "interpreter", "import_time")  # if none is named

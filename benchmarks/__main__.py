@@ -35,7 +35,7 @@ KEPT_APART = (
 )  # keys of a result that the standard table omits
 
 SEARCHING = ("ablation", "quality")  # these keep to --minutes
-SAVING = (*SEARCHING, "model", "cpu", "breadth")  # these keep what they find with --save
+SAVING = (*SEARCHING, "model", "cpu", "breadth", "networks")  # these keep what they find with --save
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seeds", type=_positive_int, default=5, metavar="N", help="runs of each search of ablation (default 5)")
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
     p.add_argument("--save", metavar="DIR", help=f"{', '.join(SAVING)}: keep what is found in DIR, and a page of it")
+    p.add_argument("--models", metavar="DIR", help="networks: the folder of the exported files, made where they are missing")
     p.add_argument(
         "--seconds", type=_positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
     )
@@ -101,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"--best needs --schedule tuned, not {args.schedule}")
         if args.save and not set(SAVING) & set(names):
             raise ValueError(f"--save is for {', '.join(SAVING)}, not {', '.join(names)}")
+        if args.models and "networks" not in names:
+            raise ValueError(f"--models is for networks, not {', '.join(names)}")
         if args.minutes is not None and not set(SEARCHING) & set(names):
             raise ValueError(f"--minutes is for {' and '.join(SEARCHING)}, not {', '.join(names)}")
         if args.best and not os.path.isdir(args.best):
@@ -110,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if (busy := load()) > 0.5:
         print(f"warning: the machine is busy (load {busy:.1f}): the timings are not reliable", file=sys.stderr)
-    folders = {"best": args.best and os.path.abspath(args.best), "save": args.save and os.path.abspath(args.save)}
+    folders = {name: (path := getattr(args, name)) and os.path.abspath(path) for name in ("best", "save", "models")}
     options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, **folders)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     interrupted = False

@@ -114,9 +114,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         final = raced[n * len(made) : (n + 1) * len(made)]
         figures = summary([ran.curve for ran in made], final, fastest)
         results.append({"configuration": name, **figures, "run_s": float(np.median([ran.seconds for ran in made])), **about})
-    if options.save:
-        entry = {"threads": options.threads, "results": results}
-        write(pages.remember(folder / "ablation.json", f"{row}/{options.threads}", entry), folder)
+    pages.keep(options.save, "ablation", row, {"threads": options.threads, "results": results}, write)
     yield from results
 
 
@@ -240,9 +238,8 @@ the median seconds of one.
 def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
     """The page and the pictures of all rows that were measured, by name of the row and number of threads."""
     sections = [INTRODUCTION]
-    for threads in sorted({entry["threads"] for entry in kept.values()}):
-        rows = {row: kept[f"{row}/{threads}"]["results"] for row in ROWS if f"{row}/{threads}" in kept}
-        heading = f"{threads} thread{'s' * (threads > 1)}"
+    for threads, heading, entries in pages.by_threads(kept, ROWS):
+        rows = {entry["row"]: entry["results"] for entry in entries}
         name = f"ablation-{threads}.svg"
         plot(rows, heading, folder / name)
         everything = [r for results in rows.values() for r in results]

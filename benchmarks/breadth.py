@@ -172,10 +172,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         result[f"{name}_ms"] = timing.median * 1e3
         if name != "tir":
             result[f"of_{name}"] = ratios(timings["tir"], timing)[0]
-    if options.save:
-        folder = Path(options.save)
-        folder.mkdir(parents=True, exist_ok=True)
-        write(pages.remember(folder / "breadth.json", f"{row}/{options.threads}", {"row": row, **result}), folder)
+    pages.keep(options.save, "breadth", row, result, write)
     yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}}
 
 
@@ -191,17 +188,16 @@ faster than it ours is.
 def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
     """The page of all rows that were measured, by name of the row and number of threads."""
     sections = [INTRODUCTION]
-    for threads in sorted({r["threads"] for r in kept.values()}):
-        results = [kept[key] for row in ROWS if (key := f"{row}/{threads}") in kept]
+    for _, heading, results in pages.by_threads(kept, ROWS):
         others = [name for name in ("numpy", "torch") if any(f"of_{name}" in r for r in results)]
         compared = [f"of_{name}" for name in others]
         rows = []
         for r in results:
             ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
             rows.append([r["row"], r["dtype"], f"{r['tir_ms']:.3g}", *ratios_of])
-        means = [np.exp(np.mean(np.log([r[of] for r in results if of in r]))) for of in compared]
+        means = [pages.geometric_mean([r[of] for r in results if of in r]) for of in compared]
         rows.append(["geometric mean", "", "", *(f"{mean:.2f}" for mean in means)])
-        sections.append(f"## {threads} thread{'s' * (threads > 1)}\n\n{pages.circumstances(results)}\n")
+        sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
         sections.append(pages.table(("row", "dtype", "ms", *(f"x {name}" for name in others)), rows) + "\n")
     (folder / "breadth.md").write_text("\n".join(sections))
 

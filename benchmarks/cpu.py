@@ -123,10 +123,8 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     if "copy" in timings:
         timings["copy"] = timings["copy"].scaled(0.5)
     result |= summary(timings, before.best(Roof.measure(options.threads, instance.dtype)), result)
-    if options.save and options.schedule == "default":
-        folder = Path(options.save)
-        folder.mkdir(parents=True, exist_ok=True)
-        write(pages.remember(folder / "cpu.json", f"{row}/{options.threads}", {"row": row, **result}), folder)
+    if options.schedule == "default":
+        pages.keep(options.save, "cpu", row, result, write)
     yield result
 
 
@@ -277,12 +275,11 @@ copying (copy), whichever is more; `x NAME` how many times faster than it, and `
 def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
     """The page of all rows that were measured, by name of the row and number of threads."""
     sections = [INTRODUCTION]
-    for threads in sorted({r["threads"] for r in kept.values()}):
-        results = [kept[key] for row in ROWS if (key := f"{row}/{threads}") in kept]
+    for _, heading, results in pages.by_threads(kept, ROWS):
         others = [name for name in dict.fromkeys(name for r in results for name in r["ratios"]) if name != "copy"]
         columns = ("row", "shape", "ms", "of roof", *(f"x {name}" for name in others), "x best")
         cells = [_cells(r, others) for r in results]
-        sections.append(f"## {threads} thread{'s' * (threads > 1)}\n\n{pages.circumstances(results)}\n")
+        sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
         sections.append(pages.table(columns, cells) + "\n")
     (folder / "cpu.md").write_text("\n".join(sections))
 

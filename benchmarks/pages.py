@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import exp, log, nan
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,14 +17,43 @@ SHADES = (
 )  # fmt: skip
 
 
-def remember(path: Path, key: str, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Keep a result in a file of results, in place of an earlier one with the same key; returns all that the file holds."""
+Kept = dict[str, dict[str, Any]]  # results by row and number of threads, as in softmax/2
+
+
+def keep(
+    folder: str | None, name: str, row: str, result: dict[str, Any], write: Callable[[Kept, Path], None] | None = None
+) -> None:
+    """Keep a result of a row in the file NAME.json of a folder, in place of an earlier one of so many threads, and write the page
+    of all that are there; nothing where there is no folder."""
+    if folder is None:
+        return
     from tir.files import write_atomically
 
-    known = json.loads(path.read_text()) if path.exists() else {}
-    known[key] = result
-    write_atomically(path, json.dumps(known, indent=1, allow_nan=False) + "\n")
-    return known
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    kept = known(folder, name)
+    kept[f"{row}/{result['threads']}"] = {"row": row, **result}
+    write_atomically(place / f"{name}.json", json.dumps(kept, indent=1, allow_nan=False) + "\n")
+    if write is not None:
+        write(kept, place)
+
+
+def known(folder: str | None, name: str) -> Kept:
+    """The results that are kept in a folder."""
+    path = None if folder is None else Path(folder) / f"{name}.json"
+    return json.loads(path.read_text()) if path is not None and path.exists() else {}
+
+
+def by_threads(kept: Kept, rows: Sequence[str]) -> Iterator[tuple[int, str, list[dict[str, Any]]]]:
+    """For each number of threads it, a heading, and the results in the order of the rows."""
+    for threads in sorted({r["threads"] for r in kept.values()}):
+        results = [kept[key] for row in rows if (key := f"{row}/{threads}") in kept]
+        yield threads, f"{threads} thread{'s' * (threads > 1)}", results
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """NaN of no ratios."""
+    return exp(fmean(map(log, ratios))) if ratios else nan
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

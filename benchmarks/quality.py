@@ -94,8 +94,8 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         return
     result["sketch"] = best.measurement.candidate.sketch
     result |= compared(instance, tuned, target, options)
-    if options.save and "error" not in result:
-        write(pages.remember(folder / "quality.json", f"{row}/{options.threads}", {"row": row, **result}), folder)
+    if "error" not in result:
+        pages.keep(options.save, "quality", row, result, write)
     yield result
 
 
@@ -234,7 +234,7 @@ def geometric_means(results: Sequence[dict[str, Any]]) -> dict[str, float]:
     found = {name: [r["ratios"][name]["ratio"] for r in results if name in r.get("ratios", {})] for name in CONTENDERS[1:]}
     if not any(found.values()):
         return {}
-    return {name: float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan") for name, ratios in found.items()}
+    return {name: pages.geometric_mean(ratios) for name, ratios in found.items()}
 
 
 def _goal(r: dict[str, Any]) -> str:
@@ -263,10 +263,8 @@ also counts those with the zeros between its inputs, which no kernel does, and m
 def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
     """The page and the pictures of all rows that were measured, by name of the row and number of threads."""
     sections = [INTRODUCTION]
-    for threads in sorted({r["threads"] for r in kept.values()}):
-        results = [kept[key] for row in ROWS if (key := f"{row}/{threads}") in kept]
+    for threads, heading, results in pages.by_threads(kept, ROWS):
         name = f"quality-{threads}.svg"
-        heading = f"{threads} thread{'s' * (threads > 1)}"
         plot(results, heading, folder / name)
         rows = [cells(r) for r in results]
         means = geometric_means([r for r in results if r["row"] in cases.CASES])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib import import_module
+from math import isnan
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -204,7 +205,7 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         (["cpus"], f"no benchmark is named 'cpus'; there are: {', '.join(BENCHMARKS)}"),
         (["cpu", "--threads", "0"], "--threads takes positive integers separated by commas, as in 1,2; got '0'"),
         (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
-        (["interpreter", "--save", "."], "--save is for ablation, quality, model, cpu, breadth, not interpreter"),
+        (["interpreter", "--save", "."], "--save is for ablation, quality, model, cpu, breadth, networks, not interpreter"),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
         (["cpu", "--minutes", "3"], "--minutes is for ablation and quality, not cpu"),
         (["cpu", "--seconds", "-1"], "argument --seconds: a positive number of seconds was expected, got '-1'"),
@@ -451,7 +452,7 @@ def test_tables_are_turned_where_only_that_fits() -> None:
 
 
 def test_every_benchmark_is_tried() -> None:
-    own = {"cpu", "published", "ablation", "quality", "model"}  # the last in files of their own
+    own = {"cpu", "published", "ablation", "quality", "model", "networks"}  # the last three in files of their own
     assert {name for name, _ in KEYS} | own == set(BENCHMARKS)
 
 
@@ -523,24 +524,37 @@ def test_ablation_makes_as_many_seeds_as_there_is_time_for(tmp_path: Path, monke
     assert [seeds(n * each + 0.01) for n in (1, 2, 3, 4, 9)] == [1, 2, 3, 4, 5]
 
 
+def test_results_are_kept_by_row_and_threads(tmp_path: Path) -> None:
+    pages.keep(None, "cpu", "a", {"threads": 1})
+    assert pages.known(None, "cpu") == {} == pages.known(str(tmp_path), "cpu")
+    written = []
+    for row, threads, ms in (("b", 1, 3.0), ("a", 2, 2.0), ("a", 1, 1.0), ("b", 1, 4.0)):
+        pages.keep(str(tmp_path / "new"), "cpu", row, {"threads": threads, "ms": ms}, lambda kept, folder: written.append(folder))
+    kept = pages.known(str(tmp_path / "new"), "cpu")
+    found = [(threads, heading, [r["ms"] for r in results]) for threads, heading, results in pages.by_threads(kept, "ab")]
+    assert found == [(1, "1 thread", [1.0, 4.0]), (2, "2 threads", [2.0])] and written == 4 * [tmp_path / "new"]
+
+
+def test_geometric_mean() -> None:
+    assert pages.geometric_mean([1.0, 4.0]) == pytest.approx(2.0) and isnan(pages.geometric_mean([]))
+
+
 def test_a_page_has_all_rows(tmp_path: Path) -> None:
     ablation = import_module("benchmarks.ablation")
     about = {"fastest_s": 1e-3, "gflops": 2.0, "shares": {"arithmetic": 0.5, "copying": 0.25}, "beside": {"numpy": 0.8}}
     circumstances = {"machine": {"processor": "P", "mcpu": "m"}, "commit": "c"}
-    kept = {}
     for row, best in (("softmax", 0.5), ("gemm-512", 1.0)):
         results = [
             {"configuration": name, "run_s": 3.0, **ablation.summary([[2.0, 1.0]], [1.0 / best], 1.0), **about, **circumstances}
             for name in ablation.CONFIGURATIONS
         ]
-        kept = pages.remember(tmp_path / "ablation.json", f"{row}/2", {"threads": 2, "results": results})
-    ablation.write(kept, tmp_path)
+        pages.keep(str(tmp_path), "ablation", row, {"threads": 2, "results": results}, ablation.write)
     page = (tmp_path / "ablation.md").read_text()
     assert page.index("### gemm-512") < page.index("### softmax") and "| full | 0.75 | 0.56 |" in page
     assert "The fastest: 1 ms, 2.0 GFLOP/s (50% of the peak of arithmetic, 25% of the peak of copying)." in page
     assert "Numpy: 0.80 of its speed." in page and page.count("On P (m), commit c.") == 1
     before = (tmp_path / "ablation-2.svg").read_bytes()
-    ablation.write(kept, tmp_path)
+    ablation.write(pages.known(str(tmp_path), "ablation"), tmp_path)
     assert (tmp_path / "ablation-2.svg").read_bytes() == before
 
 
