@@ -7,12 +7,11 @@ fill tiles, the product is padded with zeros in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Stage, Way, extent
+from schedule.open_schedule import OpenSchedule, Stage, extent
 from tir import dtypes
 from tir.arith.symbolic import map_choice
 from tir.ir import Block, Load, Var, annotation
@@ -111,8 +110,8 @@ class TileForTensorCores(Template):
         known = block in s.scheduled or not s.target.machine.modern or not s.own_loops(block)
         return Verdict.SKIP if known or matches(s.block(block)) is None else Verdict.ONLY
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
-        yield self.name, lambda new: build(new, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
+        build(new, block)
 
 
 def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:

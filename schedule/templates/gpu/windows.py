@@ -6,9 +6,9 @@ is made in memory, since the copies are inlined where tiles are loaded into shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from schedule.open_schedule import OpenSchedule, Way, extent
+from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import find_block
 from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
@@ -31,8 +31,8 @@ class WindowsAsMatrices(Template):
         c = matches(s.block(block))
         return Verdict.SKIP if c is None or is_matrices(c) else Verdict.APPLY
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
-        yield self.name, lambda new: build(new, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
+        build(new, block)
 
 
 def build(s: OpenSchedule, block: str) -> None:
