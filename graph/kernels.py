@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
@@ -15,11 +17,13 @@ from codegen.cache import compiler_sources
 from codegen.constants import split_constants
 from codegen.llvm.build import build, llvm_ir
 from codegen.llvm.emit import symbol
+from codegen.processor import host_cores
 from schedule import Schedule
 from search.records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
 from tir.ir import Buffer, Const, PrimFunc, const_shape
 
 NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
+MIN_SHARED_SECONDS = 6.0  # seconds of compiling that are left, from which on worker processes pay: they start in 1 to 2
 
 
 @dataclass(frozen=True)
@@ -65,19 +69,64 @@ def compiled(
 
     Warns of records that are for another target or processor (NearHit).
     """
-    found = {}
-    for func in dict.fromkeys(funcs):
-        lookup = looked_up(func, target, records)
-        key = _key(func, target, lookup)
-        name = f"{func.name}_{key[:NAME_DIGITS]}"
-        data = None if cache is None else cache.get(key)
-        if data is None:
-            kernel = build(scheduled(func, target, lookup).func.with_(name=name), target, None)
-            data = encoded([Part.of(part) for part in kernel.parts])
-            if cache is not None:
-                cache.put(key, data)
-        found[func] = GroupKernel(func, name, target, lookup, *decoded(data))
-    return found
+    jobs = {func: Job.of(func, target, looked_up(func, target, records)) for func in dict.fromkeys(funcs)}
+    found = {} if cache is None else {func: data for func, job in jobs.items() if (data := cache.get(job.key)) is not None}
+    missing = {func: job for func, job in jobs.items() if func not in found}
+    for (func, job), data in zip(missing.items(), _made(list(missing.values())), strict=True):
+        found[func] = data
+        if cache is not None:
+            cache.put(job.key, data)
+    return {func: GroupKernel(func, job.name, target, job.lookup, *decoded(found[func])) for func, job in jobs.items()}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A function to be scheduled and compiled as `name`; `key` is a hash of all that the result depends on."""
+
+    func: PrimFunc
+    target: Target
+    lookup: Lookup | None
+    key: str
+
+    @classmethod
+    def of(cls, func: PrimFunc, target: Target, lookup: Lookup | None) -> Job:
+        record = None if lookup is None else lookup.record
+        recorded = [] if record is None else [record.measurement.candidate.trace]
+        described = [compiler_sources(), asdict(target), recorded, func.script()]
+        return cls(func, target, lookup, hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest())
+
+    @property
+    def name(self) -> str:
+        return f"{self.func.name}_{self.key[:NAME_DIGITS]}"
+
+    def done(self) -> bytes:
+        """The parts of the kernel, encoded."""
+        kernel = build(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target, None)
+        return encoded([Part.of(part) for part in kernel.parts])
+
+
+def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
+    """What jobs result in, in order. Once it shows that they take long, worker processes share the rest of them."""
+    begin = time.perf_counter()
+    for n, job in enumerate(jobs):
+        expected = (time.perf_counter() - begin) / max(n, 1) * (len(jobs) - n)
+        if expected > MIN_SHARED_SECONDS and host_cores() > 1:
+            yield from _shared(jobs[n:])
+            return
+        yield job.done()
+
+
+def _shared(jobs: Sequence[Job]) -> Iterator[bytes]:
+    """What jobs result in, in order, by a worker process for each core; by this one where such a process dies."""
+    from joblib import Parallel, delayed
+
+    done = 0
+    try:
+        for data in Parallel(n_jobs=host_cores(), return_as="generator", batch_size=1)(delayed(Job.done)(job) for job in jobs):
+            yield data
+            done += 1
+    except BrokenProcessPool:
+        yield from (job.done() for job in jobs[done:])
 
 
 def looked_up(func: PrimFunc, target: Target, records: Records | None) -> Lookup | None:
@@ -98,14 +147,6 @@ def scheduled(func: PrimFunc, target: Target, lookup: Lookup | None) -> Schedule
         except NoRecord:
             pass
     return tir.default_schedule(func, target)
-
-
-def _key(func: PrimFunc, target: Target, lookup: Lookup | None) -> str:
-    """A hash of all that a compiled function depends on, in hexadecimal digits."""
-    record = None if lookup is None else lookup.record
-    recorded = [] if record is None else [record.measurement.candidate.trace]
-    described = [compiler_sources(), asdict(target), recorded, func.script()]
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def encoded(parts: Sequence[Part]) -> bytes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures.process import BrokenProcessPool
+
+import joblib
 import numpy as np
 import pytest
 from onnx import helper
@@ -78,6 +81,27 @@ def test_records_make_others(graph, cache, made, tmp_path):
         tir.compile(graph, "llvm -num-cores 2", records=records, cache=cache)
     alone = tir.compile(func, TARGET, records=records, cache=cache)
     assert alone.func == best.func
+
+
+def test_workers_make_the_same(graph, cache, made, monkeypatch):
+    """In processes of their own, and here where these die."""
+    alone = tir.compile(graph, TARGET, cache=None)
+    monkeypatch.setattr(kernels, "MIN_SHARED_SECONDS", -1.0)
+    monkeypatch.setattr(kernels, "host_cores", lambda: 2)
+    shared = tir.compile(graph, TARGET, cache=cache)
+    assert made == ["matmul", "softmax"] and cache.statistics.stored == 2
+    assert [k.main for k in shared.kernels] == [k.main for k in alone.kernels]
+
+    def dies(**options):
+        def results(jobs):
+            yield next(function(*arguments) for function, arguments, _ in jobs)
+            raise BrokenProcessPool
+
+        return results
+
+    monkeypatch.setattr(joblib, "Parallel", dies)
+    assert [k.main for k in tir.compile(graph, TARGET, cache=None).kernels] == [k.main for k in alone.kernels]
+    assert made == ["matmul", "softmax"] * 2
 
 
 def test_a_function_becomes_a_kernel(cache):
