@@ -26,7 +26,8 @@ import numpy as np
 from tir import dtypes
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import SymbolicChoice, SymbolicInt, columns_of, formula
-from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
+from tir.constants import CONSTANTS
+from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var, annotation
 from tir.traverse import blocks, loops, stores, variables, walk_stmts
 
 from .error import ScheduleError
@@ -177,6 +178,11 @@ class OpenSchedule(Schedule):
 
     def loop(self, name: str) -> For:
         return find_loop(self.func, name)
+
+    @property
+    def constants(self) -> frozenset[str]:
+        """The names of the parameters that are the same at every call: what is computed from them alone is computed once."""
+        return frozenset(annotation(self.func.attrs, CONSTANTS, ()))
 
     def is_output(self, name: str) -> bool:
         return name in self.get_output_blocks()

@@ -115,7 +115,7 @@ def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
     return ConvolutionTile(*register_tile(extent(c.pixels[-1]), channels, size(c.reduction), lanes, processor, dividing))
 
 
-def cycles(c: Convolution, processor: CPU) -> float:
+def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core, with the copies of the weights and the transposes of the result; infinite
     where vectors are not filled, or the sum is too short to pay for transposing them."""
     bits = c.contraction.bits
@@ -131,6 +131,7 @@ def cycles(c: Convolution, processor: CPU) -> float:
     # Panels of weights whose last dimension is no channel are read from as many lines as they have channels, some of them twice.
     across = last_axis(c.weights) != c.channels[-1].var.name
     copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
+    copies = 0.0 if c.weights.buffer.name in constants else copies
     transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.pack_cycles(bits) if c.transposed_result else 0.0
     return count * tile + copies + transposes
 

@@ -68,7 +68,7 @@ def suits(c: Contraction, processor: CPU) -> bool:
     return any(polynomial(i).get((Var(c.vector),), 0) for i in c.right.indices)
 
 
-def cycles(c: Contraction, processor: CPU) -> float:
+def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core; where lanes read the same elements, each of them is loaded by itself."""
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
     points = size((*c.batch, *c.columns)) / (t.rows * lanes)

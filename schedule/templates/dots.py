@@ -51,7 +51,7 @@ def suits(c: Contraction, processor: CPU) -> bool:
     return extent(c.reduction[0]) >= MIN_VECTORS_OF_SUM * processor.lanes(c.bits)
 
 
-def cycles(c: Contraction, processor: CPU) -> float:
+def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """None to speak of, where it suits: it reads the larger operand once, as it lies, and nothing else does."""
     return 0.0 if suits(c, processor) else inf
 

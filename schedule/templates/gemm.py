@@ -58,7 +58,7 @@ def suits(c: Contraction, processor: CPU) -> bool:
     return extent(c.rows[-1]) >= min_rows and extent(c.columns[-1]) > 1
 
 
-def cycles(c: Contraction, processor: CPU) -> float:
+def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core, without copies."""
     lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
     mr, nr = register_tile(rows, columns, size(c.reduction), lanes, processor)
@@ -66,7 +66,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
     return count * processor.tile_cycles(mr, ceil(nr / lanes), size(c.reduction))
 
 
-def tiles(c: Contraction, processor: CPU) -> GemmTile:
+def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> GemmTile:
     """Good sizes for a product, computed from its extents and the processor."""
     lanes = processor.lanes(c.bits)
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
@@ -94,8 +94,10 @@ def tiles(c: Contraction, processor: CPU) -> GemmTile:
         kc,
         mc,
         nc,
-        left=left and N >= 2 * nr and M > 1,
-        right=right or (last_axis(c.right) != c.columns[-1].var.name and M >= MIN_ROWS_TO_TRANSPOSE),
+        left=(left and N >= 2 * nr and M > 1) or c.left.buffer.name in constants,
+        right=right
+        or (last_axis(c.right) != c.columns[-1].var.name and M >= MIN_ROWS_TO_TRANSPOSE)
+        or c.right.buffer.name in constants,
         by_rows=by_rows,
     )
 
@@ -142,8 +144,8 @@ def variants(c: Contraction, machine: CPU) -> list[Sum]:
     return sorted({*found, _seed(c, machine)[1]}, key=lambda v: (v != _seed(c, machine)[1], list(Sum).index(v)))
 
 
-def _seed(c: Contraction, machine: CPU) -> tuple[GemmTile, Sum]:
-    t = tiles(c, machine)
+def _seed(c: Contraction, machine: CPU, constants: frozenset[str] = frozenset()) -> tuple[GemmTile, Sum]:
+    t = tiles(c, machine, constants)
     if t.kc >= extent(c.reduction[-1]):
         return t, Sum.WHOLE
     return t, Sum.IN_PARTS if t.by_rows else Sum.BY_COLUMNS
@@ -161,7 +163,7 @@ def build(
     `tiles`. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
-    t, usual = _seed(c, machine)
+    t, usual = _seed(c, machine, s.constants)
     t, variant = sizes or t, usual if variant is None else variant
     after = epilogue(s, c.block)
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack

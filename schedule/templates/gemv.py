@@ -39,7 +39,7 @@ def suits(c: Contraction, processor: CPU) -> bool:
     return True
 
 
-def cycles(c: Contraction, processor: CPU) -> float:
+def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """None to speak of: it reads the matrix once, as fast as memory gives it, and nothing else does."""
     return 0.0
 

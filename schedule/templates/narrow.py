@@ -48,7 +48,7 @@ def suits(t: Transposed, processor: CPU) -> bool:
     return axis is not None and extent(t.channels) < lanes <= extent(axis) and extent(axis) % lanes == 0
 
 
-def cycles(t: Transposed, processor: CPU) -> float:
+def cycles(t: Transposed, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core; infinite where it does not suit."""
     c, lanes = t.c, processor.lanes(t.c.bits)
     if not suits(t, processor):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
-from schedule.machine import CPU, PAGE_BYTES, STRIDED_ELEMENT_LOADS
+from schedule.machine import CPU, PACKED_ELEMENT_LOADS, PAGE_BYTES, STRIDED_ELEMENT_LOADS
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent
 from schedule.rewriting.index_map import IndexMap
 from tir.ir import Iter, Var, const_shape
@@ -63,23 +63,26 @@ def suits(c: Convolution, processor: CPU) -> bool:
     return c.members is None and c.transposed_result and size(row(c)) >= processor.lanes(c.contraction.bits)
 
 
-def tiles(c: Convolution, processor: CPU) -> PixelTile:
+def tiles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> PixelTile:
     """A good register tile, computed from the extents and the processor."""
     lanes = processor.lanes(c.contraction.bits)
-    whole = ceil(size(row(c)) / lanes) * lanes
-    return PixelTile(
-        *register_tile(extent(c.channels[-1]), whole, size(c.reduction), lanes, processor, element=STRIDED_ELEMENT_LOADS)
-    )
+    whole, element = ceil(size(row(c)) / lanes) * lanes, _element_loads(c, constants)
+    return PixelTile(*register_tile(extent(c.channels[-1]), whole, size(c.reduction), lanes, processor, element=element))
 
 
-def cycles(c: Convolution, processor: CPU) -> float:
+def _element_loads(c: Convolution, constants: frozenset[str]) -> float:
+    """Loads of an element of the weights: those that are constant are packed."""
+    return PACKED_ELEMENT_LOADS if c.weights.buffer.name in constants else STRIDED_ELEMENT_LOADS
+
+
+def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core; infinite where pixels don't fill a vector."""
     if not suits(c, processor):
         return inf
     bits = c.contraction.bits
-    t, lanes = tiles(c, processor), processor.lanes(bits)
+    t, lanes = tiles(c, processor, constants), processor.lanes(bits)
     pixels, steps = size(row(c)), size(c.reduction)
-    tile = processor.tile_cycles(t.channels, t.pixels // lanes, steps, STRIDED_ELEMENT_LOADS)
+    tile = processor.tile_cycles(t.channels, t.pixels // lanes, steps, _element_loads(c, constants))
     outer = size((*c.groups, *c.channels, *c.pixels)) // (pixels * extent(c.channels[-1]))
     time = outer * ceil(extent(c.channels[-1]) / t.channels) * ceil(pixels / t.pixels) * tile
     if not in_place(c):
@@ -111,7 +114,7 @@ def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> No
     consumer is computed for each tile. `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
-    t, block, bits = sizes or tiles(c, machine), c.contraction.block, c.contraction.bits
+    t, block, bits = sizes or tiles(c, machine, s.constants), c.contraction.block, c.contraction.bits
     after = epilogue(s, block) or s.cache_write(block, 0, "global")
     threads, pixels, lanes = c.contraction.threads(machine), size(row(c)), machine.lanes(bits)
     nest = as_rows(s, c, after, threads)
@@ -138,6 +141,9 @@ def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> No
     s.vectorize(s.get_loops(after)[-1])
     s.scheduled[after] = Stage.FUSED
     tiled = Tiled.of(s, block, [first, [], nest.reduction, [c1], [p1]], 2, (len(first),), panels=True)
+    assert tiled.operands is not None
+    if c.weights.buffer.name in s.constants:
+        tiled = replace(tiled, operands=replace(tiled.operands, seed=((c.weights.buffer.name, "in front"),)))
     s.scheduled[block] = replace(tiled, shared=len(first) if threads > 1 else 0)
 
 

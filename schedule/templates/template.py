@@ -58,7 +58,7 @@ class Template:
 class Pattern(Protocol):
     """A module: what a block is to it, whether that is worth a sketch, an estimate of cycles of one core, infinite where it is no
     default, and what builds it. If there are variants, each worth a sketch, a function `variants` of what was found and of the
-    processor gives them, the seed's first."""
+    processor gives them, the seed's first. To copy one of `constants`, buffers by their names, takes no time."""
 
     @property
     def NAME(self) -> str: ...
@@ -67,7 +67,7 @@ class Pattern(Protocol):
 
     def suits(self, found: Any, processor: CPU, /) -> bool: ...
 
-    def cycles(self, found: Any, processor: CPU, /) -> float: ...
+    def cycles(self, found: Any, processor: CPU, constants: frozenset[str], /) -> float: ...
 
     @property
     def build(self) -> Callable[..., None]: ...
@@ -91,7 +91,7 @@ class SumOfProducts(Template):
     def cycles(self, s: OpenSchedule, block: str) -> float:
         """About how many cycles a block takes on one core so; infinite where it is no default."""
         found = self.pattern.matches(s.block(block))
-        return float("inf") if found is None else self.pattern.cycles(found, s.target.machine)
+        return float("inf") if found is None else self.pattern.cycles(found, s.target.machine, s.constants)
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         if not s.untouched(block) or block in s.copies or epilogue(s, block) in s.scheduled:

@@ -76,7 +76,7 @@ def suits(t: Transposed, processor: CPU) -> bool:
     return 2 * extent(t.channels) >= processor.lanes(t.c.bits) and (bool(t.classes) or not at_axes(t.c.right))
 
 
-def cycles(t: Transposed, processor: CPU) -> float:
+def cycles(t: Transposed, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core, with the copies of the weights; infinite where vectors are not filled."""
     c, wanted, lanes = t.c, tiles(t, processor), processor.lanes(t.c.bits)
     if extent(t.channels) < lanes:
@@ -84,9 +84,8 @@ def cycles(t: Transposed, processor: CPU) -> float:
     classes = prod(x.stride for x in t.classes)
     rows = size(c.rows[:-1]) * ceil(pixels_of_class(t) / wanted.pixels) * strides(t).get(c.rows[-1].var.name, 1)
     tile = processor.tile_cycles(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.reduction) / classes))
-    return rows * ceil(extent(t.channels) / wanted.channels) * tile + size((*c.columns, *c.reduction)) * processor.pack_cycles(
-        c.bits
-    )
+    copies = 0.0 if c.right.buffer.name in constants else size((*c.columns, *c.reduction)) * processor.pack_cycles(c.bits)
+    return rows * ceil(extent(t.channels) / wanted.channels) * tile + copies
 
 
 def tiles(t: Transposed, processor: CPU) -> ConvolutionTile:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .. import dtypes
-from ..ir import TRUE, Binary, Expr, conjuncts
+from ..ir import TRUE, Binary, Const, Expr, conjuncts
 from .intervals import Ranges, polynomial_bounds
-from .polynomial import Polynomial, add, excess, polynomial, scale
+from .polynomial import Polynomial, add, constant, excess, polynomial, scale
 from .simplify import normal_form, simplify
 
 
@@ -57,4 +57,14 @@ def nonnegative(condition: Expr) -> list[Polynomial]:
             d = add(polynomial(b), polynomial(a), -1)
             return [d, scale(d, -1)]
     p = excess(condition)
-    return [] if p is None else [scale(p, -1)]
+    return [] if p is None else [_without_quotient(scale(p, -1))]
+
+
+def _without_quotient(p: Polynomial) -> Polynomial:
+    """A polynomial that is >= 0 exactly where `p` is, without the division, if that is all there is in it but a constant:
+    a // c + d >= 0 where a + c * d >= 0, and d - a // c >= 0 where c * d + c - 1 - a >= 0, for c > 0."""
+    match [(m, factor) for m, factor in p.items() if m]:
+        case [((Binary("//", a, Const(int(c))),), 1 | -1 as sign)] if c > 0:
+            free = c * p.get((), 0) + (c - 1 if sign < 0 else 0)
+            return add(constant(free), polynomial(a), sign)
+    return p

@@ -216,12 +216,42 @@ def test_when_pixels_are_lanes():
     assert not templates.pixels.suits(last, processor) and not faster(last)
 
 
+@pytest.mark.parametrize(
+    ("shape", "found"),
+    [
+        # Channels are the lanes of few pixels, since their weights are packed for nothing.
+        ((1, 7, 7, 512, 512, 3, 3, 1, 1), {"changing": "pixels in lanes", "constant": "direct convolution"}),
+        # Where pixels are lanes, weights are broadcast from where they are packed.
+        ((1, 56, 56, 64, 64, 1, 1, 1, 0), {"changing": "pixels in lanes", "constant": "pixels in lanes"}),
+    ],
+)
+def test_weights_that_are_constant_are_packed_for_nothing(shape, found):
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
+    func = tir.workloads.make("conv2d", shape).func
+    weights = func.buffers[1].name
+    for kind, one in {"changing": func, "constant": with_constants(func, [weights])}.items():
+        s = OpenSchedule(one, target, at_seed=True)
+        templates.build(s)
+        annotate(s)
+        assert any(rule.startswith(f"conv: {found[kind]}") for rule in s.rules)
+        assert any(b.name.startswith(weights) for b in s.func.allocs) == (kind == "constant")
+
+
 def test_a_tile_wider_than_the_row_stays_in_registers():
     target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
     func = tir.workloads.make("conv2d", (1, 7, 7, 64, 48, 3, 3, 1, 1)).func
     s = with_pixels_in_lanes(func, "conv", target, 6, 64)
     inner = max(tir.build(s.func, target).report().loops, key=lambda loop: loop.fma)
     assert (inner.fma, inner.stores) == (24, 0)
+
+
+def test_a_tile_partial_in_channels_and_pixels_computes_all():
+    """Neither channels that are not there nor pixels keep the accumulators from registers, though the image ends."""
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
+    func = tir.workloads.make("conv2d", (1, 7, 7, 64, 50, 1, 1, 1, 0)).func
+    s = with_pixels_in_lanes(func, "conv", target, 13, 32)
+    inner = [loop for loop in tir.build(s.func, target).report().loops if loop.fma]
+    assert [(loop.fma, loop.stores) for loop in inner] == [(26, 0), (26, 0)]
 
 
 def test_few_channels_are_no_lanes():

@@ -162,3 +162,20 @@ def test_what_is_proved_holds(seed: int) -> None:
             proved += 1
             assert np.all(truth | ~np.logical_and(*given)), (str(goal), [str(f) for f in facts], ranges)
     assert proved > 20
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("c", [1, 2, 3])
+def test_a_quotient_is_bounded_by_what_is_divided(op: str, c: int) -> None:
+    """A bound on a // c is proved from the least bounds on a that imply it, and from no weaker ones; `a` may be negative."""
+    a = Var("a")
+    for bound in range(-4, 5):
+        goal = Binary(op, Binary("//", a, Const(c)), Const(bound))
+        for limit in range(-12, 13):
+            fact = Binary("<" if op in "<=" else ">=", a, Const(limit))
+            at = [n for n in range(-40, 41) if holds(fact, n)]
+            assert prove(goal, {}, [fact]) == all(holds(goal, n) for n in at), (str(goal), str(fact))
+
+
+def holds(condition: Expr, a: int) -> bool:
+    return bool(evaluate(condition, {"a": np.array(a)}))
