@@ -169,7 +169,10 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     The last call is reached from its inputs first to last, which gives calls and inputs an order of their own.
     """
     maker = {v: c for c in calls for v in c.outputs}
-    ordered = list(_before(calls[-1], maker, set()))
+    depth: dict[Value, int] = {}  # of what the group makes, the calls before it
+    for call in calls:
+        depth |= dict.fromkeys(call.outputs, 1 + max((depth.get(v, 0) for v in call.values), default=0))
+    ordered = list(_before(calls[-1], maker, depth, set()))
     inputs = tuple(dict.fromkeys(v for c in ordered for v in c.values if v not in maker))
     known = {v: placeholder(v, f"p{n}") for n, v in enumerate(inputs)}
     for call in ordered:
@@ -182,12 +185,14 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     return Group(tuple(ordered), inputs, outputs, func)
 
 
-def _before(call: Call, maker: Mapping[Value, Call], seen: set[Value]) -> Iterator[Call]:
-    """The calls from which one comes, and itself, each after what it reads; operands that commute with those inside first."""
+def _before(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:
+    """The calls from which one comes, and itself, each after what it reads; operands that commute are sorted, those of the group
+    first, then the larger ones."""
     seen |= set(call.outputs)
     if call.operator in COMMUTATIVE:
-        call = replace(call, inputs=tuple(sorted(call.inputs, key=lambda v: v not in maker)))
+        operands = sorted(call.values, key=lambda v: (v not in maker, depth.get(v, 0), -v.nbytes))
+        call = replace(call, inputs=tuple(operands))
     for value in call.values:
         if value in maker and value not in seen:
-            yield from _before(maker[value], maker, seen)
+            yield from _before(maker[value], maker, depth, seen)
     yield call

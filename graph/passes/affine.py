@@ -83,7 +83,7 @@ def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.nda
     if not (f == 1).all():
         w = r.constant(f"{name}_weight", (weight * _of_weight(f, weight, linear)).astype(w.dtype))
     moved = b * f + g
-    added = [r.constant(f"{name}_bias", moved.astype(w.dtype))] if bias is not None or moved.any() else []
+    added = [r.constant(f"{name}_bias", moved.astype(w.dtype))] if moved.any() else []
     if product and added:
         scaled = r.call("MatMul", [x, w], f"{name}_product")
         return [scaled, r.call("Add", [scaled.outputs[0], *added], (result,))]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import frexp, prod
+from math import prod
 
 import numpy as np
 
-from ..ir import Call, Graph
+from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
 from ..ops import result_types
 from .rewriting import Rewriting, other, rewrite
@@ -24,6 +24,8 @@ REDUCTIONS = (
     "ReduceSumSquare",
 )
 
+WITH_BIAS = ("Conv", "ConvTranspose", "Gemm", "LayerNormalization")  # as the third input
+
 
 def canonicalise(graph: Graph) -> Graph:
     """Bring calls to one form of those that mean the same:
@@ -32,7 +34,10 @@ def canonicalise(graph: Graph) -> Graph:
     a reduction that drops its axes       one that keeps them, and a view
     Softmax before version 13             the one of today, where it is along the last axis
     Sum of two, Max or Clip from 0 on     Add, Relu
-    a quotient by a power of two          a product
+    a quotient by a constant              a product, with one rounding more
+    a convolution to one pixel            a product of matrices
+    a bias of zeros                       none
+    what is broadcast by Expand           broadcast by what reads it
     many matrices times one               one product of all their rows, between two views
     Gemm as ONNX exporters write layers   MatMul and Add; a constant is transposed here
     """
@@ -65,11 +70,14 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             zero = next((v for v in call.values if r.number(v) == 0), None)
             source = None if zero is None else other(call.values, zero)
             return [r.call("Relu", [source], call.outputs)] if source is not None and source.shape == result.shape else None
-        case "Div" if result.dtype.startswith("float") and (number := r.number(others[0])):
-            if abs(frexp(number)[0]) != 0.5:
-                return None
-            inverse = r.constant(f"{result.name}_factor", np.array(1 / number, result.dtype))
-            return [r.call("Mul", [x, inverse], call.outputs)]
+        case "Div" if result.dtype.startswith("float") and (array := r.array(others[0])) is not None:
+            with np.errstate(all="ignore"):
+                inverse = 1 / array
+            factor = r.constant(f"{result.name}_factor", inverse) if np.isfinite(inverse).all() and inverse.all() else None
+            return None if factor is None else [r.call("Mul", [x, factor], call.outputs)]
+        case operator if operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]):
+            without = replace(call, inputs=call.inputs[:2])
+            return _rule(r, without) or [without]
         case "Conv":
             return _one_pixel(r, call)
         case "MatMul" if rank > 2 and len(others[0].shape) == 2:  # type: ignore[union-attr]
@@ -78,6 +86,11 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             return _layer(r, call)
         case _:
             return _unexpanded(r, call)
+
+
+def _all_zero(r: Rewriting, value: Value | None) -> bool:
+    array = r.array(value)
+    return array is not None and not array.any()
 
 
 def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
@@ -94,7 +107,7 @@ def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
     else:
         columns_value, views = columns.outputs[0], [rows, columns]
     product = r.call("Gemm", [rows.outputs[0], columns_value, *bias], f"{result.name}_product", transB=1)
-    return [*views, product, r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
+    return [*views, *(_layer(r, product) or [product]), r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
 
 
 def _all_rows(r: Rewriting, call: Call) -> list[Call]:

@@ -21,11 +21,24 @@ def remove_identities(graph: Graph) -> Graph:
             source = viewed.get(first, first)
             call = Call("Reshape", (source,), call.outputs, (("shape", result.shape),))
             viewed[result] = first = source
-        if first is not None and not any(others) and _changes_nothing(call, first) and result not in graph.outputs:
+        if any(others):
+            first = _given_back(graph, call)
+        if first is not None and result not in graph.outputs and (any(others) or _changes_nothing(call, first)):
             same[result] = first
         else:
             calls.append(call)
     return graph.with_(calls=tuple(calls))
+
+
+def _given_back(graph: Graph, call: Call) -> Value | None:
+    """The operand that a call of two gives back, since the other one, a constant, is neutral."""
+    neutral = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}.get(call.operator)
+    for operand, constant in zip(call.inputs, call.inputs[::-1], strict=True) if neutral is not None else ():
+        if operand is None or constant is None or constant.name not in graph.constants or operand.shape != call.outputs[0].shape:
+            continue
+        if (operand == call.inputs[0] or call.operator in ("Add", "Mul")) and (graph.constants[constant.name] == neutral).all():
+            return operand
+    return None
 
 
 def _changes_nothing(call: Call, first: Value) -> bool:

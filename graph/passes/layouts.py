@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ..ir import Call, Graph, Value
 from .rewriting import Rewriting, rewrite
 
@@ -160,9 +162,13 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
         case "Gather":
             index = r.array(call.inputs[1])
             axis = call.attribute("axis", 0) % rank
-            if index is None or index.size != 1:
+            if index is None:
                 return None
-            return s.part(axis, int(index.reshape(())) % s.shape[axis], 1).reshaped(result.shape)
+            places = index.reshape(-1) % s.shape[axis]
+            step = int(places[1] - places[0]) if places.size > 1 else 1
+            if step < 1 or (np.diff(places) != step).any():
+                return None
+            return s.part(axis, int(places[0]), places.size, step).reshaped(result.shape)
         case _:
             return None
 

@@ -72,7 +72,7 @@ P, H = node("MatMul", "x w", "a"), node("Softmax", "x", "b")
         ([P, node("Tanh", "a", "b"), node("Transpose", "a", "c"), node("Mul", "b c", "y")], "y", "matmul, tanh_transpose_mul"),
         # Of two anchors the one of more work takes a call along; whatever else leads to it comes, too.
         ([P, H, node("Add", "b a", "y")], "y", "softmax, matmul_add"),
-        ([P, node("Exp", "v", "b"), node("Neg", "b", "c"), node("Add", "c a", "y")], "y", "exp_neg_matmul_add"),
+        ([P, node("Exp", "v", "b"), node("Neg", "b", "c"), node("Add", "c a", "y")], "y", "matmul_exp_neg_add"),
         # What is broadcast would be computed again.
         ([node("ReduceSum", "x", "a"), node("Add", "a x", "y")], "y", "reducesum, add"),
         ([node("ReduceMax", "x last", "a"), node("Sqrt", "a", "b"), node("Add", "b x", "y")], "y", "reducemax_sqrt, add"),
