@@ -9,13 +9,13 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from tir.files import write_atomically
 
-from .options import Usage, parse_target, refusing
+from .options import Usage, parse_target, refusing, writable
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -61,6 +61,26 @@ def compiled(graph: Graph, target: Target, records: str | None = None) -> Model:
     if near := [w for w in caught if issubclass(w.category, NearHit)]:
         print(f"warning: {len(near)} of {len(set(model.kernels))} kernels: {near[0].message}", file=sys.stderr)
     return model
+
+
+def exportable(path: str) -> None:
+    """Usage unless a network can be written there, as far as is known before."""
+    from codegen.export import ExportError, checked
+
+    with refusing("--export", ExportError):
+        checked(Path(path), None)
+    writable("--export", path)
+
+
+def export(model: Model, path: str, stream: IO[str]) -> None:
+    """Write a network as a library or an object file, and say on `stream` what was written."""
+    from codegen import ExportError
+
+    try:
+        header = model.export(path)
+    except (ExportError, OSError) as error:
+        raise Usage(f"--export: {error}") from None
+    print(f"exported: {path}, {header} and {header.with_suffix('.weights')}", file=stream)
 
 
 def read_arrays(option: str, path: str) -> dict[str, np.ndarray]:

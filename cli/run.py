@@ -18,7 +18,7 @@ import numpy as np
 
 from codegen.kernel import duration, sampled
 
-from .networks import compiled, load, parse_processor, read_arrays, write_arrays
+from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
 from .options import Parser, input_shape, refusing, threads, writable
 from .process import guarded, leave
 
@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--shape", action="append", default=[], type=input_shape, metavar="NAME=1,3,224,224", help="of an input")
     p.add_argument("--inputs", metavar="FILE.npz", help="the inputs, arrays by name (default: random ones)")
     p.add_argument("--outputs", metavar="FILE.npz", help="where to write the outputs, by name")
+    p.add_argument("--export", metavar="FILE", help="write it as a library (.so) or object file (.o), with header and weights")
     p.add_argument("--threads", type=threads, metavar="N", help="the threads that a kernel uses (default: one for each core)")
     p.add_argument("--target", default="llvm", help='what to compile for (default: "llvm")')
     p.add_argument("--records", metavar="FILE", help="take the schedules recorded there")
@@ -56,6 +57,8 @@ def _run(args: argparse.Namespace) -> int:
     target = parse_processor(args.target, args.threads)
     if args.outputs:
         writable("--outputs", args.outputs)
+    if args.export:
+        exportable(args.export)
     given = read_arrays("--inputs", args.inputs) if args.inputs else {}
     graph = load(args.model, args.shape, given)
     if args.show:
@@ -71,6 +74,8 @@ def _run(args: argparse.Namespace) -> int:
         print(f"  {value}, {_summary(array)}")
     if args.outputs:
         write_arrays(args.outputs, {v.name: a for v, a in zip(graph.outputs, outputs, strict=True)})
+    if args.export:
+        export(model, args.export, sys.stdout)
     if args.check and not _check(graph, inputs, outputs):
         return 1
     run = model.bind(inputs)

@@ -24,6 +24,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "search", "model", "report",
+        "export",
     ),
     "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show"),
     "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
@@ -81,6 +82,11 @@ def parser() -> argparse.ArgumentParser:
         "--report",
         metavar="FILE",
         help="write a page on how the search went, as one HTML file; of a network FILE.png: the picture",
+    )
+    p.add_argument(
+        "--export",
+        metavar="FILE",
+        help="of a network: write it, as tuned, as a library (.so) or object file (.o)",
     )
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
     p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")

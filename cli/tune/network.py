@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from codegen.kernel import duration
 
-from ..networks import load, parse_processor
+from ..networks import export, exportable, load, parse_processor
 from ..options import measurable, refusing, writable
 from .run import check_report
 
@@ -34,6 +34,8 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if args.report is not None:
         writable("--report", args.report)
         check_report()
+    if args.export is not None:
+        exportable(args.export)
     graph = load(args.words[0], args.shape or ())
     try:
         found = _search(args, options, graph, target)
@@ -49,6 +51,8 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         _report(args.report, found, stream)
     if args.json:
         print(_json(args, graph.name, found))
+    if args.export is not None:
+        export(found.model, args.export, stream)
     return 130 if found.interrupted else 0
 
 

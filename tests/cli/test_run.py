@@ -64,6 +64,12 @@ def test_outputs_may_have_any_name(tmp_path, capsys):
         assert found.files == ["file"] and found["file"].shape == (7,)
 
 
+def test_export(path, tmp_path, capsys):
+    assert main([str(path), "--shape", "x=7,5", "--export", str(tmp_path / "net.o")]) == 0
+    assert f"exported: {tmp_path}/net.o, {tmp_path}/net.h and {tmp_path}/net.weights\n" in capsys.readouterr().out
+    assert all((tmp_path / f"net.{kind}").stat().st_size for kind in ("o", "h", "weights"))
+
+
 def test_check(path, capsys):
     assert main([str(path), "--shape", "x=7,5", "--check"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -110,6 +116,8 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
         (["--shape", "x=3,5", "--records", "none.db"], "--records: there is no file none.db"),
         (["--shape", "x=3,5", "--records", "bad.npz"], "--records: "),
         (["--shape", "x=3,5", "--outputs", "no/y.npz"], "--outputs: cannot write to the folder "),
+        (["--export", "net.txt"], "--export: export to 'net.txt': the suffix must be .so (shared library) or .o (object file)"),
+        (["--export", "no/net.o"], "--export: export to 'no/net.o': there is no folder 'no'"),
         (["--shape", "x=3,5", "--target", "llvm -mcpu nothing"], "--target: "),
         (
             ["--shape", "x=3,5", "--target", "cuda -arch sm_80"],

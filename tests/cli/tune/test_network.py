@@ -46,7 +46,7 @@ def main(*arguments, traces=(None,)):
 
 
 def test_a_run(path, capsys):
-    assert main(*ONE, "--trials", "64", "--records", "tune.db", "--report", "small.png", "--json") == 0
+    assert main(*ONE, "--trials", "64", "--records", "tune.db", "--report", "small.png", "--export", "net.o", "--json") == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert (found["network"], found["target"], found["trials"]) == ("small", "llvm", 4)
@@ -59,8 +59,9 @@ def test_a_run(path, capsys):
     assert lines[1].startswith("2 tasks in 2 calls: ")
     rounds = [line for line in lines if " x default, " in line]
     assert len(rounds) == 4 and " 4 of 64 trials  " in rounds[-1] and rounds[0].endswith(") -> 7x13")
-    assert lines[-2].startswith("small: ") and lines[-2].endswith(" x, timed in turns")
-    assert lines[-1] == "how the search went: small.png" and (path.parent / "small.png").read_bytes()[:4] == b"\x89PNG"
+    assert lines[-3].startswith("small: ") and lines[-3].endswith(" x, timed in turns")
+    assert lines[-1] == "exported: net.o, net.h and net.weights" and (path.parent / "net.weights").exists()
+    assert lines[-2] == "how the search went: small.png" and (path.parent / "small.png").read_bytes()[:4] == b"\x89PNG"
     with tir.Records("tune.db") as records:
         assert [s.records for s in records.summaries()] == [2, 2]
 
@@ -91,6 +92,7 @@ def test_ctrl_c_keeps_the_best(path, capsys):
         (["--records", "small.onnx"], "--records: "),
         (["--target", "cuda -arch sm_80"], "--target: networks are compiled for processors, target llvm, got cuda"),
         (["--report", "no/x.html"], "--report: cannot write to the folder "),
+        (["--export", "net"], "--export: export to 'net': the suffix must be .so (shared library) or .o (object file)"),
         (["--seed", str(SEED_LIMIT)], "argument --seed: an integer below 2**63 was expected"),
     ],
 )
