@@ -15,6 +15,8 @@ import numpy as np
 
 from tir import dtypes
 
+from .text import Line, attribute_text, name_text
+
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 
 
@@ -35,7 +37,7 @@ class Value:
         return prod(self.shape) * dtypes.nbytes(self.dtype)
 
     def __str__(self) -> str:
-        return f"{self.name}: {type_text(self)}"
+        return f"{name_text(self.name)}: {type_text(self)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,10 @@ class Call:
         return self if inputs == self.inputs else replace(self, inputs=inputs)
 
     def __str__(self) -> str:
-        arguments = ["none" if v is None else v.name for v in self.inputs]
-        arguments += [f"{name}={list(value) if isinstance(value, tuple) else repr(value)}" for name, value in self.attributes]
-        return f"{', '.join(map(str, self.outputs))} = {self.operator}({', '.join(arguments)})"
+        arguments = ["none" if v is None else name_text(v.name) for v in self.inputs]
+        arguments += [f"{name}={attribute_text(value)}" for name, value in self.attributes]
+        operator = f"{self.operator}@{self.opset}" if self.opset else self.operator
+        return f"{', '.join(map(str, self.outputs))} = {operator}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +106,21 @@ class Graph:
         constants = [constant(n, a) for n, a in self.constants.items() if constant(n, a) in read]
         return "\n".join(
             [
-                f"graph {self.name}",
+                f"graph {name_text(self.name)}",
                 *(f"    input {v}" for v in self.inputs),
                 *(f"    constant {v}" for v in constants),
                 *(f"    {c}" for c in self.calls),
-                f"    output {', '.join(v.name for v in self.outputs)}",
+                f"    output {', '.join(name_text(v.name) for v in self.outputs)}",
             ]
         )
+
+    @staticmethod
+    def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph:
+        """The graph of a text such as `text` gives, with the arrays of its constants, by name; others are left out.
+
+        Raises GraphError that names the line for what is no such text, and for a graph that is not well formed.
+        """
+        return verify(_Parser(constants or {}).graph(text))
 
     def show(self) -> None:
         """Print the graph."""
@@ -169,3 +180,75 @@ def verify(graph: Graph) -> Graph:
     for value in graph.outputs:
         read(value, "the list of outputs")
     return graph
+
+
+class _Parser:
+    """A text on its way to a graph. `values` are those that the lines so far define."""
+
+    def __init__(self, constants: Mapping[str, np.ndarray]):
+        self.arrays, self.values = constants, dict[str, Value]()
+        self.name: str | None = None
+        self.inputs: list[Value] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.calls: list[Call] = []
+        self.outputs: list[Value] = []
+
+    def graph(self, text: str) -> Graph:
+        for number, content in enumerate(text.splitlines(), 1):
+            if content.strip():
+                try:
+                    self._line(Line(content))
+                except ValueError as error:
+                    raise GraphError(f"line {number}: {error}: {content.strip()}") from None
+        if self.name is None:
+            raise GraphError("a graph begins with a line `graph NAME`, and there is none")
+        return Graph(self.name, tuple(self.inputs), tuple(self.calls), tuple(self.outputs), self.constants)
+
+    def _line(self, line: Line) -> None:
+        if self.name is None:
+            line.expect(r"graph(?=\s)", "`graph NAME`")
+            self.name = line.name()
+        elif line.accept(r"input(?=\s)"):
+            self.inputs.append(self._defined(line))
+        elif line.accept(r"constant(?=\s)"):
+            value = self._defined(line)
+            array = self.arrays.get(value.name)
+            if array is None or constant(value.name, array) != value:
+                found = "it is not given" if array is None else f"got {type_text(constant(value.name, array))}"
+                raise ValueError(f"the constant `{value.name}` must be {type_text(value)}, and {found}")
+            self.constants[value.name] = array
+        elif line.accept(r"output(?=\s)"):
+            self.outputs += line.several(lambda: self._read(line))
+        else:
+            self.calls.append(self._call(line))
+        line.end()
+
+    def _defined(self, line: Line) -> Value:
+        value = Value(*line.typed())
+        self.values[value.name] = value
+        return value
+
+    def _read(self, line: Line) -> Value:
+        name = line.name()
+        if name not in self.values:
+            raise ValueError(f"`{name}` is not defined before it")
+        return self.values[name]
+
+    def _call(self, line: Line) -> Call:
+        outputs = line.several(lambda: Value(*line.typed()))
+        line.expect("=", "`=`")
+        operator = line.expect(r"\w+", "an operator")
+        opset = int(line.expect(r"\d+", "a version")) if line.accept("@") else 0
+        line.expect(r"\(", "`(`")
+        inputs: list[Value | None] = []
+        attributes: list[tuple[str, Attribute]] = []
+        while not line.accept(r"\)"):
+            if inputs or attributes:
+                line.expect(",", "`,` or `)`")
+            if name := line.accept(r"\w+(?==)"):
+                line.expect("=", "`=`")
+                attributes.append((name, line.attribute()))
+            else:
+                inputs.append(None if line.accept(r"none(?=[,)])") else self._read(line))
+        self.values |= {v.name: v for v in outputs}
+        return Call(operator, tuple(inputs), tuple(outputs), tuple(attributes), opset)

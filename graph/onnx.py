@@ -267,7 +267,8 @@ class _Import:
             if min(value.shape, default=1) < 1:
                 raise ValueError(f"its result {type_text(value)} is empty")
         self.values |= {v.name: v for v in values}
-        return Call(node.op_type, inputs, values, tuple(sorted(attributes.items())), opset)
+        version = 0 if found == find(node.op_type) else opset
+        return Call(node.op_type, inputs, values, tuple(sorted(attributes.items())), version)
 
     def _outputs(self, node: onnx.NodeProto) -> list[str]:
         """The names of the outputs of a node, up to the last that is read; those that have none get one."""

@@ -1,4 +1,4 @@
-"""Well-formed graphs, and the error for each kind that is not."""
+"""Well-formed graphs, and the error for each kind that is not; graphs as text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from graph.ir import Call, Graph, GraphError, Value, verify
+from graph.onnx import load_onnx
+from graph.passes import optimize
+
+from .models import residual, transformer
 
 X, Y, Z = (Value(name, (7, 3), "float32") for name in "xyz")
 RELU = Call("Relu", (X,), (Y,))
@@ -34,6 +38,64 @@ def test_text():
         ]
     )
     assert found.producers()[Z].operator == "Clip" and [c.operator for c in found.consumers()[Y]] == ["Clip"]
+
+
+def same_graph(a, b):
+    return (a.name, a.inputs, a.calls, a.outputs) == (b.name, b.inputs, b.calls, b.outputs)
+
+
+@pytest.mark.parametrize("make", [residual, transformer])
+def test_text_is_parsed(make):
+    before = load_onnx(make(np.random.default_rng(0))[0])
+    for found in (before, optimize(before)):
+        parsed = Graph.parse(found.text(), found.constants)
+        assert same_graph(parsed, found) and parsed.text() == found.text()
+        assert all(parsed.constants[name] is found.constants[name] for name in parsed.constants)
+
+
+NAMES = ["a", "none", "input", "onnx::Add_1", "/m/layer.0/Add", "a b", 'with "quotes"', "a,b", "x=1", "", "é", "a: b", "1", "\n"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_quoted_where_needed(name):
+    x, y = Value(name, (7, 3), "float32"), Value(f"{name} of y", (), "int64")
+    found = Graph(name, (x,), (Call("Relu", (x, None, x), (y,)),), (y, x))
+    assert same_graph(Graph.parse(found.text()), found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, -3, 0.1, 1e-30, float("inf"), -float("inf"), "", "it's", 'a, "b"]', (), (1,), (1, -2), (0.5, float("inf")), ("a,", "]")],
+)
+def test_attributes(value):
+    found = graph(calls=(Call("Relu", (X,), (Y,), (("a", value), ("b", 1)), 11),))
+    assert "Relu@11(x, a=" in found.text() and same_graph(Graph.parse(found.text()), found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a graph begins with a line `graph NAME`, and there is none"),
+        ("input x: float32[3]", "line 1: `graph NAME` was expected, got 'input x: float32[3]': input x: float32[3]"),
+        ("graph g\n\n  input x float32[3]", "line 3: a colon was expected, got 'float32[3]': input x float32[3]"),
+        ("graph g\n  input x: float32", "line 2: a shape was expected, and the line ends: input x: float32"),
+        ("graph g\n  y: float32[3] = Relu(x)", "line 2: `x` is not defined before it: y: float32[3] = Relu(x)"),
+        ("graph g\n  y: float32[3] = Relu(a=?)", "line 2: an attribute was expected, got '?)': y: float32[3] = Relu(a=?)"),
+        (
+            "graph g\n  y: float32[3] = Relu(a=1.2.3)",
+            "line 2: a number, a string or a list of numbers was expected, got '1.2.3': y: float32[3] = Relu(a=1.2.3)",
+        ),
+        ("graph g\n  y: float32[3] = Relu(a=1", "line 2: `,` or `)` was expected, and the line ends: y: float32[3] = Relu(a=1"),
+        ("graph g\n  constant w: float32[3]", "line 2: the constant `w` must be float32[3], and it is not given: constant w: float32[3]"),
+        ("graph g\n  constant v: float32[3]", "line 2: the constant `v` must be float32[3], and got float64[3]: constant v: float32[3]"),
+        ("graph g\n  input x: float32[3]\n  output x x", "line 3: the end of the line was expected, got 'x': output x x"),
+        ("graph g\n  input x: float32[3]", "graph g has no output"),
+    ],
+)  # fmt: skip
+def test_texts_that_are_none(text, message):
+    with pytest.raises(GraphError) as caught:
+        Graph.parse(text, {"v": np.zeros(3)})
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
