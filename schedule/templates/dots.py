@@ -14,7 +14,7 @@ from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Load
 
-from . import elementwise
+from . import elementwise, gemm
 from .block_analysis import Contraction, at_axes, divisible, last_axis, loop_of, merged, pairing, store_last
 from .lanes import in_lanes
 from .marks import done, share_out
@@ -52,8 +52,10 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """None to speak of, where it suits: it reads the larger operand once, as it lies, and nothing else does."""
-    return 0.0 if suits(c, processor) else inf
+    """None to speak of, where it suits: it reads the larger operand once, as it lies, and nothing else does, unless that is a
+    constant that is packed once."""
+    packed = _large(c).buffer.name in constants and gemm.suits(c, processor)
+    return 0.0 if suits(c, processor) and not packed else inf
 
 
 def tiles(c: Contraction, processor: CPU) -> DotTile:

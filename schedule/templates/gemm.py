@@ -181,7 +181,7 @@ def build(
     depth, threads = len(first[0]), c.threads(machine)
     panels = t.right and size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
     shared = len(products) if panels else depth if t.by_rows or variant is not Sum.WHOLE else depth + 1
-    by_sum = last_axis(c.left) == c.reduction[-1].var.name
+    by_sum = last_axis(c.left) == c.reduction[-1].var.name and c.left.buffer.name not in s.constants
     packing = (
         (c.left.buffer.name, ("by rows" if by_sum else "by tiles") if t.left else AS_IT_IS),
         (c.right.buffer.name, ("at its panels" if panels else "in front") if t.right else AS_IT_IS),

@@ -18,6 +18,7 @@ from .block_analysis import stored
 
 UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
 PREFETCH_DISTANCES = (4, 16)  # iterations by which what comes from memory is fetched ahead
+PACKED_DISTANCE = 32  # iterations, of two vectors each, that make a page: hardware prefetchers end there
 CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
 
@@ -110,7 +111,8 @@ def stream(s: OpenSchedule, name: str) -> None:
 
 
 def prefetch(s: OpenSchedule, block: str) -> None:
-    """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache."""
+    """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache; and a
+    packed constant with the vectorised axis, which other kernels have pushed out of it since the last call."""
     b = s.block(block)
     if not b.is_reduction:
         return
@@ -123,9 +125,27 @@ def prefetch(s: OpenSchedule, block: str) -> None:
     ]  # fmt: skip
     sums = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
     inner = [x.name for x in loops_to(s.func.body, block) if x.name in sums and x.kind is Kind.SERIAL]
-    if large and inner:
+    packed = _packed_constants(s, block)
+    if inner and packed:
+        values = ((), *(tuple((n, ahead) for n in packed) for ahead in (PACKED_DISTANCE, *PREFETCH_DISTANCES)))
+        ahead = s.choose(f"{block} prefetch", values, seed=values[1], block=block, role=Role.PRAGMA)
+        s.annotate(inner[-1], "prefetch", ahead)
+    elif large and inner:
         values = ((), *(tuple((n, ahead) for n in large) for ahead in PREFETCH_DISTANCES))
         annotate_choice(s, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
+
+
+def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
+    """The packed copies of constants that a block reads in vectors, if they are larger than what is quickly read."""
+    known = {b.name: b for b in s.func.buffers if b.name in s.constants}
+    vector = {t.axis for t in s.tiles if t.block == block and t.vector}
+    axes = {x.buffer.name: set().union(*map(variables, x.indices)) for x in loads(s.block(block).body)}
+    found = []
+    for copy in s.get_producers(block):
+        made, sources = stored(s.block(copy)).buffer.name, {x.buffer.name for x in loads(s.block(copy).body)}
+        if sources and sources <= known.keys() and axes.get(made, set()) & vector:
+            found += [made] if sum(_nbytes(known[n]) for n in sources) > s.target.machine.l1 else []
+    return found
 
 
 def _nbytes(buffer: Buffer) -> int:

@@ -15,6 +15,7 @@ from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv,
 from schedule.templates.division import balanced
 from schedule.templates.lanes import partial_width
 from tir import te
+from tir.constants import with_constants
 
 WIDE, NARROW = Processor(1, 512, 32, 48 << 10, 1 << 20, 32 << 20), Processor(2, 256, 16, 32 << 10, 1 << 18, 8 << 20)
 SIZES = (1, 2, 7, 13, 16, 17, 31, 33, 97, 109, 1024)
@@ -197,3 +198,24 @@ def test_panels_that_fill_the_cache_are_cut_into_parts():
     assert parts((1, 13, 7, 109, 97, 1, 1, 1), small) == [1, 1, 1]  # a prime number of channels is not cut
     assert parts((1, 9, 7, 40, 97, 3, 3, 1, 1), small, "conv2d", "conv") == [4, 1, 1]
     assert parts((1, 40, 109, 40, 97, 3, 3, 1, 1), small, "conv2d", "conv") == [1, 1, 1]  # the results would not stay
+
+
+def test_what_is_packed_once_costs_nothing():
+    """Constants are packed where others are read as they are, and fetched ahead."""
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4")
+    A, B = te.placeholder((30, 700), name="A"), te.placeholder((700, 900), name="B")
+    k = te.reduce_axis((0, 700), name="k")
+    func = te.create_prim_func([A, B, te.compute((30, 900), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    plain, packed = (templates.schedule(with_constants(func, names), target) for names in ([], ["B"]))
+    assert "B_global" not in plain.script and "B_global" in packed.script
+    assert '"prefetch": [["B_global", 32]]' in packed.script  # more than the first-level cache holds
+
+
+def test_few_rows_of_a_constant():
+    """Its dot products are no longer without an alternative: it need not be transposed at each call."""
+    A, B = te.placeholder((8, 768), name="A"), te.placeholder((96, 768), name="B")
+    k = te.reduce_axis((0, 768), name="k")
+    func = te.create_prim_func([A, B, te.compute((8, 96), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
+    machine = tir.Target("llvm -num-cores 1").machine
+    assert dots.cycles(dots.matches(find_block(func, "C")), machine) == 0
+    assert dots.cycles(dots.matches(find_block(func, "C")), machine, frozenset({"B"})) == float("inf")
