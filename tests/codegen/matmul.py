@@ -5,15 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from schedule import Schedule
-from tir import te
+from tests.programs import matmul
 from tir.ir import PrimFunc
-
-
-def matmul(m: int, k: int, n: int, dtype: str = "float32") -> PrimFunc:
-    """C = A B, as loops i, j, k around the block C."""
-    A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
-    r = te.reduce_axis((0, k), name="k")
-    return te.create_prim_func([A, B, te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")])
 
 
 def tiled(m: int, k: int, n: int, rows: int, columns: int, *, parallel: bool = False, dtype: str = "float32") -> PrimFunc:

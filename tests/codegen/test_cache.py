@@ -247,7 +247,7 @@ def test_processes_share_a_cache(tmp_path):
 BUILDER = """
 import sys
 import codegen
-from tests.codegen.matmul import matmul
+from tests.programs import matmul
 cache = codegen.ObjectCache(sys.argv[1])
 for n in range(1, 9):
     codegen.build(matmul(n, 13, 5), "llvm -num-cores 1", cache=cache)

@@ -8,7 +8,7 @@ import codegen
 from schedule import Schedule
 from tests.arrays import integers
 from tests.codegen.harness import ONE, same
-from tests.codegen.matmul import matmul
+from tests.programs import matmul
 from tir.ir import Binary, Buffer, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
 
 A, C = Buffer("A", (Const(13),)), Buffer("C", (Const(13), Const(16)))

@@ -8,6 +8,7 @@ from tests.arrays import integers, narrowed
 from tests.codegen import fuzz
 from tests.codegen.accuracy import BOUNDS
 from tests.codegen.harness import ONE, same
+from tests.programs import matmul
 from tir import dtypes, te
 from tir.intrinsics import INTRINSICS
 from tir.ir import Call, PrimFunc, cast
@@ -336,10 +337,7 @@ def test_vector_lengths(extent, lanes):
 @pytest.mark.parametrize("order", [("i", "j", "k"), ("k", "i", "j"), ("j", "i", "k")])
 def test_serial_loops_inside_a_vector(order):
     """Lanes go together through the loops inside, a reduction among them; the guard of the last strip is a mask."""
-    m, n, kk = 7, 13, 5
-    a, b = te.placeholder((m, kk), name="A"), te.placeholder((kk, n), name="B")
-    k = te.reduce_axis((0, kk), name="k")
-    func = te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+    func = matmul()
     s = Schedule(func)
     s.reorder(*order)
     _, inner = s.split("j", [None, 4])

@@ -17,7 +17,7 @@ from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.space import generate
 from search.space.rules import FuseRows, InlineAgain, ReduceInLanes, Skip
-from tests.search.programs import matmul
+from tests.programs import matmul
 from tir import te, workloads
 from tir.script import parse
 
@@ -211,14 +211,14 @@ def test_threads_of_a_gpu():
     s.bind(j, "threadIdx.x")
     (f,) = described(s.func)
     assert (f["is_gpu"], f["blockIdx_x_len"], f["threadIdx_x_len"]) == (1, close(64), close(64))
-    assert described(matmul())[0]["is_gpu"] == 0
+    assert described(matmul(7, 13, 109))[0]["is_gpu"] == 0
 
 
 def test_populations_come_in_pieces():
-    many = features(program(matmul()), np.empty((CHUNK + 7, 0), dtype=np.int64), MACHINE)
-    one = features(program(matmul()), ROW, MACHINE)
+    many = features(program(matmul(7, 13, 109)), np.empty((CHUNK + 7, 0), dtype=np.int64), MACHINE)
+    one = features(program(matmul(7, 13, 109)), ROW, MACHINE)
     assert many.shape == (1, CHUNK + 7, len(NAMES)) and (many == one).all()
-    assert features(program(matmul()), np.empty((0, 0), dtype=np.int64), MACHINE).shape == (1, 0, len(NAMES))
+    assert features(program(matmul(7, 13, 109)), np.empty((0, 0), dtype=np.int64), MACHINE).shape == (1, 0, len(NAMES))
 
 
 def test_annotations_are_described():

@@ -12,8 +12,8 @@ from costmodel import NAMES, Boosting, GBDTModel, SketchPrograms, TileModel, fea
 from costmodel.metrics import pair_accuracy
 from search.population.programs import sketch_programs
 from search.population.sample import sample
+from tests.programs import matmul
 from tests.search.once import generate
-from tests.search.programs import matmul
 
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
 MACHINE = TWO.machine

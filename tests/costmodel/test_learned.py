@@ -14,7 +14,7 @@ from search.measure import Measurement
 from search.policy.named import make_policy
 from search.task import Task
 from tests.costmodel.test_gbdt import MACHINE, pretended, some_rows
-from tests.search.programs import matmul
+from tests.programs import matmul
 
 REGRESSORS = {
     "ridge": lambda: Ridge(alpha=10.0),

@@ -15,8 +15,8 @@ from graph import kernels
 from graph.kernels import Part, decoded, encoded
 from graph.onnx import load_onnx
 from search.records import NearHit
-from tests.codegen.matmul import matmul
 from tests.codegen.test_constants import product
+from tests.programs import matmul
 
 from .models import model
 

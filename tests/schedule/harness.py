@@ -19,6 +19,7 @@ import pytest
 import tir
 from schedule import Schedule, ScheduleError, Trace, replay
 from tests.arrays import copies, integers
+from tests.programs import matmul
 from tir.interpreter import InterpreterError, run
 from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Stmt, Store, seq
 from tir.script import parse
@@ -211,3 +212,12 @@ def last_writer(func: PrimFunc, buffer: Buffer, at: tuple[int, ...], given: list
         return None
     where = ", ".join(f"{name}={value}" for name, value in zip(around[place], values, strict=False))
     return f"{names[place]}{f' where {where}' if where else ''}"
+
+
+def tiled_matmul(*order: str) -> Checked:
+    """`matmul` with its loops `i` and `j` split by 4 and 5, which don't divide, in an order of all loops."""
+    s = Checked(matmul())
+    s.split("i", [None, 4])
+    s.split("j", [None, 5])
+    s.reorder(*order)
+    return s

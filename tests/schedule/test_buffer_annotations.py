@@ -2,8 +2,8 @@ import pytest
 
 import tir
 from schedule import Schedule
+from tests.programs import matmul
 from tests.schedule.harness import Checked, check
-from tests.schedule.programs import matmul
 from tir import te
 from tir.traverse import loops
 

@@ -8,7 +8,7 @@ from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from schedule.open_schedule import NoSeed, OpenSchedule
 from schedule.open_trace import Choice
-from tests.search.programs import matmul
+from tests.programs import matmul
 
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
 
@@ -29,13 +29,13 @@ def strips(s: OpenSchedule) -> None:
 
 
 def opened(at_seed: bool = False) -> OpenSchedule:
-    result = OpenSchedule(matmul(), TWO, at_seed=at_seed)
+    result = OpenSchedule(matmul(7, 13, 109), TWO, at_seed=at_seed)
     strips(result)
     return result
 
 
 def test_a_row_fills_the_holes():
-    trace = opened().finish("strips", matmul())
+    trace = opened().finish("strips", matmul(7, 13, 109))
     assert [(t.axis, t.extent, t.reduce, t.columns) for t in trace.tiles] == [("v_i", 7, False, (0,)), ("v_j", 109, False, (1,))]
     assert {c.name: (c.column, c.options) for c in trace.choices} == {
         "unroll": (2, (0, 16, 64)),
@@ -53,22 +53,22 @@ def test_a_row_fills_the_holes():
 
 
 def test_the_seed_is_a_row_and_a_plain_schedule():
-    trace, plain = opened().finish("strips", matmul()), opened(at_seed=True).plain(matmul())
+    trace, plain = opened().finish("strips", matmul(7, 13, 109)), opened(at_seed=True).plain(matmul(7, 13, 109))
     assert trace.seed == (4, 3, 16, 0, 1)
     assert type(plain) is Schedule and plain.trace == trace.trace(trace.seed)
     assert "s.parallel('i_0')" in str(plain.trace) and "'how', 'static'" in str(plain.trace)
 
 
 def test_what_has_no_seed_says_so():
-    s = OpenSchedule(matmul(), TWO)
+    s = OpenSchedule(matmul(7, 13, 109), TWO)
     s.split("i", [None, *s.sizes("C", "v_i")])
-    assert s.finish("one", matmul()).seed is None
+    assert s.finish("one", matmul(7, 13, 109)).seed is None
     with pytest.raises(NoSeed, match="the tile sizes of axis `v_i` of `C` have no seed"):
-        OpenSchedule(matmul(), TWO, at_seed=True).sizes("C", "v_i")
+        OpenSchedule(matmul(7, 13, 109), TWO, at_seed=True).sizes("C", "v_i")
 
 
 def test_a_refused_way_at_the_seed_gives_way_to_the_next():
-    s = OpenSchedule(matmul(), TWO, at_seed=True)
+    s = OpenSchedule(matmul(7, 13, 109), TWO, at_seed=True)
     ways = {"sum": lambda s: s.parallel("k"), "rows": lambda s: s.parallel("i"), "none": lambda s: None}
     assert s.branch("threads", ways, seed="sum") == 1
     assert str(s.trace) == "s.parallel('i')\n"
@@ -80,9 +80,9 @@ def test_sampling_leaves_open_what_it_would_draw():
         s.split("j", s.sample_perfect_tile("j", 2, -1, decision=[109, 1]))
         s.annotate("k", "unroll", s.sample_categorical([0, 16], [0.25, 0.75], decision=1))
 
-    s = OpenSchedule(matmul(), TWO)
+    s = OpenSchedule(matmul(7, 13, 109), TWO)
     tiles(s)
-    trace = s.finish("tiles", matmul())
+    trace = s.finish("tiles", matmul(7, 13, 109))
     assert [(t.axis, t.columns, t.perfect, t.limit, t.registers) for t in trace.tiles] == [
         ("v_i", (0, 1), False, 4, False), ("v_j", (2,), True, None, False)
     ]  # fmt: skip
@@ -93,10 +93,10 @@ def test_sampling_leaves_open_what_it_would_draw():
 
 
 def test_numbers_are_computed_with_and_shared():
-    s = OpenSchedule(matmul(), TWO)
+    s = OpenSchedule(matmul(7, 13, 109), TWO)
     a, b = s.sizes("C", "v_i", 2, seed=(2, 2))
     assert s.sizes("C", "v_j", 2, like=("C", "v_i")) == [a, b]
     s.split("i", [None, a * b])
-    trace = s.finish("product", matmul())
+    trace = s.finish("product", matmul(7, 13, 109))
     assert [t.columns for t in trace.tiles] == [(0, 1), (0, 1)]
     assert str(trace.trace([3, 2])) == "s.split('i', [None, 6])  # i_0, i_1\n"

@@ -13,9 +13,9 @@ from schedule import Schedule, ScheduleError, replay
 from schedule.intrinsics.tensor_intrin import _REGISTERED
 from schedule.primitive import REGISTRY
 from schedule.trace import Step
+from tests.programs import chain, matmul
 from tests.schedule.brute_force import survey
 from tests.schedule.fuzz import REGRESSIONS, STEPS, Compiler, case, fault, regression, shortest
-from tests.schedule.programs import chain, matmul
 from tests.schedule.random_programs import program
 from tests.schedule.random_steps import Crash, attempt
 from tir.ir import For, Kind, PrimFunc
@@ -117,7 +117,7 @@ def test_a_wrong_rewrite_is_found_and_shortened(monkeypatch):
 
 def test_brute_force_sees_what_is_accepted_wrongly(monkeypatch):
     monkeypatch.setattr(REGISTRY["parallel"], "function", racing)
-    assert survey(matmul(2, 3, 4), np.random.default_rng(0), Counter()) == ["parallel('k')"]
+    assert survey(matmul(2, 4, 3), np.random.default_rng(0), Counter()) == ["parallel('k')"]
 
 
 def test_brute_force_sees_what_is_refused_wrongly(monkeypatch):
@@ -126,7 +126,7 @@ def test_brute_force_sees_what_is_refused_wrongly(monkeypatch):
 
     monkeypatch.setattr(REGISTRY["parallel"], "function", refusing)
     counts: Counter[tuple[str, str]] = Counter()
-    survey(matmul(2, 3, 4), np.random.default_rng(0), counts)
+    survey(matmul(2, 4, 3), np.random.default_rng(0), counts)
     assert counts["parallel", "legal"] == counts["parallel", "legal but refused"] == 2
     assert counts["parallel", "illegal"] == 1
 

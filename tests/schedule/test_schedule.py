@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from schedule import REGISTRY, Schedule, ScheduleError, Step, Trace, primitive, replay
+from tests.programs import chain, matmul, vector
 from tests.schedule.harness import refuse
-from tests.schedule.programs import chain, matmul, vector
 from tir import te
 
 

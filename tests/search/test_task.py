@@ -9,7 +9,7 @@ import pytest
 from search.keys import key
 from search.measure.reference import NamedWorkload
 from search.task import Task, flop, target_text
-from tests.search import programs
+from tests import programs
 from tir import te, workloads
 
 SHAPE = (7, 13, 109)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.programs import matmul
 from tir import dtypes, te
 from tir.interpreter import run
 from tir.ir import Axis, PrimFunc
@@ -39,11 +40,8 @@ def plain(array: np.ndarray, dtype: str) -> np.ndarray:
 @pytest.mark.parametrize("dtype", DTYPES[:-1])
 def test_matmul_in_every_dtype(shape, dtype):
     n, m, r = (min(d, 13) for d in shape) if dtype != "float32" else shape
-    A, B = te.placeholder((n, r), dtype, name="A"), te.placeholder((r, m), dtype, name="B")
-    k = te.reduce_axis((0, r), name="k")
-    C = te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     a, b = integers((n, r), dtype), integers((r, m), dtype, 1)
-    (c,) = result(te.create_prim_func([A, B, C]), a, b)
+    (c,) = result(matmul(n, r, m, dtype), a, b)
     expected = plain(a, dtype).astype(np.int64) @ plain(b, dtype).astype(np.int64)
     np.testing.assert_array_equal(plain(c, dtype), expected.astype(plain(c, dtype).dtype))
 

@@ -23,6 +23,7 @@ from codegen.cuda.isolated import attempt
 from schedule.templates import gpu
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import compiler, library
+from tests.programs import matmul
 from tir import te
 from tir.ir import PrimFunc
 
@@ -36,10 +37,7 @@ outside = pytest.mark.skipif(
 
 def split_sum() -> PrimFunc:
     """Two kernels, with a temporary between them."""
-    A, B = te.placeholder((9, 1030), "float32", name="A"), te.placeholder((1030, 7), "float32", name="B")
-    k = te.reduce_axis((0, 1030), name="k")
-    C = te.compute((9, 7), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-    return te.create_prim_func([A, B, C], name="split")
+    return matmul(9, 1030, 7).with_(name="split")
 
 
 def sized() -> PrimFunc:

@@ -16,6 +16,7 @@ from schedule.templates import gpu
 from schedule.templates.gpu import products
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
+from tests.programs import elementwise, matmul
 from tir import te, workloads
 from tir.interpreter import run
 from tir.ir import PrimFunc
@@ -94,9 +95,7 @@ def main(A: T.Buffer((2, 7, 12), "float32"), C: T.Buffer((2, 12), "float32")):
 @no_compiler
 def test_steps_written_out_have_registers_of_their_own() -> None:
     """So the assembler may load the fragment of a step while the one before it computes."""
-    A, B = (te.placeholder((24, 24), "float32", name=n) for n in "AB")
-    k = te.reduce_axis((0, 24), "k")
-    func = te.create_prim_func([A, B, te.compute((24, 24), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    func = matmul(24, 24, 24)
     s = Schedule(func)
     tile = s.cache_read("C", 0, "shared")
     fragment = s.cache_read("C", "A_shared", "local")
@@ -271,9 +270,7 @@ def test_two_kernels_reduce_across_blocks() -> None:
 
 @no_compiler
 def test_virtual_threads_share_barriers_and_loads() -> None:
-    A, B = (te.placeholder((48, 48), "float32", name=n) for n in "AB")
-    k = te.reduce_axis((0, 48), "k")
-    func = te.create_prim_func([A, B, te.compute((48, 48), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    func = matmul(48, 48, 48)
     s = Schedule(func)
     copy = s.cache_read("C", 0, "shared")
     i, j, k = s.get_loops("C")
@@ -296,14 +293,9 @@ def test_virtual_threads_share_barriers_and_loads() -> None:
     assert re.search(r"for \(int i_1(_init)? = 0; i_1(_init)? < 2", text)
 
 
-def incremented(shape: tuple[int, int], dtype: str = "float32") -> PrimFunc:
-    A = te.placeholder(shape, dtype, name="A")
-    return te.create_prim_func([A, te.compute(shape, lambda i, j: A[i, j] + te.const(1, dtype), name="B")])
-
-
 @no_compiler
 def test_partial_blocks_are_guarded() -> None:
-    func = incremented((7, 109))
+    func = elementwise(7, 109)
     s = Schedule(func)
     i, j = s.get_loops("B")
     bx, tx = s.split(s.fuse(i, j), [None, 64])
@@ -321,7 +313,7 @@ def test_vector_loads_and_stores() -> None:
              ("uint8", 4, "int*"), ("float32", 8, "int4")]  # fmt: skip
     pairs = []
     for dtype, lanes, _ in cases:
-        func = incremented((5, 64), dtype)
+        func = elementwise(5, 64, dtype=dtype)
         s = Schedule(func)
         i, j = s.get_loops("B")
         tx, v = s.split(j, [None, lanes])
@@ -353,7 +345,7 @@ def test_names_are_no_words_of_the_language() -> None:
 
 @no_compiler
 def test_loops_of_the_host_launch_again() -> None:
-    func = incremented((4, 33))
+    func = elementwise(4, 33)
     s = Schedule(func)
     s.bind(s.get_loops("B")[1], "threadIdx.x")
     program = lower_cuda(s.func, TARGET)

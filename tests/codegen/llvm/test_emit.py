@@ -11,7 +11,7 @@ from codegen.llvm.emit import CodegenError, emit, symbol
 from schedule import Schedule
 from tests.arrays import integers
 from tests.codegen.harness import ONE, TWO, same
-from tests.schedule.programs import matmul
+from tests.programs import matmul
 from tir import te
 from tir.ir import (
     Allocate,
@@ -103,7 +103,7 @@ def test_a_function_may_be_called_like_one_of_the_c_library(name):
 
 def test_equal_names_of_loops_in_turn():
     """Versions of a loop nest for full and partial tiles bind the same names twice."""
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.split("j", [None, 4])
     s.reorder("i", "j_0", "k", "j_1")
     s.vectorize("j_1")
@@ -142,7 +142,7 @@ def test_one_access_in_loops_of_one_name_that_run_otherwise(kinds):
 
 def test_the_same_program_gives_the_same_text():
     """Nothing hangs on where objects lie in memory: what is remembered is not what was there before."""
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.reorder("k", "i", "j")
     s.vectorize("j")
     target = codegen.Target(ONE)
@@ -381,7 +381,7 @@ def test_temporaries_of_every_dtype():
 
 
 def test_nested_parallel_loops():
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.parallel("i")
     s.parallel("j")
     same(s.func)
@@ -409,7 +409,7 @@ def test_a_parallel_loop_sees_lets_of_every_dtype():
 
 def test_calls_from_several_threads():
     """A kernel has no state: callers with arrays of their own do not meet."""
-    func = matmul(33, 65, 17)
+    func = matmul(33, 17, 65)
     s = Schedule(func)
     s.parallel("i")
     kernel = codegen.build(s.func, TWO)

@@ -11,7 +11,8 @@ import codegen
 from schedule import Schedule
 from tests.arrays import integers
 from tests.codegen.harness import ONE, TWO, same
-from tests.codegen.matmul import matmul, tiled
+from tests.codegen.matmul import tiled
+from tests.programs import matmul
 from tir import te
 from tir.interpreter import run
 from tir.ir import Allocate, Buffer, Cast, Const, For, Kind, Load, PrimFunc, Store, Var, seq

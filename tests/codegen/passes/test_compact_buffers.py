@@ -2,17 +2,11 @@
 
 from schedule import Schedule
 from tests.codegen.harness import check_pass
+from tests.programs import chain
 from tir import te
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Select, Stmt, Store, Var, seq
 
 ONE = Const(1.0, "float32")
-
-
-def chain(m: int = 7, n: int = 13) -> PrimFunc:
-    """C = 3 (A + 1)."""
-    a = te.placeholder((m, n), name="A")
-    b = te.compute((m, n), lambda i, j: a[i, j] + 1.0, name="B")
-    return te.create_prim_func([a, te.compute((m, n), lambda i, j: b[i, j] * 3.0, name="C")])
 
 
 def test_a_temporary_between_two_nests_stays_whole():

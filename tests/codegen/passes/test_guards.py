@@ -2,7 +2,7 @@
 
 from schedule import Schedule
 from tests.codegen.harness import check_pass
-from tests.schedule.programs import matmul, vector
+from tests.programs import matmul, vector
 from tir.ir import Binary, Buffer, Const, For, If, Kind, Load, PrimFunc, Store, Var, seq
 
 A, C = Buffer("A", (Const(13),), "int32"), Buffer("C", (Const(13),), "int32")
@@ -54,7 +54,7 @@ def test_loops_that_would_start_outside_do_not_run():
 
 
 def test_every_guard_finds_its_loop():
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.split("k", [None, 2])
     s.split("j", [None, 4])
     s.reorder("k_0", "i", "k_1", "j_0", "j_1")
@@ -157,7 +157,7 @@ def test_full_tiles_run_without_a_guard():
 
 
 def test_the_test_stands_outside_the_reduction():
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.split("i", [None, 2])
     s.split("j", [None, 8])
     s.reorder("i_0", "j_0", "k", "i_1", "j_1")
@@ -192,7 +192,7 @@ def test_the_test_stands_outside_the_reduction():
 
 def test_a_guard_that_fails_in_every_tile_keeps_no_other():
     """The only tile of columns is a partial one; whole tiles of rows still run without their guard."""
-    s = Schedule(matmul(7, 5, 3))
+    s = Schedule(matmul(7, 3, 5))
     s.split("i", [None, 2])
     s.split("j", [None, 8], preserve_unit_iters=False)
     s.reorder("i_0", "k", "i_1", "j_1")

@@ -5,7 +5,7 @@ import pytest
 from codegen import Target, lower
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
-from tests.schedule.programs import matmul
+from tests.programs import matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var, seq
 from tir.traverse import blocks, replace_stmt
@@ -152,7 +152,7 @@ def test_rank_0_and_a_reduction_without_spatial_axes():
 
 def test_a_predicate_of_space_and_reduction_together_holds_for_the_init_where_it_holds_first():
     """Where the first iteration is left out, so is the init, as in the interpreter."""
-    func = matmul(4, 3, 5)
+    func = matmul(4, 5, 3)
     (block,) = blocks(func.body)
     guarded = block.with_(predicate=Var("i") + Var("k") < 6)
     check_pass(
@@ -171,7 +171,7 @@ def test_a_predicate_of_space_and_reduction_together_holds_for_the_init_where_it
 
 def test_fused_axes_of_space_and_reduction():
     """The loop drives both: the init stays inside, under a condition."""
-    func = matmul(3, 2, 5)
+    func = matmul(3, 5, 2)
     s = Schedule(func)
     s.reorder("i", "k", "j")
     s.fuse("i", "k")

@@ -11,7 +11,7 @@ import tir
 from codegen.passes.order_unrolled import live, order_unrolled
 from schedule import Schedule
 from tests.codegen.harness import same
-from tests.schedule.programs import matmul
+from tests.programs import matmul
 from tir.ir import Buffer, Const, For, Kind, Load, PrimFunc, Seq, Stmt, Store, Var
 from tir.traverse import loads, substatements
 
@@ -20,7 +20,7 @@ FIXED = "llvm -num-cores 1 -mcpu x86-64-v4"
 
 def tile(rows: int, vectors: int, rows_outside: bool, M: int = 0, lanes: int = 16) -> Schedule:
     """A register tile of `rows` by `vectors` of a product with M rows, two tiles of them if not given."""
-    s = Schedule(matmul(M or 2 * rows, 2 * vectors * lanes, 13))
+    s = Schedule(matmul(M or 2 * rows, 13, 2 * vectors * lanes))
     i, j, k = s.get_loops("C")
     i0, i1 = s.split(i, [None, rows])
     j0, j1, j2 = s.split(j, [None, vectors, lanes])
@@ -38,7 +38,7 @@ def test_accumulators_stay_in_registers_whatever_the_order(rows, vectors, rows_o
     s = tile(rows, vectors, rows_outside)
     loop = tir.build(s.func, FIXED).report().loop("k")
     assert (loop.fma, loop.spills) == (rows * vectors, 0)
-    same(s.func, reference=matmul(2 * rows, 2 * vectors * 16, 13))
+    same(s.func, reference=matmul(2 * rows, 13, 2 * vectors * 16))
 
 
 def nests(func: PrimFunc, after: str) -> list[list[str]]:
@@ -72,7 +72,7 @@ def test_what_is_best_already_stays():
 
 def test_an_unrolled_sum_keeps_its_place():
     """The sum is added up in the order of its loop: k1 stays outermost, the loops of the tile change places."""
-    s = Schedule(matmul(4, 16, 15))
+    s = Schedule(matmul(4, 15, 16))
     i, j, k = s.get_loops("C")
     j0, j1 = s.split(j, [None, 8])
     k0, k1 = s.split(k, [None, 3])
@@ -83,7 +83,7 @@ def test_an_unrolled_sum_keeps_its_place():
     s.vectorize(j1)
     assert nests(s.func, "promote_registers") == [[j0, k1, i]]
     assert nests(s.func, "order_unrolled") == [[i, k1, j0]]
-    same(s.func, reference=matmul(4, 16, 15))
+    same(s.func, reference=matmul(4, 15, 16))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -5,7 +5,7 @@ import pytest
 from codegen import Target, lower
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
-from tests.schedule.programs import matmul
+from tests.programs import matmul
 from tir.ir import Allocate, Binary, Buffer, Const, For, If, Kind, Let, Load, PrimFunc, Stmt, Store, Var, cast, seq
 
 A, C, X = Buffer("A", (Const(13),)), Buffer("C", (Const(13),)), Buffer("X", (Const(13),), "int32")
@@ -23,7 +23,7 @@ def update(*index) -> Stmt:
 
 def test_a_scalar_accumulator():
     check_pass(
-        matmul(7, 13, 5),
+        matmul(7, 5, 13),
         "promote_registers",
         """
         for i, j in T.grid(7, 13):
@@ -38,7 +38,7 @@ def test_a_scalar_accumulator():
 
 def test_a_tile_of_vectors_with_a_tail():
     """One axis for the unrolled loop, one for the lanes; the tail of the vector is a tile of its own."""
-    s = Schedule(matmul(3, 12, 5))
+    s = Schedule(matmul(3, 5, 12))
     s.reorder("k", "i", "j")
     s.unroll("i")
     s.vectorize("j")
@@ -72,7 +72,7 @@ def test_a_tile_of_vectors_with_a_tail():
 
 def test_lanes_that_are_not_there():
     """13 of 16 lanes: loads that would leave their row are guarded, and the stores behind the loops."""
-    s = Schedule(matmul(3, 13, 5))
+    s = Schedule(matmul(3, 5, 13))
     s.reorder("k", "i", "j")
     s.unroll("i")
     s.vectorize("j")
@@ -98,7 +98,7 @@ def test_lanes_that_are_not_there():
 
 
 def test_a_nest_of_loops_reduces_into_one_register():
-    s = Schedule(matmul(2, 3, 7))
+    s = Schedule(matmul(2, 7, 3))
     s.split("k", [None, 3])
     check_pass(
         s.func,
@@ -148,7 +148,7 @@ def test_a_partial_tile_runs_whole_on_guarded_loads():
 
 def test_loads_of_a_partial_tile_are_guarded_by_what_keeps_them_inside():
     """A row of A that is not there, lanes of B that are not there: each under its own condition."""
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.split("i", [None, 2])
     s.split("j", [None, 8])
     s.reorder("i_0", "j_0", "k", "i_1", "j_1")
@@ -381,7 +381,7 @@ def test_lanes_around_the_reduction():
 
 def test_an_unrolled_reduction():
     """Written out, the reduction would store C once a step; registers stay around the copies, inside the loop that moves C."""
-    s = Schedule(matmul(3, 24, 12))
+    s = Schedule(matmul(3, 12, 24))
     i, j, k = s.get_loops("C")
     k0, k1 = s.split(k, [None, 4])
     j0, j1 = s.split(j, [None, 8])

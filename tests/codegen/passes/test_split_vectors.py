@@ -4,7 +4,7 @@ import pytest
 
 from schedule import Schedule
 from tests.codegen.harness import check_pass
-from tests.schedule.programs import matmul, vector
+from tests.programs import matmul, vector
 from tir import te
 
 
@@ -132,7 +132,7 @@ def test_bytes_fill_a_register_with_more():
 
 
 def test_the_tail_repeats_the_loops_inside_under_names_of_its_own():
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.reorder("i", "j", "k")
     s.vectorize("j")
     check_pass(

@@ -8,7 +8,7 @@ import codegen
 import tir
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
-from tests.schedule.programs import matmul
+from tests.programs import matmul
 from tir import te
 from tir.ir import Buffer, Const, For, Kind, Load, PrimFunc, Store, Var
 from tir.traverse import loops
@@ -16,7 +16,7 @@ from tir.traverse import loops
 
 def test_the_limit_counts_what_serial_loops_would_make():
     """16 statements: the reduction of 5 is written out, the loop around it (13 inits, 65 updates) is not."""
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.annotate("i", "pragma_auto_unroll_max_step", 16)
     check_pass(
         s.func,
@@ -32,7 +32,7 @@ def test_the_limit_counts_what_serial_loops_would_make():
 
 
 def test_a_limit_of_none():
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.annotate("i", "pragma_auto_unroll_max_step", 4)
     check_pass(
         s.func,
@@ -48,7 +48,7 @@ def test_a_limit_of_none():
 
 
 def test_what_is_asked_for_is_unrolled_whatever_the_limit():
-    s = Schedule(matmul(7, 13, 5))
+    s = Schedule(matmul(7, 5, 13))
     s.unroll("j")
     s.annotate("i", "pragma_auto_unroll_max_step", 4)
     check_pass(
@@ -66,7 +66,7 @@ def test_what_is_asked_for_is_unrolled_whatever_the_limit():
 
 def test_too_large_a_body_stays_a_loop():
     """70 x 70 x 2 statements are more than a compiler should read; the inner loop alone is not."""
-    s = Schedule(matmul(70, 70, 2))
+    s = Schedule(matmul(70, 2, 70))
     s.unroll("i")
     s.unroll("j")
     check_pass(

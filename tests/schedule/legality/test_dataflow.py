@@ -3,8 +3,8 @@
 import pytest
 
 from schedule import Schedule, ScheduleError
+from tests.programs import chain, matmul
 from tests.schedule.harness import refuse, same_numbers
-from tests.schedule.programs import chain, matmul
 from tir.ir import PrimFunc
 from tir.script import parse
 from tir.verify import verify

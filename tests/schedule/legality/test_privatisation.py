@@ -3,8 +3,8 @@
 from schedule import Schedule
 from schedule.legality.privatisation import private_buffers
 from schedule.primitive import loop_at
+from tests.programs import relu_of_matmul, stencil
 from tests.schedule.harness import refuse, same_numbers, well_formed
-from tests.schedule.programs import relu_of_matmul, stencil
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, PrimFunc, Store, Var, seq
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from schedule import IndexMap, Schedule, ScheduleError
 from schedule.rewriting.index_map import parse_index_map
+from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check
-from tests.schedule.programs import chain, matmul
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_steps_with_constructors_are_those_with_lambdas():
         s.reindex_cache_read("C", 0, "local", m("ijk").permute(2, 0) if build else lambda i, j, k: (k, i))
         s.transform_block_layout("C", m("ijk").permute(1, 0, 2).fuse(0, 7) if build else lambda i, j, k: (j * 7 + i, k))
 
-    built, written = (Schedule(matmul(7, 13, 5)) for _ in range(2))
+    built, written = (Schedule(matmul(7, 5, 13)) for _ in range(2))
     steps(built, True)
     steps(written, False)
     assert built.func.script() == written.func.script()

@@ -43,7 +43,7 @@ def test_a_search_finds_records_and_finds_again(tmp_path):
 
 def test_a_function_without_a_name_is_compared_with_what_it_does_here():
     """The reference of a function that is no workload is computed on this processor, not by the device under test."""
-    from tests.search.programs import sum_of_three_axes
+    from tests.programs import sum_of_three_axes
 
     result = autotune(sum_of_three_axes(), "cuda", trials=2, builder=BUILDER, limits=LIMITS, workers=1, seed=0)
     assert result.outcomes["ok"] == 2 and result.max_error is not None

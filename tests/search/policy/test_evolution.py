@@ -23,8 +23,8 @@ from search.population.mutate import Mutation, neighbours
 from search.population.programs import concrete_programs
 from search.population.sample import legalize
 from search.task import Task
+from tests.programs import matmul, total
 from tests.search.once import generate
-from tests.search.programs import matmul, total
 from tir import workloads
 
 ROOT = Path(__file__).parents[3]

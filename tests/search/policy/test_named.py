@@ -15,7 +15,7 @@ from search.policy.random_search import RandomSearch
 from search.space import SPACES
 from search.space.rules import DEFAULT, rule
 from search.task import Task
-from tests.search.programs import matmul
+from tests.programs import matmul
 
 TASK = Task.of(matmul(7, 13, 40), "llvm -num-cores 1")
 

@@ -15,8 +15,8 @@ from schedule import Trace, replay
 from search.measure import Measurement
 from search.policy.random_search import RandomSearch
 from search.space.rules import ReduceInLanes
+from tests.programs import matmul, total
 from tests.search.once import generate
-from tests.search.programs import matmul, total
 from tir import workloads
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +24,7 @@ TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 <<
 
 
 def random_search(func=None, model=None) -> RandomSearch:
-    return RandomSearch(generate(func or matmul(), TWO), TWO, model)
+    return RandomSearch(generate(func or matmul(7, 13, 109), TWO), TWO, model)
 
 
 def measured(candidate, seconds: float, outcome="ok") -> Measurement:
@@ -41,7 +41,7 @@ def test_candidates_are_new_and_legal():
         seen |= {(c.sketch, c.row) for c in batch}
         search.update([measured(c, 1.0 + sum(c.row)) for c in batch])
     for c in batch:
-        replay(matmul(), Trace.from_json(c.trace))
+        replay(matmul(7, 13, 109), Trace.from_json(c.trace))
 
 
 def test_a_small_space_is_exhausted():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search.population.enlarge import enlarge
-from tests.search.programs import matmul
+from tests.programs import matmul
 from tir import workloads
 from tir.arith.symbolic import SymbolicInt, formula
 from tir.ir import Buffer, Const, const_shape

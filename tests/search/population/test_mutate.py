@@ -12,8 +12,8 @@ from search.population.cpu import factorisations
 from search.population.mutate import LOCATION, OTHERS, PARALLEL, PRAGMA, TILE_OPERATORS, choose, crossover, mutations, neighbours
 from search.population.sample import legalize, sample
 from search.space.sketch import Sketch
+from tests.programs import matmul
 from tests.search.once import generate
-from tests.search.programs import matmul
 from tir import workloads
 
 TWO = Target("llvm", num_cores=2, vector_bits=512)
@@ -74,7 +74,7 @@ def test_a_tile_mutation_changes_one_axis_unless_registers_run_out(name):
 
 def bare(*tiles: Tile, choices=()) -> Sketch:
     columns = sum(len(t.columns) for t in tiles) + len(choices)
-    return Sketch("bare", matmul(), (), (), tuple(tiles), tuple(choices), columns)
+    return Sketch("bare", matmul(7, 13, 109), (), (), tuple(tiles), tuple(choices), columns)
 
 
 def test_a_move_keeps_the_product_of_what_divides():

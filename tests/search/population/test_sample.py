@@ -12,8 +12,8 @@ from schedule import replay
 from search.population.cpu import DIVIDING_SHARE
 from search.population.sample import sample
 from search.space.sketch import Sketch
+from tests.programs import elementwise_chain, matmul, sum_of_three_axes
 from tests.search.once import generate
-from tests.search.programs import elementwise_chain, matmul, sum_of_three_axes
 from tir import workloads
 from tir.traverse import blocks, loops
 

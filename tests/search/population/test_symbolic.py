@@ -14,10 +14,10 @@ from search.population.sample import sample
 from search.population.symbolic import Multiples, ReplayCache, alignments, symbolic, witness
 from search.space import Derivation, best_first, named
 from search.space.sketch import Sketch
+from tests.programs import batched_matmul, conv_norm_relu, matmul, total, transposed_matmul
 from tests.search.agreement import disagreements
 from tests.search.once import generate
 from tests.search.population.candidates import SHAPES
-from tests.search.programs import batched_matmul, conv_norm_relu, matmul, total, transposed_matmul
 from tir import te, workloads
 from tir.arith.symbolic import SymbolicInt
 from tir.ir import Const
@@ -43,7 +43,7 @@ def test_symbolic_and_concrete_features_agree(name, space):
     agree(sketch, sample(sketch, TWO, 2, rng))
 
 
-@pytest.mark.parametrize("func", [matmul(), batched_matmul(), transposed_matmul(), total()], ids=lambda f: str(f.name))
+@pytest.mark.parametrize("func", [matmul(7, 13, 109), batched_matmul(), transposed_matmul(), total()], ids=lambda f: str(f.name))
 def test_extents_shorter_than_the_levels_of_tiles(func):
     """Axes of 7 and less leave no room for tiles that are larger than 1 on each level, not even in the witness."""
     rng = np.random.default_rng(0)

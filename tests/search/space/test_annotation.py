@@ -17,8 +17,8 @@ from search.population.sample import sample
 from search.space.rules.rfactor import ansor_needs_rfactor
 from search.space.rules.tiling import needs_tiling
 from search.space.show import sketch_text
+from tests import programs
 from tests.schedule.harness import same_numbers, well_formed
-from tests.search import programs
 from tests.search.once import generate
 from tir import te, workloads
 from tir.traverse import blocks
@@ -56,7 +56,7 @@ def test_the_scripts_of_the_sketches(name):
 
 
 SMALL = {
-    "matmul": programs.matmul,
+    "matmul": lambda: programs.matmul(7, 13, 109),
     "few results": lambda: programs.matmul(3, 109, 5),
     "chained matmuls": programs.chained_matmuls,
     "convolution": programs.conv_norm_relu,
@@ -99,7 +99,7 @@ def wanting(test, func) -> set[str]:
 
 
 def test_what_needs_tiling():
-    assert wanting(needs_tiling, programs.matmul()) == {"C"}
+    assert wanting(needs_tiling, programs.matmul(7, 13, 109)) == {"C"}
     assert wanting(needs_tiling, programs.conv_norm_relu()) == {"conv"}
     assert wanting(needs_tiling, workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func) == {"conv"}  # the weight lacks h, w
     assert wanting(needs_tiling, workloads.make("softmax", (7, 109)).func) == set()

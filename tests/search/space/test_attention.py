@@ -10,7 +10,7 @@ import tir
 from schedule import replay
 from search.population.sample import sample
 from search.space import generate
-from tests.search.programs import attention
+from tests.programs import attention
 
 HEADS, POSITIONS, DEPTH = 2, 19, 13
 

@@ -14,9 +14,9 @@ from schedule.open_schedule import Stage
 from search.population.sample import sample
 from search.space import generate
 from search.space.rules import DEFAULT, Skip, Verdict, rule
+from tests import programs
+from tests.programs import matmul, symbolic
 from tests.schedule.harness import same_numbers
-from tests.search import programs
-from tests.search.programs import matmul, symbolic
 from tir import te, workloads
 from tir.ir import Kind, PrimFunc
 from tir.traverse import loops
@@ -57,12 +57,12 @@ class Strips:
 
 
 def test_a_rule_of_the_users_own_comes_first():
-    sketches = generate(matmul(), TWO, rules=(KeepSerial(), *DEFAULT))
+    sketches = generate(matmul(7, 13, 109), TWO, rules=(KeepSerial(), *DEFAULT))
     assert [s.rules for s in sketches] == [("C: keep serial",)]
 
 
 def test_a_rule_with_open_numbers():
-    sketches = generate(matmul(), ONE, rules=(Strips(), *DEFAULT))
+    sketches = generate(matmul(7, 13, 109), ONE, rules=(Strips(), *DEFAULT))
     first = sketches[0]
     assert len(sketches) == 3  # and the two without
     assert first.rules == ("C: strips",)
@@ -88,7 +88,7 @@ def test_a_rule_may_put_its_block_back():
             new.pending.append(block)
             return [new]
 
-    assert [s.rules for s in generate(matmul(), TWO, rules=(Twice(), Skip()))] == [("C: twice", "C: skip")]
+    assert [s.rules for s in generate(matmul(7, 13, 109), TWO, rules=(Twice(), Skip()))] == [("C: twice", "C: skip")]
 
 
 def test_a_rule_that_turns_out_illegal_leaves_the_block_to_the_others():
@@ -101,7 +101,7 @@ def test_a_rule_that_turns_out_illegal_leaves_the_block_to_the_others():
         def apply(self, state, block):
             return []
 
-    assert [s.rules for s in generate(matmul(), TWO, rules=(Never(), Skip()))] == [("C: skip",)]
+    assert [s.rules for s in generate(matmul(7, 13, 109), TWO, rules=(Never(), Skip()))] == [("C: skip",)]
 
 
 def test_a_block_that_no_rule_develops_is_an_error():
@@ -109,7 +109,7 @@ def test_a_block_that_no_rule_develops_is_an_error():
     with pytest.raises(ValueError, match=message):
         generate(_stages(2), TWO, rules=(KeepSerial(),))
     with pytest.raises(ValueError, match=r"no rule applies to block `C` \(tried: none\)"):
-        generate(matmul(), TWO, rules=())  # not even templates
+        generate(matmul(7, 13, 109), TWO, rules=())  # not even templates
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_block_that_no_rule_develops_is_an_error():
 def test_a_rule_that_gives_something_else_is_an_error(verdict, made, message):
     mine = SimpleNamespace(name="mine", applies=lambda state, block: verdict, apply=lambda state, block: made)
     with pytest.raises(TypeError, match=f"^{message}$"):
-        generate(matmul(), "llvm -num-cores 2", rules=(mine, *DEFAULT))
+        generate(matmul(7, 13, 109), "llvm -num-cores 2", rules=(mine, *DEFAULT))
 
 
 def test_a_rule_that_never_lets_go_of_a_block_is_an_error():
@@ -131,7 +131,7 @@ def test_a_rule_that_never_lets_go_of_a_block_is_an_error():
         state.pending.append(block)
 
     with pytest.raises(ValueError, match=r"^the derivation of main does not end; the last rule: C: again$"):
-        generate(matmul(), TWO, rules=(again,))
+        generate(matmul(7, 13, 109), TWO, rules=(again,))
 
 
 class Fork:
@@ -193,9 +193,9 @@ def test_symbolic_sizes_are_refused():
 
 
 def test_gpus_have_spaces_of_their_own():
-    assert [s.rules for s in generate(matmul(), Target("cuda"))] == [("C: tiling through shared memory",)]
+    assert [s.rules for s in generate(matmul(7, 13, 109), Target("cuda"))] == [("C: tiling through shared memory",)]
     with pytest.raises(ValueError, match=r"^no space for cuda is named 'limited'; there are: full, ansor$"):
-        generate(matmul(), Target("cuda"), space="limited")
+        generate(matmul(7, 13, 109), Target("cuda"), space="limited")
 
 
 FUNCTIONS = {
@@ -203,7 +203,7 @@ FUNCTIONS = {
     "transposed matmul": programs.transposed_matmul(),
     "int8 matmul": programs.widening_matmul("int8", "int32"),
     "float16 matmul": programs.widening_matmul("float16", "float32"),
-    "float64 matmul": programs.matmul(dtype="float64"),
+    "float64 matmul": programs.matmul(7, 13, 109, dtype="float64"),
     "dilated convolution": programs.dilated_conv(),
     "argmax": programs.argmax(),
     "own reducer": programs.largest_magnitude(),

@@ -15,8 +15,8 @@ from search.space import SPACES, named
 from search.space.rules import DEFAULT, Verdict, load_rules, rule
 from search.space.show import sketch_text
 from search.space.sketch import Sketch
+from tests.programs import elementwise_chain, matmul
 from tests.search.once import generate
-from tests.search.programs import elementwise_chain, matmul
 from tir.ir import Kind
 from tir.traverse import blocks, loops
 
@@ -24,7 +24,7 @@ TWO = Target("llvm", num_cores=2, vector_bits=512)
 
 
 def state(func=None) -> OpenSchedule:
-    func = func or matmul()
+    func = func or matmul(7, 13, 109)
     return OpenSchedule(func, TWO, [b.name for b in blocks(func)])
 
 
@@ -50,7 +50,7 @@ def parallel(loop: str):
 def test_a_branch_takes_one_of_several_runs_of_steps():
     s = state()
     assert s.branch("threads", {"none": nothing, "rows": parallel("i"), "columns": parallel("j")}) == 3
-    sketch = s.finish("s", matmul())
+    sketch = s.finish("s", matmul(7, 13, 109))
     assert sketch.choices == (Choice("threads", 0, (0, 1, 2)),) and sketch.columns == 1
     assert texts(sketch) == ["", "s.parallel('i')\n", "s.parallel('j')\n"]
     (branch,) = sketch.branches
@@ -61,7 +61,7 @@ def test_ways_that_are_refused_or_the_same_are_left_out():
     s = state()
     ways = {"sum": parallel("k"), "rows": parallel("i"), "again": parallel("i"), "none": nothing}
     assert s.branch("threads", ways) == 2
-    sketch = s.finish("s", matmul())
+    sketch = s.finish("s", matmul(7, 13, 109))
     assert texts(sketch) == ["s.parallel('i')\n", ""]
 
 
@@ -69,7 +69,7 @@ def test_one_way_needs_no_column_and_none_changes_nothing():
     s = state()
     assert s.branch("threads", {"sum": parallel("k"), "rows": parallel("i")}) == 1
     assert s.branch("more", {"sum": parallel("k")}) == 0
-    sketch = s.finish("s", matmul())
+    sketch = s.finish("s", matmul(7, 13, 109))
     assert sketch.columns == 0 and sketch.branches == () and texts(sketch) == ["s.parallel('i')\n"]
 
 
@@ -84,7 +84,7 @@ def test_ways_share_columns_by_name():
 
     s = state()
     s.branch("how", {"none": nothing, "two": depth(2), "three": depth(3)})
-    sketch = s.finish("s", matmul())
+    sketch = s.finish("s", matmul(7, 13, 109))
     assert {c.name: c.options for c in sketch.choices} == {"how": (0, 1, 2), "loop": (0, 1, 2), "limit": (1, 2)}
     assert sorted(c.column for c in sketch.choices) == list(range(sketch.columns)) == [0, 1, 2]
     assert len(set(texts(sketch))) == 1 + 3 * 2  # what two loops offer, three offer, too
@@ -94,7 +94,7 @@ def test_ways_share_columns_by_name():
     for row, variant in zip(rows, variants, strict=True):
         assert sketch.variant(row) == tuple(variant)
         assert [x.name for x in sketch.picked(variant)] == [x.name for x in sketch.trace(row)]
-        replay(matmul(), sketch.trace(row))
+        replay(matmul(7, 13, 109), sketch.trace(row))
     # Rows of one variant differ in numbers alone; runs that are not picked have no say.
     assert len({tuple(v) for v in variants}) == 1 + 2 + 3
 
@@ -131,9 +131,9 @@ def test_one_of_a_few_values_of_any_kind():
     values = ((), (("A", 4),), "static")
     s.annotate("C", "how", s.choose("how", values))
     assert s.block("C").annotations == (("how", []),)
-    sketch = s.finish("s", matmul())
+    sketch = s.finish("s", matmul(7, 13, 109))
     assert sketch.choices == (Choice("how", 0, (0, 1, 2)),) and sketch.branches == ()
-    found = [dict(replay(matmul(), sketch.trace([n])).trace[0].args)["ann_val"] for n in range(3)]
+    found = [dict(replay(matmul(7, 13, 109), sketch.trace([n])).trace[0].args)["ann_val"] for n in range(3)]
     assert found == list(values)
 
 
@@ -148,7 +148,7 @@ def test_a_name_is_used_once():
 
 @pytest.mark.parametrize("space", SPACES)
 def test_every_column_is_described_once(space):
-    for func in (matmul(), matmul(33, 600, 70)):
+    for func in (matmul(7, 13, 109), matmul(33, 600, 70)):
         for sketch in generate(func, TWO, space=space):
             described = [c for t in sketch.tiles for c in t.columns] + [c.column for c in sketch.choices]
             assert sorted(described) == list(range(sketch.columns))
@@ -162,7 +162,7 @@ def test_every_column_is_described_once(space):
 def test_every_row_is_legal(space):
     """Any positive integers in the columns of tiles, dividing or not, beyond the extent or not."""
     rng = np.random.default_rng(0)
-    for func in (matmul(), matmul(2, 600, 37)):
+    for func in (matmul(7, 13, 109), matmul(2, 600, 37)):
         for sketch in generate(func, TWO, space=space):
             rows = rng.integers(1, 20, size=(4, sketch.columns))
             for c in sketch.choices:
@@ -201,7 +201,7 @@ def test_a_function_is_a_rule():
     with pytest.raises(ScheduleError, match="drives the reduction axis `v_k` of `C`"):
         sum_to_threads.change(state(), "C")
     assert sum_to_threads.apply(state(), "C") == []  # a refused step makes nothing
-    assert [s.rules for s in generate(matmul(), TWO, rules=(rows_to_threads, *DEFAULT))] == [("C: rows to threads",)]
+    assert [s.rules for s in generate(matmul(7, 13, 109), TWO, rules=(rows_to_threads, *DEFAULT))] == [("C: rows to threads",)]
 
 
 def test_rules_are_loaded_from_a_file(tmp_path):
@@ -232,7 +232,7 @@ def test_a_sketch_as_text():
     s = state()
     _, inner = s.split("i", [None, s.choose("rows of a strip", (1, 2, 4))])
     s.branch("threads", {"none": nothing, "columns": lambda state: state.unroll(inner)})
-    text = sketch_text(s.finish("strips", matmul()), (1,))
+    text = sketch_text(s.finish("strips", matmul(7, 13, 109)), (1,))
     assert text.splitlines()[:3] == ["# strips", "#   t0: rows of a strip: 1 | 2 | 4", "#   t1: threads: none | [columns]"]
     assert "for i_0 in range(ceildiv(7, t0)):" in text and "for i_1 in T.unroll(t0):" in text
     assert "v_i = T.axis.spatial(7, i_0 * t0 + i_1)" in text

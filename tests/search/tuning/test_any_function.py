@@ -9,7 +9,7 @@ import tir
 from schedule import Trace
 from search.measure import Limits
 from search.measure.reference import max_error, outputs, random_inputs, scale_of, to_float, tolerance
-from tests.search import programs
+from tests import programs
 from tir import te
 from tir.ir import Buffer, Const, Evaluate, PrimFunc
 
@@ -21,7 +21,7 @@ FUNCTIONS = {
     "int8 matmul": lambda: programs.widening_matmul("int8", "int32"),
     "float16 matmul": lambda: programs.widening_matmul("float16", "float32"),
     "squared distances": programs.squared_distances,
-    "float64 matmul": lambda: programs.matmul(dtype="float64"),
+    "float64 matmul": lambda: programs.matmul(7, 13, 109, dtype="float64"),
     "dilated convolution": programs.dilated_conv,
     "argmax": programs.argmax,
     "own reducer": programs.largest_magnitude,

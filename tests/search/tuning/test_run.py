@@ -14,7 +14,7 @@ from search.tuning.autotune import autotune
 from search.tuning.events import Started
 from search.tuning.options import Options, check_budget, check_options
 from search.tuning.task_scheduler import tune_tasks
-from tests.search.programs import matmul
+from tests.programs import matmul
 from tir import script, te
 from tir.verify import VerifyError
 

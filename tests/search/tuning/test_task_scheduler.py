@@ -16,8 +16,8 @@ from search.tuning.allocation import Allocation, History, choose, expel, gradien
 from search.tuning.budget import Budget
 from search.tuning.events import Finished, Measured, RaceStarted, Started
 from search.tuning.task_scheduler import WeightedFunction, geometric_mean_speedup, latency_requirements, tune_tasks
+from tests.programs import argmax, matmul
 from tests.search.clock import Clock
-from tests.search.programs import argmax, matmul
 from tir import workloads
 
 TARGET = "llvm -num-cores 1"
@@ -313,9 +313,13 @@ def test_structure_sees_through_names_and_extents():
     def of(func):
         return group(func, flop(func))
 
-    renamed = replace(matmul(), name="another")
+    renamed = replace(matmul(7, 13, 109), name="another")
     assert of(matmul(7, 13, 109)) == of(renamed) == of(matmul(13, 7, 109))
     assert of(matmul(7, 13, 109)) != of(matmul(70, 130, 1090))  # a thousand times the work
-    kinds = [matmul(), argmax(), *(workloads.make(w, None).func for w in ("softmax", "layernorm", "conv2d", "depthwise"))]
+    kinds = [
+        matmul(7, 13, 109),
+        argmax(),
+        *(workloads.make(w, None).func for w in ("softmax", "layernorm", "conv2d", "depthwise")),
+    ]
     assert len({group(f, 1000) for f in kinds}) == len(kinds)
-    assert group(matmul(dtype="float64"), 1000) != group(matmul(), 1000)
+    assert group(matmul(7, 13, 109, dtype="float64"), 1000) != group(matmul(7, 13, 109), 1000)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.programs import matmul
 from tir import interpreter, te
 from tir.interpreter import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised, run, source
 from tir.interpreter.plain import shuffle
@@ -54,13 +55,6 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def matmul(n: int, m: int, r: int, dtype: str = "float32") -> PrimFunc:
-    A, B = te.placeholder((n, r), dtype, name="A"), te.placeholder((r, m), dtype, name="B")
-    k = te.reduce_axis((0, r), name="k")
-    C = te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-    return te.create_prim_func([A, B, C])
-
-
 def marked(func: PrimFunc, kind: Kind, *names: str) -> PrimFunc:
     """The function with the loops of these names run as `kind`."""
     return rewrite(func, lambda n: n.with_(kind=kind) if isinstance(n, For) and n.name in names else None)
@@ -94,7 +88,7 @@ def test_matmul_adds_in_order(shape, fast):
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((n, r)).astype(np.float32), rng.standard_normal((r, m)).astype(np.float32)
     c = np.empty((n, m), np.float32)
-    run(matmul(n, m, r), a, b, c, fast=fast)
+    run(matmul(n, r, m), a, b, c, fast=fast)
     expected = np.zeros((n, m), np.float32)
     for k in range(r):
         expected += a[:, k : k + 1] * b[k]
@@ -347,7 +341,7 @@ def test_names_that_python_uses():
 
 
 def test_source_is_readable():
-    assert source(matmul(7, 13, 109), traps=False) == (
+    assert source(matmul(7, 109, 13), traps=False) == (
         "def main(A, B, C, rng):\n"
         "    for i in range(7):\n"
         "        for j in range(13):\n"
@@ -363,7 +357,7 @@ def test_source_is_readable():
 
 
 def test_compiled_is_reusable():
-    f = interpreter.compile(matmul(7, 13, 1), fast=True)
+    f = interpreter.compile(matmul(7, 1, 13), fast=True)
     for seed in range(3):
         rng = np.random.default_rng(seed)
         a, b = rng.standard_normal((7, 1)).astype(np.float32), rng.standard_normal((1, 13)).astype(np.float32)
@@ -471,7 +465,7 @@ def test_shuffled_order_is_never_ascending():
 
 def test_update_before_init():
     """A shuffled reduction whose first iteration comes later; the NaN of a temporary would show it only afterwards."""
-    func = marked(matmul(1, 7, 13), Kind.VECTORIZED, "k")
+    func = marked(matmul(1, 13, 7), Kind.VECTORIZED, "k")
     a, b, c = np.ones((1, 13), np.float32), np.ones((13, 7), np.float32), np.zeros((1, 7), np.float32)
     with pytest.raises(
         Uninitialised, match="block `C` updates its output before its init has run for this spatial point, where i=0, j=0, k="
@@ -491,7 +485,7 @@ def test_nothing_is_checked_without_traps():
 
 
 def test_arguments_that_do_not_fit():
-    func = matmul(7, 13, 5)
+    func = matmul()
     a, b, c = np.zeros((7, 5), np.float32), np.zeros((5, 13), np.float32), np.zeros((7, 13), np.float32)
     for args, error, message in (
         ((a, b), TypeError, "main(A, B, C) takes 3 argument(s), got 2"),

@@ -14,8 +14,8 @@ from benchmarks import published
 from benchmarks.published import SECONDS as PUBLISHED
 from benchmarks.published import program, with_output
 from schedule import Schedule
+from tests.programs import symbolic
 from tests.schedule.harness import round_trip, same_numbers, without_header
-from tests.schedule.programs import symbolic
 from tir import te, workloads
 from tir.interpreter import run
 from tir.ir import (

@@ -8,6 +8,7 @@ import io
 import numpy as np
 import pytest
 
+from tests.programs import relu_of_matmul
 from tir import te
 from tir.ir import (
     FALSE,
@@ -51,19 +52,11 @@ def buffer(name: str, *shape: int, dtype: str = "float32", scope: str = "global"
 A, B = buffer("A", 7, 13), buffer("B", 13)
 
 
-def matmul() -> PrimFunc:
-    X, Y = te.placeholder((7, 109), name="A"), te.placeholder((109, 13), name="B")
-    r = te.reduce_axis((0, 109), name="k")
-    Z = te.compute((7, 13), lambda i, j: te.sum(X[i, r] * Y[r, j], axis=r), name="C")
-    D = te.compute((7, 13), lambda i, j: te.maximum(Z[i, j], 0.0), name="D")
-    return te.create_prim_func([X, Y, D])
-
-
 # --- functions ---------------------------------------------------------------------------------------------------------
 
 
 def test_blocks():
-    assert matmul().script() == (
+    assert relu_of_matmul(7, 109, 13).script() == (
         "from tir.script import tir as T\n"
         "\n"
         "\n"
@@ -172,14 +165,17 @@ def test_remap_needs_loops_of_the_same_extent():
 
 
 def test_script_is_python():
-    for f in (matmul(), rewrite(matmul(), lambda n: n.with_(kind=Kind.PARALLEL) if isinstance(n, For) else None)):
+    for f in (
+        relu_of_matmul(7, 109, 13),
+        rewrite(relu_of_matmul(7, 109, 13), lambda n: n.with_(kind=Kind.PARALLEL) if isinstance(n, For) else None),
+    ):
         ast.parse(f.script())
 
 
 def test_show_writes_plain_text_to_a_file():
     out = io.StringIO()
-    show(matmul(), out)
-    assert out.getvalue() == matmul().script()
+    show(relu_of_matmul(7, 109, 13), out)
+    assert out.getvalue() == relu_of_matmul(7, 109, 13).script()
 
 
 # --- expressions -------------------------------------------------------------------------------------------------------
@@ -299,7 +295,7 @@ def test_text_keeps_the_tree():
 
 
 def test_spans_show_each_statement():
-    f = matmul()
+    f = relu_of_matmul(7, 109, 13)
     out = printed(f)
     assert out.text == f.script().split("\n\n\n")[1]
     shown = {}

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from tests.programs import matmul
 from tir import te
 from tir.interpreter import InterpreterError, run
 from tir.ir import (
@@ -75,13 +76,6 @@ ITERS = (spatial(vi, 7, i), spatial(vj, 13, j))
 
 def messages(f: PrimFunc) -> list[str]:
     return [str(x) for x in verify(f)]
-
-
-def matmul(n: int = 7, m: int = 13, r: int = 109) -> PrimFunc:
-    X, Y = te.placeholder((n, r), name="A"), te.placeholder((r, m), name="B")
-    axis = te.reduce_axis((0, r), name="k")
-    Z = te.compute((n, m), lambda i, j: te.sum(X[i, axis] * Y[axis, j], axis=axis), name="C")
-    return te.create_prim_func([X, Y, Z])
 
 
 def with_kind(f: PrimFunc, kind: Kind, *names: str) -> PrimFunc:
@@ -440,7 +434,7 @@ def test_a_reduction_that_overwrites():
 
 
 def test_a_reduction_counted_twice():
-    f = matmul(7, 13, 5)
+    f = matmul()
     twice = rewrite(
         f, lambda n: n.with_(body=For(Var("again"), const(2), n.body)) if isinstance(n, For) and n.name == "k" else None
     )
@@ -489,12 +483,12 @@ def test_loops_in_any_order(kind):
     assert messages(with_kind(f, kind, "i", "j")) == []
     reduces = [f"error: loop `k` is {how}, but block `C` reduces over it (`v_k`)"]
     assert messages(with_kind(f, kind, "k")) == ([] if kind is Kind.THREAD else reduces)  # threads of a GPU reduce together
-    assert messages(with_kind(matmul(7, 13, 1), kind, "k")) == []
+    assert messages(with_kind(matmul(7, 1, 13), kind, "k")) == []
     assert messages(with_kind(f, Kind.UNROLLED, "k")) == []
 
 
 def test_fused_and_split_parallel_loops():
-    f, o, p = matmul(), Var("f_0"), Var("f_1")
+    f, o, p = matmul(7, 109, 13), Var("f_0"), Var("f_1")
     fused = o * 6 + p
     block = f.body.body.body.body
     iters = (spatial(vi, 7, fused // 13), spatial(vj, 13, fused % 13), block.iters[2])
@@ -673,7 +667,7 @@ def test_temporaries_are_written_before_they_are_read():
 
 
 def test_a_reduction_without_init():
-    f = matmul(7, 13, 5)
+    f = matmul()
     bare = with_block(PrimFunc("main", f.params[:2], f.body, f.params[2:]), init=None)
     assert messages(bare) == ["error: `C` is read before anything is written to it"]
 

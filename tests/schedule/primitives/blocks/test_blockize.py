@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain, elementwise, matmul, reduction, vector
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, elementwise, matmul, reduction, vector
 from tir.ir import Const, For, Var
 from tir.script import parse
 from tir.traverse import path_to, replace_stmt

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import matmul
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import matmul
 
 
 def test_reduction_first():

@@ -2,8 +2,8 @@ import pytest
 
 from schedule import Schedule, ScheduleError, TensorIntrin
 from schedule.intrinsics.tensor_intrin import _REGISTERED
+from tests.programs import elementwise, matmul
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import elementwise, matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
 from tir.script import tir as T
@@ -104,7 +104,7 @@ def test_bfloat16():
 
 
 def test_multiply_add():
-    s = Checked(matmul(7, 48, 5))
+    s = Checked(matmul(7, 5, 48))
     s.split("j", [None, 16])
     s.reorder("i", "j_0", "k", "j_1")
     s.tensorize("j_1", "fma_16_f32")
@@ -129,7 +129,7 @@ def test_multiply_add():
 
 
 def test_a_block():
-    s = Checked(matmul(7, 16, 5))
+    s = Checked(matmul(7, 5, 16))
     s.reorder("i", "k", "j")
     s.blockize("j", preserve_unit_iters=False)
     s.tensorize("C_o", "fma_16_f32")
@@ -281,7 +281,7 @@ tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has bo
   hint: TensorIntrin.register makes an intrinsic known that computes this
 """,
     )
-    s = Schedule(matmul(7, 32, 5))
+    s = Schedule(matmul(7, 5, 32))
     s.reorder("i", "k", "j")
     refuse(
         s,

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain, matmul, relu_of_matmul, stencil
 from tests.schedule.harness import Checked, check, refuse, same_numbers
-from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse
@@ -126,7 +126,7 @@ def test_inside_loops_shared_with_the_writer():
 
 
 def test_then_placed_at_a_tile_loop():
-    s = Checked(matmul(7, 13, 109))
+    s = Checked(matmul(7, 109, 13))
     i, j, k = s.get_loops("C")
     jo, ji = s.split(j, [None, 4])
     ko, ki = s.split(k, [None, 16])

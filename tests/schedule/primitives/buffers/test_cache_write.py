@@ -1,6 +1,6 @@
 from schedule import Schedule
-from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil, tiled_matmul
+from tests.programs import chain, matmul, relu_of_matmul, stencil
+from tests.schedule.harness import Checked, check, refuse, tiled_matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain
 from tir.ir import Var
 from tir.script import parse
 from tir.traverse import rewrite

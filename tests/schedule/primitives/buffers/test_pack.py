@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul
 from tir import te
 
 
@@ -40,7 +40,7 @@ def test_a_matrix_in_the_order_of_the_loops():
 
 
 def test_both_sides_of_a_matmul():
-    s = Checked(matmul(8, 12, 10))
+    s = Checked(matmul(8, 10, 12))
     s.split("i", [None, 4])
     s.split("j", [None, 2, 3])
     s.split("k", [None, 5])
@@ -101,7 +101,7 @@ def test_the_copy_can_be_moved_to_the_loop_that_uses_it():
 
 
 def test_a_loop_of_one_iteration_makes_no_dimension():
-    s = Checked(matmul(1, 13, 5))
+    s = Checked(matmul(1, 5, 13))
     s.reorder("k", "i", "j")
     s.pack("C", 0)
     check(

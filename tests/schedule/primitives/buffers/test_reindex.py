@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule
+from tests.programs import chain, matmul, padded
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul, padded
 from tir import te
 from tir.ir import If
 from tir.script import parse

@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule
+from tests.programs import chain
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain
 
 
 def test_temporary():

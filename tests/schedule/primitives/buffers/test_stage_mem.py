@@ -2,8 +2,8 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, elementwise, tiled_matmul
+from tests.programs import chain, elementwise
+from tests.schedule.harness import Checked, check, refuse, same_numbers, tiled_matmul, well_formed
 from tir import te
 from tir.ir import Allocate, Var
 from tir.script import parse

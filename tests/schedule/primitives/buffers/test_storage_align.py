@@ -1,8 +1,8 @@
 from codegen import lower
 from codegen.target import Target
 from schedule import Schedule
+from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse, same_numbers
-from tests.schedule.programs import chain, matmul
 from tir import te
 from tir.ir import Allocate, const_shape
 from tir.traverse import walk_stmts

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul
 from tir import te
 
 
@@ -41,7 +41,7 @@ def test_transposed():
 
 
 def test_a_tile_that_divides_needs_no_padding():
-    s = Checked(matmul(8, 13, 5))
+    s = Checked(matmul(8, 5, 13))
     s.cache_write("C", 0, "global")
     s.transform_layout("C", ("write", 0), lambda i, j: (i // 4, j, i % 4))
     check(

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import matmul, vector
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import matmul, vector
 
 
 def test_a_loop_in_two_versions():

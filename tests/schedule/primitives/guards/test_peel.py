@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import matmul, symbolic
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import matmul, symbolic
 
 
 def test_a_main_part_and_a_tail():
@@ -32,7 +32,7 @@ def test_a_main_part_and_a_tail():
 
 
 def test_a_reduction():
-    s = Checked(matmul(1, 7, 13))
+    s = Checked(matmul(1, 13, 7))
     s.split("k", [None, 3])
     s.peel("k_0")
     check(

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import elementwise
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import elementwise
 
 
 def test_around_a_block_and_a_loop():

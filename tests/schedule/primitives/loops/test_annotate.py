@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule, ScheduleError, Trace, replay
+from tests.programs import elementwise, matmul
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import elementwise, matmul
 from tir import te
 
 

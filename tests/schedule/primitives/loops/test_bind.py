@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule, ScheduleError
+from tests.programs import matmul, vector
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import matmul, vector
 from tir import te
 
 

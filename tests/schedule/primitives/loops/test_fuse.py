@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule
+from tests.programs import elementwise, matmul
 from tests.schedule.harness import Checked, check, refuse, same_numbers
-from tests.schedule.programs import elementwise, matmul
 from tir.ir import Var
 from tir.traverse import path_to, replace_stmt
 
@@ -41,7 +41,7 @@ def test_spatial_and_reduction_loops():
 
 
 def test_fuse_undoes_split():
-    s = Checked(matmul(7, 12, 5))
+    s = Checked(matmul(7, 5, 12))
     j0, j1 = s.split("j", [3, 4])
     s.fuse(j0, j1)
     check(

@@ -3,8 +3,8 @@ import re
 import pytest
 
 from schedule import Schedule, ScheduleError
+from tests.programs import matmul, symbolic, vector
 from tests.schedule.harness import Checked, check, refuse, same_numbers
-from tests.schedule.programs import matmul, symbolic, vector
 from tir.traverse import path_to
 
 
@@ -94,7 +94,7 @@ def test_conditions_are_dropped_where_they_hold():
 
 
 def test_inner_loops_are_copied():
-    s = Checked(matmul(7, 13, 1))
+    s = Checked(matmul(7, 1, 13))
     s.loop_partition("i", [None, 3], preserve_unit_iters=False)
     check(
         s,

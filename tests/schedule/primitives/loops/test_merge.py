@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from schedule import Schedule, ScheduleError
+from tests.programs import chain
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed, without_header
-from tests.schedule.programs import chain
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse

@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule
+from tests.programs import chain, elementwise, matmul, vector
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, elementwise, matmul, vector
 from tir import te
 from tir.ir import Allocate, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, nest, seq
 from tir.script import parse
@@ -277,7 +277,7 @@ def test_buffers_of_the_iteration():
 
 
 def test_extent_of_one_is_always_independent():
-    before = matmul(1, 13, 1)
+    before = matmul(1, 1, 13)
     s = Schedule(before)
     s.parallel("i")
     s.parallel("k")

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from schedule import Schedule
+from tests.programs import matmul, symbolic, vector
 from tests.schedule.harness import Checked, check, refuse, same_numbers, without_header
-from tests.schedule.programs import matmul, symbolic, vector
 from tir.ir import Const, For, Kind, Store, Var
 from tir.traverse import path_to, replace_stmt
 
@@ -38,7 +38,7 @@ def test_not_divisible_gives_a_predicate():
 
 
 def test_reduction_split_twice():
-    s = Checked(matmul(7, 13, 5))
+    s = Checked(matmul(7, 5, 13))
     s.split("k", [None, 2])
     assert s.split("k_0", [2, None]) == ["k_0_0", "k_0_1"]
     check(
@@ -119,7 +119,7 @@ def test_statements_in_no_block_get_an_if():
 
 def test_extent_that_depends_on_the_loop():
     """A triangle: the inner extent changes with the loop that is split."""
-    func = matmul(7, 13, 5)
+    func = matmul(7, 5, 13)
     loop = path_to(func, "j")[-1]
     before = func.with_(body=replace_stmt(func.body, loop, loop.with_(extent=Var("i") + 1)))
     s = Schedule(before)

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain, elementwise
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, elementwise
 
 
 def test_tile():

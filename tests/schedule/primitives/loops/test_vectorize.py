@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import elementwise, matmul, symbolic
 from tests.schedule.harness import Checked, check, refuse, same_numbers
-from tests.schedule.programs import elementwise, matmul, symbolic
 from tir.ir import Var
 from tir.traverse import path_to, replace_stmt
 

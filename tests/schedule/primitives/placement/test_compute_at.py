@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule
+from tests.programs import chain, fork, relu_of_matmul, stencil
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, fork, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.traverse import loops, replace_stmt

@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule
+from tests.programs import chain, fork, matmul, relu_of_matmul, slice_of, stencil, sums_of_chain
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, fork, matmul, relu_of_matmul, slice_of, stencil, sums_of_chain
 from tir import te
 from tir.ir import Const, For, PrimFunc, Var, seq
 

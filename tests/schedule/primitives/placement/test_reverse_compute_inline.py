@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain, relu_of_matmul, stencil, sums_of_chain
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, relu_of_matmul, stencil, sums_of_chain
 from tir import te
 
 

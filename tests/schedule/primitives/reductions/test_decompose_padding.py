@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import chain, matmul, padded
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul, padded
 from tir import te
 from tir.script import parse
 

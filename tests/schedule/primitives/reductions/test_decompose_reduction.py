@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule
+from tests.programs import chain, matmul, relu_of_matmul
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, matmul, relu_of_matmul
 from tir import te
 from tir.ir import Const, For, Var
 from tir.script import parse
@@ -81,7 +81,7 @@ def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32")):
 
 
 def test_tiled_with_guards_and_marked_loops():
-    s = Checked(matmul(7, 13, 5))
+    s = Checked(matmul(7, 5, 13))
     i, j, k = s.get_loops("C")
     io, ii = s.split(i, [None, 4])
     jo, ji = s.split(j, [None, 8])
@@ -130,7 +130,7 @@ def test_outer_loops_of_the_window_repeat():
 
 @pytest.mark.parametrize("level", range(4))
 def test_every_legal_loop(level):
-    before = matmul(7, 13, 5)
+    before = matmul(7, 5, 13)
     s = Schedule(before)
     i, j, k = s.get_loops("C")
     io, ii = s.split(i, [None, 3])

@@ -1,6 +1,6 @@
 from schedule import Schedule
+from tests.programs import matmul
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import matmul
 from tir import te
 from tir.script import tir as T
 

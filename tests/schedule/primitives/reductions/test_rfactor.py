@@ -1,8 +1,8 @@
 import pytest
 
 from schedule import Schedule, ScheduleError
+from tests.programs import chain, matmul, reduction, sums_of_chain
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, matmul, reduction, sums_of_chain
 from tir import te
 from tir.ir import Const, PrimFunc, Var
 from tir.script import parse
@@ -28,7 +28,7 @@ def first_of_equals(x, y):
 
 
 def test_outer_part():
-    s = Checked(matmul(7, 13, 109))
+    s = Checked(matmul(7, 109, 13))
     ko, _ = s.split("k", [None, 16])
     assert s.rfactor(ko, 0) == "C_rf"
     check(
@@ -53,7 +53,7 @@ def test_outer_part():
 
 
 def test_inner_part_as_the_last_dimension():
-    s = Checked(matmul(7, 13, 109))
+    s = Checked(matmul(7, 109, 13))
     _, ki = s.split("k", [None, 16])
     s.rfactor(ki, -1)
     check(
@@ -99,7 +99,7 @@ def test_whole_reduction_leaves_no_init():
 
 
 def test_guard_that_excludes_whole_parts():
-    s = Checked(matmul(3, 2, 5))
+    s = Checked(matmul(3, 5, 2))
     ko, _ = s.split("k", [4, 4])
     s.rfactor(ko)
     check(

@@ -7,8 +7,8 @@ import pytest
 
 from schedule import Schedule, ScheduleError, Trace, replay
 from schedule.primitives.sampling.sample import compute_locations, sample_perfect_tile
+from tests.programs import chain, matmul, symbolic, vector
 from tests.schedule.harness import refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, matmul, symbolic, vector
 from tir.traverse import blocks, loops
 
 

@@ -10,9 +10,9 @@ from schedule import replay
 from schedule.open_schedule import OpenSchedule
 from search.population.sample import sample
 from search.space.rules import PACKING, FuseProducts, Verdict
+from tests.programs import chained_matmuls, matmul
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search.once import generate
-from tests.search.programs import chained_matmuls, matmul
 from tir import te, workloads
 from tir.ir import Const, PrimFunc
 from tir.traverse import blocks, loops_to
@@ -49,7 +49,7 @@ def test_what_goes_on_by_rows():
         assert rule.applies(packed(func, "F"), "C") is Verdict.APPLY
     for func in (read_by_columns(), as_right_operand()):
         assert rule.applies(packed(func, "F"), "C") is Verdict.SKIP
-    alone = OpenSchedule(matmul(), TWO, ["C"])
+    alone = OpenSchedule(matmul(7, 13, 109), TWO, ["C"])
     assert rule.applies(alone, "C") is Verdict.SKIP  # an output
 
 

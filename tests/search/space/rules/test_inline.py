@@ -10,8 +10,8 @@ import pytest
 from codegen.target import Target
 from schedule.open_schedule import OpenSchedule
 from search.space.rules import InlineAgain, Verdict
+from tests.programs import chained_matmuls
 from tests.schedule.harness import same_numbers, without_header
-from tests.search.programs import chained_matmuls
 from tir import te, workloads
 from tir.ir import PrimFunc
 from tir.traverse import blocks

@@ -27,9 +27,9 @@ from search.space.rules import (
     Verdict,
 )
 from search.space.sketch import Sketch
+from tests.programs import argmax, batched_matmul, chained_matmuls, elementwise_chain, matmul, sum_of_three_axes, total
 from tests.schedule.harness import same_numbers, well_formed, without_header
 from tests.search import once
-from tests.search.programs import argmax, batched_matmul, chained_matmuls, elementwise_chain, matmul, sum_of_three_axes, total
 from tir import te, workloads
 from tir.ir import Kind, PrimFunc, const_shape
 from tir.traverse import blocks, loops, loops_to
@@ -115,7 +115,7 @@ def test_other_stages_are_not_inlined(value, request):
 
 
 def test_reductions_and_outputs_are_not_inlined():
-    assert only(Inline(), matmul()) == set()
+    assert only(Inline(), matmul(7, 13, 109)) == set()
     assert only(Inline(), LAYERNORM) == {"mean", "centred"}
     assert only(Inline(), elementwise_chain()) == {"Y"}
 
@@ -127,7 +127,7 @@ def test_what_reuses_data():
     def reusing(func):
         return {b.name for b in blocks(func) if reuses_data(b)}
 
-    assert reusing(matmul()) == {"C"}
+    assert reusing(matmul(7, 13, 109)) == {"C"}
     assert reusing(MLP) == {"C", "F"}
     assert reusing(conv2d()) == {"conv"}
     assert reusing(workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func) == {"conv"}
@@ -155,7 +155,7 @@ def test_which_blocks_are_tiled_and_fused():
 
 
 def test_a_tiled_block_is_not_tiled_again():
-    (new,) = MultiLevelTiling().apply(state(matmul()), "C")
+    (new,) = MultiLevelTiling().apply(state(matmul(7, 13, 109)), "C")
     for rule in (MultiLevelTiling(), TilingWithFusion(), CacheWrite(), FuseRows(), ReduceInLanes(), Inline()):
         assert rule.applies(new, "C") is Verdict.SKIP, rule.name
 
@@ -180,9 +180,9 @@ def test_lanes_are_counted_in_the_width_of_what_is_computed():
     def bits(func):
         return {t.bits for s in generate(func, ONE) for t in s.tiles}
 
-    assert bits(matmul(dtype="float64")) == {64}
-    assert bits(matmul(dtype="float16")) == {32}  # computed in float32
-    assert bits(matmul(dtype="int8")) == {8}
+    assert bits(matmul(7, 13, 109, dtype="float64")) == {64}
+    assert bits(matmul(7, 13, 109, dtype="float16")) == {32}  # computed in float32
+    assert bits(matmul(7, 13, 109, dtype="int8")) == {8}
 
 
 def test_the_vectorised_axis_goes_innermost():
@@ -196,7 +196,7 @@ def test_the_vectorised_axis_goes_innermost():
 
 
 def test_cache_write_leaves_the_block_to_be_tiled_with_its_copy():
-    before = state(matmul())
+    before = state(matmul(7, 13, 109))
     before.pending.pop()
     (new,) = CacheWrite().apply(before, "C")
     assert before.pending == [] and new.pending == ["C"]
@@ -342,7 +342,7 @@ def _row_maximum():
 
 
 def test_skip_changes_nothing():
-    s = state(matmul())
+    s = state(matmul(7, 13, 109))
     (new,) = Skip().apply(s, "C")
     assert new.trace == s.trace and new.rules == ["C: skip"] and s.rules == []
 
@@ -351,7 +351,7 @@ def test_skip_changes_nothing():
 
 
 def test_sketches_of_a_matrix_product():
-    for func in (matmul(), batched_matmul(), matmul(511, 511, 511)):
+    for func in (matmul(7, 13, 109), batched_matmul(), matmul(511, 511, 511)):
         assert rules_of(generate(func, TWO)) == ["C: packing", "C: multi-level tiling"]
     for func in (matmul(7, 512, 109), workloads.make("gmm").func):
         assert rules_of(generate(func, TWO)) == ["C: packing", "C: packing, the sum in parts", "C: multi-level tiling"]
@@ -530,7 +530,7 @@ TILED = (
 
 @pytest.mark.parametrize("n", range(3))
 def test_scripts_of_a_matrix_product(n):
-    func = matmul()
+    func = matmul(7, 13, 109)
     sketch = generate(func, TWO, rules=TILED[n])[0]
     row = [1, 1, 3, 2, 1, 32, 5, *[0] * (sketch.columns - 7)]  # the first of each way to go on
     scheduled = replay(func, sketch.trace(row))
@@ -571,7 +571,7 @@ def test_operands_are_packed_in_every_way(func):
 
 def test_a_packed_product():
     """The loop order of GotoBLAS: the left block is packed where threads start on a block of rows, the right one in front."""
-    func = matmul()
+    func = matmul(7, 13, 109)
     (sketch,) = [s for s in generate(func, TWO) if "packing" in str(s)]
     scheduled = replay(func, sketch.trace(packed_row(sketch, 1, 1)))
     assert [x.name for x in loops_to(scheduled.func.body, "C")] == [
@@ -584,7 +584,7 @@ def test_a_packed_product():
 
 
 def test_one_core_gets_no_parallel_loops():
-    for func in (matmul(), MLP, SOFTMAX):
+    for func in (matmul(7, 13, 109), MLP, SOFTMAX):
         for sketch in generate(func, ONE):
             for n in range(4):
                 row = [n if c in {b.column for b in sketch.branches} else 1 for c in range(sketch.columns)]
@@ -592,7 +592,7 @@ def test_one_core_gets_no_parallel_loops():
 
 
 def test_a_sketch_in_words_and_its_holes():
-    sketch = generate(matmul(), ONE)[0]
+    sketch = generate(matmul(7, 13, 109), ONE)[0]
     assert str(sketch) == "sketch 0: C: packing (7 holes)"
     with pytest.raises(ValueError, match=r"sketch 0 has 7 hole\(s\), got a row of 6"):
         sketch.trace([1] * 6)

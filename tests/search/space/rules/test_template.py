@@ -13,8 +13,8 @@ from schedule.open_trace import Role
 from search.population.sample import sample
 from search.space.rules import SumOfProducts, Verdict
 from search.space.sketch import Sketch
+from tests import programs
 from tests.schedule.harness import same_numbers, well_formed
-from tests.search import programs
 from tests.search.agreement import disagreements
 from tests.search.once import generate
 from tir import workloads
@@ -46,7 +46,7 @@ def test_convolutions_with_channels_for_half_a_vector():
     assert only(SumOfProducts(templates.conv2d), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func) == {"Y"}
     groups = workloads.make("conv2d_nhwc", (1, 7, 9, 6, 34, 3, 1, 1, 1, 2)).func
     assert only(SumOfProducts(templates.conv2d), groups) == {"Y"}
-    for other in (programs.matmul(), workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func, transposed()):
+    for other in (programs.matmul(7, 13, 109), workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func, transposed()):
         assert only(SumOfProducts(templates.conv2d), other) == set()
 
 
@@ -73,7 +73,7 @@ def test_transposed_convolutions():
     assert only(SumOfProducts(templates.transposed), transposed(8)) == {"Y"}
     assert only(SumOfProducts(templates.transposed), transposed(7)) == set()
     assert only(SumOfProducts(templates.transposed), transposed(stride=1)) == {"Y"}  # no zeros, but a kernel that runs backwards
-    for other in (programs.matmul(), convolution()):
+    for other in (programs.matmul(7, 13, 109), convolution()):
         assert only(SumOfProducts(templates.transposed), other) == set()
 
 
@@ -125,7 +125,7 @@ def square(width: int = 7, kernel: int = 3, padding: int = 1) -> PrimFunc:
 def test_convolutions_whose_pixels_are_last_and_fill_a_vector():
     assert only(SumOfProducts(templates.pixels), square()) == {"conv"}
     assert only(SumOfProducts(templates.pixels), square(width=3)) == set()  # an image of fifteen pixels
-    for other in (programs.matmul(), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func):
+    for other in (programs.matmul(7, 13, 109), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func):
         assert only(SumOfProducts(templates.pixels), other) == set()
 
 
@@ -174,7 +174,7 @@ def test_few_channels_and_kernels_of_their_own():
     assert only(SumOfProducts(templates.depthwise), depthwise()) == {"conv"}
     assert only(SumOfProducts(templates.depthwise), depthwise("depthwise_nhwc")) == {"Y"}
     for rule in (SumOfProducts(templates.narrow), SumOfProducts(templates.depthwise)):
-        for other in (programs.matmul(), convolution(), transposed()):
+        for other in (programs.matmul(7, 13, 109), convolution(), transposed()):
             assert only(rule, other) == set()
 
 
