@@ -12,6 +12,7 @@ there is no block, as in lowered programs).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,6 +23,11 @@ from . import dtypes
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 LOGICAL = ("and", "or")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
+
+# Trees are walked by recursion, a few calls a level, and Python's usual limit of 1000 calls ends at sums of some 300 terms. These
+# are calls of Python, which take little of the stack of a thread.
+MAX_CALLS = 10_000
+sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_CALLS))
 
 # What the iterations of a THREAD loop may be.
 THREAD_AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")

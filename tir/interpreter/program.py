@@ -52,7 +52,11 @@ class Interpreted:
         linecache.cache[self._filename] = (len(self.source), None, self.source.splitlines(keepends=True), self._filename)
         weakref.finalize(self, linecache.cache.pop, self._filename, None)
         namespace = dict(fast_names() if fast else plain_names())
-        exec(builtins.compile(self.source, self._filename, "exec"), namespace)
+        try:
+            exec(builtins.compile(self.source, self._filename, "exec"), namespace)
+        except (SyntaxError, MemoryError) as error:  # Python reads at most 200 parentheses inside one another
+            hint = "compute parts of it in stages of their own"
+            raise InterpreterError(f"{func.name}: an expression is nested too deeply for Python ({error}); {hint}") from None
         if fast:
             for name in self._program.functions:  # callees come first
                 namespace[name] = njit(namespace[name])

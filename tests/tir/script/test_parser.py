@@ -2052,7 +2052,7 @@ def f(A: T.Buffer((N,), "float32"), B: T.Buffer((N,), "float32")):
 
 
 def test_an_expression_that_is_nested_too_deeply():
-    terms = "+".join(["A[0]"] * 2000)
+    terms = "+".join(["A[0]"] * 20_000)
     with pytest.raises(ScriptError, match="an expression is nested too deeply to be read"):
         parse(f"@T.prim_func\ndef f(A: T.Buffer((1,))):\n    A[0] = {terms}\n")
 

@@ -1,0 +1,40 @@
+"""Nodes: what holds of all expressions, however deep."""
+
+import numpy as np
+import pytest
+
+import tir
+from tir import te
+from tir.interpreter import InterpreterError
+from tir.ir import PrimFunc
+from tir.script import parse
+
+
+def folded(n: int, step) -> PrimFunc:
+    """B = `step` applied n times to A."""
+    A = te.placeholder((7,), name="A")
+
+    def value(i):
+        result = A[i]
+        for k in range(n):
+            result = step(result, A[i], k)
+        return result
+
+    return te.create_prim_func([A, te.compute((7,), value, name="B")])
+
+
+def test_sums_of_hundreds_of_terms():
+    func = folded(500, lambda total, a, k: total + a * float(k % 3))
+    assert parse(func.script()) == func and tir.verify(func).ok
+    a, expected, built = np.arange(7, dtype="float32"), np.empty(7, "float32"), np.empty(7, "float32")
+    tir.run(func, a, expected)
+    tir.build(func, "llvm -num-cores 1")(a, built)
+    assert (expected == a * (1 + sum(k % 3 for k in range(500)))).all() and (built == expected).all()
+
+
+def test_what_python_cannot_read_is_an_error():
+    func = folded(300, lambda chosen, a, k: te.select(a > float(k), chosen, a))
+    assert tir.verify(func).ok
+    tir.build(func, "llvm -num-cores 1")
+    with pytest.raises(InterpreterError, match=r"main: an expression is nested too deeply for Python .*; compute parts of it"):
+        tir.run(func, np.zeros(7, "float32"), np.zeros(7, "float32"))
