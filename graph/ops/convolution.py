@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tir import dtypes, te
+from tir import te
 from tir.ir import Expr
 
-from .registry import need, operator, shape_of
+from .registry import narrow, need, operator, shape_of, wide
 
 RANKS = range(3, 9)  # numbers of dimensions of images: one for images, one for channels, and those that a window moves over
 
@@ -96,7 +96,8 @@ def windows(
 
 
 def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: float) -> te.Tensor:
-    """A stage that puts a value before and after each axis; `x` itself where there is none to put."""
+    """A stage that puts a value before and after each axis, and takes elements away where a number is negative; `x` itself where
+    there is nothing to do."""
     if not any(before) and not any(after):
         return x
     extents = shape_of(x)
@@ -104,19 +105,19 @@ def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: float)
     def formula(*index: Expr) -> Expr:
         limits: list[Expr] = []
         for i, b, a, extent in zip(index, before, after, extents, strict=True):
-            limits += [i >= b] if b else []
-            limits += [i < b + extent] if a else []
+            limits += [i >= b] if b > 0 else []
+            limits += [i < b + extent] if a > 0 else []
         inner = tuple(i - b if b else i for i, b in zip(index, before, strict=True))
-        return te.if_then_else(te.all(*limits), x[inner], te.const(value, x.dtype))
+        return te.if_then_else(te.all(*limits), x[inner], te.const(value, x.dtype)) if limits else x[inner]
 
     return te.compute([b + e + a for b, e, a in zip(before, extents, after, strict=True)], formula, name="pad")
 
 
-def _padded(x: te.Tensor, moved: Sequence[Window], value: float) -> te.Tensor:
+def padded_for(x: te.Tensor, moved: Sequence[Window], value: float) -> te.Tensor:
     return pad(x, (0, 0, *(w.before for w in moved)), (0, 0, *(w.needed for w in moved)), value)
 
 
-def _steps(moved: Sequence[Window]) -> list[te.ReduceAxis]:
+def steps_of(moved: Sequence[Window]) -> list[te.ReduceAxis]:
     return [te.reduce_axis((0, w.kernel), f"r{n}") for n, w in enumerate(moved)]
 
 
@@ -135,8 +136,8 @@ def conv(
     if kernel_shape is not None and list(kernel_shape) != kernel:
         raise ValueError(f"kernel_shape {list(kernel_shape)} contradicts the weight, {list(shape_of(weight))}")
     moved = windows(extents, kernel, strides, dilations, pads, auto_pad)
-    padded = _padded(x, moved, 0)
-    steps = _steps(moved)
+    padded = padded_for(x, moved, 0)
+    steps = steps_of(moved)
     each = outputs // group  # channels that a group makes
     channel = [te.reduce_axis((0, own), "rc")] if own > 1 or group == 1 else []
 
@@ -148,71 +149,126 @@ def conv(
             number = co if each == 1 else co // each
             c = number * own + inner if channel else number
         at = tuple(w.index(p, s) for w, p, s in zip(moved, place, steps, strict=True))
-        return te.sum(padded[(n, c, *at)] * weight[(co, inner, *steps)], axis=[*channel, *steps])
+        return te.sum(wide(padded[(n, c, *at)]) * wide(weight[(co, inner, *steps)]), axis=[*channel, *steps])
 
-    result = te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv")
+    return _biased(te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv"), bias, x.dtype)
+
+
+def _biased(x: te.Tensor, bias: te.Tensor | None, dtype: str) -> te.Tensor:
+    """`x` and the bias of each channel, rounded to an element type."""
     if bias is None:
-        return result
-    return te.compute(result.shape, lambda *i: result[i] + bias[i[1]], name="biased")
+        return narrow(x, dtype)
+    return te.compute(x.shape, lambda *i: (x[i] + wide(bias[i[1]])).astype(dtype), name="biased")
 
 
-def _pool(x: te.Tensor, kernel_shape, strides, dilations, pads, auto_pad: str, ceil_mode: int) -> list[Window]:
-    need("the input", x, dtype="number", ranks=RANKS)
-    return windows(shape_of(x)[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-
-
-def _pooled(x: te.Tensor, moved: Sequence[Window], reducer: Callable[..., Expr], outside: float, name: str) -> te.Tensor:
-    padded, steps = _padded(x, moved, outside), _steps(moved)
-
-    def formula(*index: Expr) -> Expr:
-        at = tuple(w.index(p, s) for w, p, s in zip(moved, index[2:], steps, strict=True))
-        return reducer(padded[(*index[:2], *at)], axis=steps)
-
-    return te.compute([*shape_of(x)[:2], *(w.outputs for w in moved)], formula, name=name)
-
-
-@operator("MaxPool")
-def max_pool(
-    x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, storage_order=0
+@operator("ConvTranspose")
+def conv_transpose(
+    x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1,
+    output_padding=None, output_shape=None,
 ):  # fmt: skip
-    moved = _pool(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    return _pooled(x, moved, te.max, dtypes.limits(x.dtype)[0], "max_pool")
-
-
-@operator("AveragePool", 7)
-def average_pool(
-    x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0
-):  # fmt: skip
-    moved = _pool(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    total = _pooled(x, moved, te.sum, 0, "window_sum")
-    if not any(w.before or w.needed for w in moved):
-        count = te.const(prod(w.kernel for w in moved), x.dtype)
-        return te.compute(total.shape, lambda *i: total[i] / count, name="average_pool")
-
-    def formula(*index: Expr) -> Expr:
-        elements: Expr = te.const(1)
-        for w, p in zip(moved, index[2:], strict=True):
-            elements = elements * w.elements(p, bool(count_include_pad))
-        return total[index] / elements.astype(x.dtype)
-
-    return te.compute(total.shape, formula, name="average_pool")
-
-
-def _over_image(x: te.Tensor, reducer: Callable[..., Expr], name: str) -> te.Tensor:
-    need("the input", x, dtype="number", ranks=RANKS)
+    """x (N, C, ...), weight (C, M / group, kernel ...), bias (M) -> (N, M, ...): each element of the input adds the kernel, times
+    it, to the output."""
+    need("the input", x, dtype="float", ranks=RANKS)
+    need("the weight", weight, [shape_of(x)[1], *(None for _ in range(x.ndim - 1))], x.dtype)
     images, channels, *extents = shape_of(x)
-    steps = [te.reduce_axis((0, e), f"r{n}") for n, e in enumerate(extents)]
-    shape = [images, channels, *(1 for _ in extents)]
-    return te.compute(shape, lambda n, c, *_: reducer(x[(n, c, *steps)], axis=steps), name=name)
+    _, each, *kernel = shape_of(weight)
+    need("the bias", bias, [each * group], x.dtype)
+    if channels % group or (kernel_shape is not None and list(kernel_shape) != kernel):
+        raise ValueError(
+            f"a weight {list(shape_of(weight))} in {group} group(s) does not fit {channels} channels or kernel_shape"
+        )
+    steps = [te.reduce_axis((0, k), f"r{n}") for n, k in enumerate(kernel)]
+    moved = transposed_windows(extents, kernel, strides, dilations, pads, auto_pad, output_padding, output_shape)
+    own = channels // group  # channels that a group reads
+    channel = te.reduce_axis((0, own), "rc")
+    spread = _spread(x, moved)
+
+    def formula(*index: Expr) -> Expr:
+        n, co, *place = index
+        c = channel if group == 1 else co // each * own + channel
+        at = tuple(p + step * w.dilation for p, w, step in zip(place, moved, steps, strict=True))
+        turned = tuple(w.kernel - 1 - step for w, step in zip(moved, steps, strict=True))
+        return te.sum(
+            wide(spread[(n, c, *at)]) * wide(weight[(c, co if group == 1 else co % each, *turned)]), axis=[channel, *steps]
+        )
+
+    shape = [images, each * group, *(w.extent for w in moved)]
+    return _biased(te.compute(shape, formula, name="conv_transpose"), bias, x.dtype)
 
 
-@operator("GlobalAveragePool")
-def global_average_pool(x):
-    total = _over_image(x, te.sum, "total")
-    count = te.const(prod(shape_of(x)[2:]), x.dtype)
-    return te.compute(total.shape, lambda *i: total[i] / count, name="average")
+def transposed_windows(
+    extents: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    output_padding: Sequence[int] | None,
+    output_shape: Sequence[int] | None,
+) -> list[Window]:
+    """The windows that a transposed convolution moves over its output, one for each element of its input, as ONNX says them."""
+    n = len(extents)
+    strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
+    more = output_padding or (0,) * n
+    wanted = None if output_shape is None else output_shape[-n:]
+    if not len(strides) == len(dilations) == len(more) == n or len(pads) != 2 * n or min(*strides, *dilations) < 1:
+        raise ValueError(
+            f"an image of {n} dimension(s) needs as many strides, dilations and output paddings, and twice as many pads"
+        )
+    if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(f"auto_pad {auto_pad!r} is not there")
+    found = []
+    for axis, (extent, k, stride, dilation) in enumerate(zip(extents, kernel, strides, dilations, strict=True)):
+        full = stride * (extent - 1) + more[axis] + (k - 1) * dilation + 1
+        before, after = (0, 0) if auto_pad == "VALID" else (pads[axis], pads[n + axis])
+        if wanted is not None or auto_pad.startswith("SAME"):
+            total = max(0, full - (wanted[axis] if wanted is not None else extent * stride))
+            before, after = (total // 2, total - total // 2) if auto_pad == "SAME_UPPER" else (total - total // 2, total // 2)
+        result = wanted[axis] if wanted is not None else full - before - after
+        if result < 1:
+            raise ValueError(f"pads {list(pads)} leave nothing of an extent of {full}")
+        found.append(Window(result, k, stride, dilation, before, after, extent))
+    return found
 
 
-@operator("GlobalMaxPool")
-def global_max_pool(x):
-    return _over_image(x, te.max, "global_max")
+def _spread(x: te.Tensor, moved: Sequence[Window]) -> te.Tensor:
+    """The elements of `x` as far apart as windows are, zeros between and around them, so that each element of a transposed
+    convolution is that of a convolution with the kernel turned round."""
+
+    def formula(*index: Expr) -> Expr:
+        conditions: list[Expr] = []
+        place: list[Expr] = []
+        for j, w in zip(index[2:], moved, strict=True):
+            at = j + (w.before - (w.reach - 1))
+            between = [te.equal(at % w.stride, 0)] if w.stride > 1 else []
+            conditions += [at >= 0, at < w.stride * (w.outputs - 1) + 1, *between]
+            place.append(at // w.stride if w.stride > 1 else at)
+        return te.if_then_else(te.all(*conditions), x[(*index[:2], *place)], te.const(0, x.dtype))
+
+    return te.compute([*shape_of(x)[:2], *(w.extent + w.reach - 1 for w in moved)], formula, name="spread")
+
+
+@operator("Col2Im", 18, operands={1: "image_shape", 2: "block_shape"})
+def col2im(x, *, image_shape, block_shape, strides=None, dilations=None, pads=None):
+    """x (N, C block ..., windows) -> (N, C, image ...): the elements of all windows added where they lie in the image."""
+    need("the input", x, dtype="number", ranks=(3,))
+    moved = windows(image_shape, block_shape, strides, dilations, pads, "NOTSET")
+    images, rows, columns = shape_of(x)
+    size, count = prod(block_shape), prod(w.outputs for w in moved)
+    if rows % size or columns != count:
+        raise ValueError(f"{list(shape_of(x))} are not columns of blocks {list(block_shape)} in {count} places")
+    steps = steps_of(moved)
+
+    def formula(*index: Expr) -> Expr:
+        n, c, *place = index
+        inside: list[Expr] = []
+        row: Expr = c
+        column: Expr = te.const(0)
+        for p, w, step in zip(place, moved, steps, strict=True):
+            at = p + w.before - step * w.dilation
+            inside += [at >= 0, at // w.stride < w.outputs, te.equal(at % w.stride, 0)]
+            row, column = row * w.kernel + step, column * w.outputs + at // w.stride
+        element = wide(x[n, row, column])
+        return te.sum(te.if_then_else(te.all(*inside), element, te.const(0, element.dtype)), axis=steps)
+
+    return narrow(te.compute([images, rows // size, *image_shape], formula, name="col2im"), x.dtype)

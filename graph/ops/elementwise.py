@@ -177,12 +177,19 @@ _binary("BitwiseXor", 18, te.bit_xor, "integer")
 
 @operator("BitShift", 11)
 def bit_shift(x, y, *, direction):
-    """Shifts by as many bits as there are, or more, leave 0."""
+    """Shifts by as many bits as there are, or more, leave 0, and to the right -1 of negative numbers."""
     same_type(x, y, dtype="integer")
     if direction not in ("LEFT", "RIGHT"):
         raise ValueError(f"direction must be LEFT or RIGHT, got {direction!r}")
-    shift = te.shl if direction == "LEFT" else te.shr
-    return elementwise("bit_shift", lambda a, b: te.select(b < like(b, dtypes.bits(b.dtype)), shift(a, b), zero(a)), x, y)
+    last = dtypes.bits(x.dtype) - 1
+
+    def formula(a: Expr, b: Expr) -> Expr:
+        near = te.minimum(b, like(b, last))
+        if direction == "RIGHT" and dtypes.TABLE[a.dtype].kind == "int":
+            return te.shr(a, near)
+        return te.select(b > like(b, last), zero(a), (te.shl if direction == "LEFT" else te.shr)(a, near))
+
+    return elementwise("bit_shift", formula, x, y)
 
 
 @operator("Mod", 10)
@@ -190,9 +197,13 @@ def mod(x, y, *, fmod=0):
     """The remainder with the sign of the divisor, or, with `fmod`, with that of the dividend."""
     same_type(x, y, dtype="number")
     if dtypes.is_float(x.dtype):
-        if not fmod:
-            raise ValueError("floats need fmod=1")
-        return elementwise("mod", te.fmod, x, y)
+
+        def formula(a: Expr, b: Expr) -> Expr:
+            rest = te.fmod(a, b)
+            turned = te.all(te.not_equal(rest, zero(a)), te.not_equal(rest < zero(a), b < zero(b)))
+            return rest if fmod else te.select(turned, rest + b, rest)
+
+        return elementwise("mod", formula, x, y)
     return elementwise("mod", lambda a, b: a - _divide(a, b) * b if fmod else a % b, x, y)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tir import te
+from tir import dtypes, te
 from tir.ir import Expr
 
 from .convolution import pad as padded
@@ -78,6 +78,14 @@ def unsqueeze(x, *, axes):
 @operator("Identity", view=True)
 def identity(x):
     return _viewed(x, shape_of(x))
+
+
+@operator("BitCast", 26, view=True)
+def bit_cast(x, *, to):
+    """The same bits as another element type, of the same width."""
+    if dtypes.bits(to) != dtypes.bits(x.dtype):
+        raise TypeError(f"{x.dtype} and {to} have different widths")
+    return te.compute(x.shape, lambda *i: x[i].astype(to), name="view")  # only the type counts: there is no kernel of a view
 
 
 @operator("Dropout", 7, operands={1: "ratio", 2: "training_mode"}, view=True)
@@ -176,22 +184,6 @@ def split(x, *, axis=0, split=None, num_outputs=None):
     return tuple(parts)
 
 
-@operator("Gather")
-def gather(x, indices, *, axis=0):
-    """The elements of `x` whose index along `axis` is an element of `indices`; negative ones count from the end."""
-    need("the indices", indices, dtype="integer")
-    (along,) = normal_axes([axis], x.ndim)
-    extent, rank = shape_of(x)[along], indices.ndim
-    shape = [*shape_of(x)[:along], *shape_of(indices), *shape_of(x)[along + 1 :]]
-
-    def formula(*index: Expr) -> Expr:
-        i = indices[index[along : along + rank]]
-        chosen = te.select(i < te.const(0, i.dtype), i + te.const(extent, i.dtype), i)
-        return x[(*index[:along], chosen, *index[along + rank :])]
-
-    return te.compute(shape, formula, name="gather")
-
-
 @operator("Expand", 8, operands={1: "shape"})
 def expand(x, *, shape):
     """Broadcast with `shape`, in which an extent of 1 keeps that of `x`."""
@@ -208,14 +200,112 @@ def expand(x, *, shape):
 
 @operator("Pad", 2, operands={1: "pads", 2: "value", 3: "axes"})
 def pad(x, *, pads, value=0.0, axes=None, mode="constant"):
-    """A value before and after each axis; `pads` are all numbers before, then all after."""
-    if mode != "constant" or min(pads) < 0:
-        raise ValueError(f"only constant padding is there, got mode {mode!r} and pads {list(pads)}")
+    """Elements before and after each axis, of which `mode` says what they are; `pads` are all numbers before, then all after, and
+    negative ones take elements away."""
     named = range(x.ndim) if axes is None else [normal_axes([a], x.ndim)[0] for a in axes]
     if len(pads) != 2 * len(named) or len(set(named)) < len(named):
         raise ValueError(f"{list(pads)} are not two numbers for each of the axes {list(named)}")
     before, after = [0] * x.ndim, [0] * x.ndim
     for n, axis in enumerate(named):
         before[axis], after[axis] = pads[n], pads[len(named) + n]
-    result = padded(x, before, after, scalar("the value", value))
-    return result if result is not x else te.compute(x.shape, lambda *i: x[i], name="copy")
+    if mode == "constant":
+        result = padded(x, before, after, scalar("the value", value))
+        return result if result is not x else te.compute(x.shape, lambda *i: x[i], name="copy")
+    if mode not in MODES:
+        raise ValueError(f"mode must be constant, {', '.join(MODES)}, got {mode!r}")
+
+    def formula(*index: Expr) -> Expr:
+        parts = zip(index, before, after, shape_of(x), strict=True)
+        return x[tuple(MODES[mode](i - b, e) if b or a else i for i, b, a, e in parts)]
+
+    return te.compute([b + e + a for b, e, a in zip(before, shape_of(x), after, strict=True)], formula, name="pad")
+
+
+def _reflected(place: Expr, extent: int) -> Expr:
+    """0 1 2 1 0 1 2 ... of an extent of 3."""
+    if extent == 1:
+        return te.const(0)
+    period = 2 * (extent - 1)
+    return te.minimum(place % period, period - place % period)
+
+
+# Where the element beyond the end of an axis is taken from.
+MODES = {
+    "edge": lambda place, extent: te.minimum(te.maximum(place, 0), extent - 1),
+    "reflect": _reflected,
+    "wrap": lambda place, extent: place % extent,
+}
+
+
+@operator("CenterCropPad", 18, operands={1: "shape"})
+def center_crop_pad(x, *, shape, axes=None):
+    """The middle of each axis, or zeros around it, so that it has the extent that `shape` says."""
+    named = range(x.ndim) if axes is None else [normal_axes([a], x.ndim)[0] for a in axes]
+    if len(shape) != len(named):
+        raise ValueError(f"{list(shape)} are not the extents of axes {list(named)}")
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for axis, wanted in zip(named, shape, strict=True):
+        more = wanted - shape_of(x)[axis]
+        before[axis] = more // 2 if more >= 0 else -(-more // 2)
+        after[axis] = more - before[axis]
+    return pad(x, pads=(*before, *after))
+
+
+@operator("Tile", 6, operands={1: "repeats"})
+def tile(x, *, repeats):
+    if len(repeats) != x.ndim:
+        raise ValueError(f"{list(repeats)} are not numbers for {x.ndim} dimension(s)")
+    shape = [e * n for e, n in zip(shape_of(x), repeats, strict=True)]
+    return te.compute(shape, lambda *i: x[tuple(j % e for j, e in zip(i, shape_of(x), strict=True))], name="tile")
+
+
+@operator("Trilu", 14, operands={1: "k"})
+def trilu(x, *, k=0, upper=1):
+    """The upper, or the lower, triangles of matrices, from the `k`th diagonal above the main one; zeros elsewhere."""
+    need("the input", x, ranks=range(2, 9))
+    offset = int(scalar("k", k))
+
+    def formula(*i: Expr) -> Expr:
+        above = i[-1] - i[-2]
+        return te.select(above >= offset if upper else above <= offset, x[i], te.const(0, x.dtype))
+
+    return te.compute(x.shape, formula, name="trilu")
+
+
+@operator("EyeLike", 9)
+def eye_like(x, *, dtype=None, k=0):
+    """A matrix of the shape of `x` with ones on the `k`th diagonal above the main one."""
+    need("the input", x, ranks=(2,))
+    kind = dtype or x.dtype
+    return te.compute(x.shape, lambda i, j: te.select(te.equal(j - i, k), te.const(1, kind), te.const(0, kind)), name="eye")
+
+
+@operator("DepthToSpace")
+def depth_to_space(x, *, blocksize, mode="DCR"):
+    """Channels become blocks of pixels; the place in a block varies slower than the channel that is left, in mode CRD faster."""
+    need("the input", x, ranks=(4,))
+    (images, channels, height, width), b = shape_of(x), blocksize
+    if mode not in ("DCR", "CRD") or channels % (b * b):
+        raise ValueError(f"{channels} channels do not make blocks of {b} x {b}, or mode is not DCR or CRD: {mode!r}")
+    left = channels // (b * b)
+
+    def formula(n: Expr, c: Expr, y: Expr, x_: Expr) -> Expr:
+        block = y % b * b + x_ % b
+        return x[n, block * left + c if mode == "DCR" else c * (b * b) + block, y // b, x_ // b]
+
+    return te.compute((images, left, height * b, width * b), formula, name="depth_to_space")
+
+
+@operator("SpaceToDepth", 1, 27)
+def space_to_depth(x, *, blocksize):
+    """Blocks of pixels become channels; the channel varies faster than the numbers in a block."""
+    need("the input", x, ranks=(4,))
+    (images, channels, height, width), b = shape_of(x), blocksize
+    if height % b or width % b:
+        raise ValueError(f"{height} x {width} pixels are not blocks of {b} x {b}")
+
+    def formula(n: Expr, c: Expr, y: Expr, x_: Expr) -> Expr:
+        block = c // channels
+        return x[n, c % channels, y * b + block // b, x_ * b + block % b]
+
+    return te.compute((images, channels * b * b, height // b, width // b), formula, name="space_to_depth")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from itertools import permutations
+from operator import add, mul
+
 import numpy as np
 
-from tir import te
+from tir import dtypes, te
 from tir.ir import Expr
 
-from .elementwise import at
-from .registry import need, operator, shape_of
+from .elementwise import at, same_type
+from .registry import narrow, need, operator, shape_of, wide
 
 
 @operator("MatMul")
@@ -33,15 +38,23 @@ def matmul(a, b):
         place, own = index[: len(batch)], index[len(batch) :]
         left = _batched(place, a_batch, (*own[: len(rows)], k))
         right = _batched(place, b_batch, (k, *own[len(rows) :]))
-        return te.sum(a[left] * b[right], axis=k)
+        return te.sum(wide(a[left]) * wide(b[right]), axis=k)
 
-    return te.compute([*batch, *rows, *columns], formula, name="matmul")
+    return narrow(te.compute([*batch, *rows, *columns], formula, name="matmul"), a.dtype)
 
 
 def _batched(place: tuple[Expr, ...], extents: list[int], inner: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The indices of an element of an operand whose batch has these extents."""
     own = place[len(place) - len(extents) :]
     return (*(te.const(0) if e == 1 else i for e, i in zip(extents, own, strict=True)), *inner)
+
+
+def scaled(x: Expr, factor: float) -> Expr:
+    """The product with a number, of integers truncated."""
+    if factor == 1:
+        return x
+    real = x if dtypes.is_float(x.dtype) else x.astype("float64")
+    return (real * te.const(factor, real.dtype)).astype(x.dtype)
 
 
 @operator("Gemm", 7)
@@ -56,17 +69,81 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     k = te.reduce_axis((0, length), "k")
     product = te.compute(
         (rows, columns),
-        lambda i, j: te.sum((a[k, i] if transA else a[i, k]) * (b[j, k] if transB else b[k, j]), axis=k),
+        lambda i, j: te.sum(wide(a[k, i] if transA else a[i, k]) * wide(b[j, k] if transB else b[k, j]), axis=k),
         name="gemm",
     )
     if c is None and alpha == 1:
-        return product
+        return narrow(product, a.dtype)
 
     def formula(i: Expr, j: Expr) -> Expr:
-        value = product[i, j] if alpha == 1 else product[i, j] * te.const(alpha, a.dtype)
-        if c is None:
-            return value
-        added = at(c, (i, j))
-        return value + (added if beta == 1 else added * te.const(beta, a.dtype))
+        value = scaled(product[i, j], alpha)
+        return (value if c is None else value + scaled(wide(at(c, (i, j))), beta)).astype(a.dtype)
 
     return te.compute((rows, columns), formula, name="scaled")
+
+
+@operator("Einsum", 12)
+def einsum(*xs, equation):
+    """The sums of products that `equation` says, as numpy's einsum: one term of labels for each tensor, and the labels that stay.
+    Without an arrow those stay that occur once, in alphabetical order, after what an ellipsis stands for."""
+    same_type(*xs, dtype="number")
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(xs):
+        raise ValueError(f"{equation!r} has {len(terms)} terms for {len(xs)} tensors")
+    rests = [x.ndim - len(term.replace("...", "")) for x, term in zip(xs, terms, strict=True)]
+    most = max((r for r, term in zip(rests, terms, strict=True) if "..." in term), default=0)
+    labels = [_labels(term, rest) for term, rest in zip(terms, rests, strict=True)]
+    once = sorted(c for c in set(left) - set(".,") if left.count(c) == 1)
+    kept = _labels(right if arrow else "..." * ("..." in left) + "".join(once), most)
+    extents: dict[str, int] = {}
+    for x, named in zip(xs, labels, strict=True):
+        if len(named) != x.ndim:
+            raise ValueError(f"{equation!r} does not fit a tensor of {list(shape_of(x))}")
+        for label, extent in zip(named, shape_of(x), strict=True):
+            if extents.setdefault(label, extent) not in (extent, 1) and extent != 1:
+                raise ValueError(f"{equation!r}: `{label}` is {extents[label]} and {extent}")
+            extents[label] = max(extents[label], extent)
+    if unknown := [c for c in kept if c not in extents]:
+        raise ValueError(f"{equation!r}: `{unknown[0]}` is in no term")
+    steps = {c: te.reduce_axis((0, e), f"k{n}") for n, (c, e) in enumerate(extents.items()) if c not in kept}
+
+    def formula(*i: Expr) -> Expr:
+        places = dict(zip(kept, i, strict=True)) | steps
+        factors = []
+        for x, named in zip(xs, labels, strict=True):
+            element = wide(x[tuple(te.const(0) if e == 1 else places[c] for c, e in zip(named, shape_of(x), strict=True))])
+            factors.append(element)
+        product = reduce(mul, factors)
+        return te.sum(product, axis=[*steps.values()]) if steps else product
+
+    return narrow(te.compute([extents[c] for c in kept], formula, name="einsum"), xs[0].dtype)
+
+
+def _labels(term: str, rest: int) -> list[str]:
+    """The labels of a term, with one for each of the `rest` dimensions that an ellipsis stands for; those lie to the right."""
+    before, dots, after = term.partition("...")
+    return [*before, *(f".{n}" for n in reversed(range(rest))), *after] if dots else [*term]
+
+
+@operator("Det", 11)
+def determinant(x):
+    """Of matrices of up to 4 x 4: the sum over all permutations (Leibniz)."""
+    need("the input", x, dtype="float", ranks=range(2, 9))
+    size = shape_of(x)[-1]
+    need("the input", x, [*(None for _ in shape_of(x)[:-2]), size, size])
+    if size > LARGEST_LEIBNIZ:
+        raise ValueError(f"determinants are there of matrices up to {LARGEST_LEIBNIZ} x {LARGEST_LEIBNIZ}, got {size} x {size}")
+
+    def formula(*i: Expr) -> Expr:
+        def term(columns: Sequence[int]) -> Expr:
+            odd = sum(a > b for n, a in enumerate(columns) for b in columns[n + 1 :]) % 2
+            product = reduce(mul, (x[(*i, te.const(row), te.const(column))] for row, column in enumerate(columns)))
+            return -product if odd else product
+
+        return reduce(add, map(term, permutations(range(size))))
+
+    return te.compute(shape_of(x)[:-2], formula, name="det")
+
+
+LARGEST_LEIBNIZ = 4  # rows from which on a sum over permutations is too long

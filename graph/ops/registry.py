@@ -118,6 +118,11 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name for name, versions in _TABLE.items() if any(o.since < NEWEST for o in versions)))
 
 
+def is_internal(name: str) -> bool:
+    """Whether an operator is there that files do not have."""
+    return name in _TABLE and name not in names()
+
+
 def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, ...]:
     """The outputs of a call on these tensors, as many as its operator has.
 
@@ -195,6 +200,16 @@ def need(
         tail = broadcast[len(broadcast) - x.ndim :] if x.ndim <= len(broadcast) else ()
         if len(tail) != x.ndim or any(f not in (1, e) for f, e in zip(found, tail, strict=True)):
             raise ValueError(f"{what} must broadcast to {list(broadcast)}, got {list(found)}")
+
+
+def wide(x: Any) -> Any:
+    """An element in the type in which sums are made: halves in float32."""
+    return x.astype(dtypes.computed(x.dtype))
+
+
+def narrow(x: te.Tensor, dtype: str) -> te.Tensor:
+    """A tensor rounded to the type of what it is made of; itself where it has that."""
+    return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name="rounded")
 
 
 def scalar(what: str, value: Any) -> Any:

@@ -9,7 +9,7 @@ from tir import dtypes, te
 from tir.ir import Expr
 
 from .elementwise import at
-from .registry import need, operator, shape_of
+from .registry import narrow, need, operator, scalar, shape_of, wide
 
 
 def normal_axes(axes: Sequence[int], rank: int) -> list[int]:
@@ -54,41 +54,172 @@ def _same(value: Expr) -> Expr:
 
 
 def _reduction(
-    name: str, reducer: Callable[..., Expr], each: Callable[[Expr], Expr] = _same, last: Callable[..., Expr] | None = None
+    name: str,
+    reducer: Callable[..., Expr],
+    each: Callable[[Expr], Expr] = _same,
+    last: Callable[..., Expr] | None = None,
+    dtype: str | None = "number",
 ) -> None:
-    """An operator that reduces `each(element)`, and applies `last(result, count)` where there is one, to floats alone."""
+    """An operator that reduces `each(element)`, and applies `last(result, count)` where there is one. Halves are reduced in
+    float32, and the result is rounded."""
     label = name.lower()
 
     @operator(name, operands={1: "axes"})
     def define(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
-        if last is not None and not dtypes.is_float(x.dtype):
-            raise TypeError(f"floats are needed, got {x.dtype}")
+        need("the input", x, dtype=dtype)
         rows = Rows(x, axes or ([] if noop_with_empty_axes else range(x.ndim)))
-        count = te.const(rows.count, x.dtype)
+        count = te.const(rows.count, dtypes.computed(x.dtype))
         if not rows.axes:
-            return te.compute(x.shape, lambda *i: each(x[i]) if last is None else last(each(x[i]), count), name="copy")
-        result = rows.reduce(reducer, lambda *i: each(x[i]), label, bool(keepdims))
-        return result if last is None else te.compute(result.shape, lambda *i: last(result[i], count), name=f"{label}_last")
+            only = te.compute(x.shape, lambda *i: (last or _first)(each(wide(x[i])), count), name="copy")
+            return narrow(only, x.dtype)
+        result = rows.reduce(reducer, lambda *i: each(wide(x[i])), label, bool(keepdims))
+        if last is not None:
+            total = result
+            result = te.compute(total.shape, lambda *i: last(total[i], count), name=f"{label}_last")
+        return narrow(result, x.dtype)
+
+
+def _first(value: Expr, _: Expr) -> Expr:
+    return value
+
+
+def _root(value: Expr, _: Expr) -> Expr:
+    """The square root, of integers that of a float, truncated."""
+    return te.sqrt(value) if dtypes.is_float(value.dtype) else te.sqrt(value.astype("float64")).astype(value.dtype)
 
 
 _reduction("ReduceSum", te.sum)
-_reduction("ReduceMean", te.sum, last=lambda total, count: total / count)
-_reduction("ReduceMax", te.max)
-_reduction("ReduceMin", te.min)
+_reduction("ReduceMean", te.sum, last=lambda total, count: total / count, dtype="float")
+_reduction("ReduceMax", te.max, dtype=None)
+_reduction("ReduceMin", te.min, dtype=None)
 _reduction("ReduceProd", te.prod)
 _reduction("ReduceL1", te.sum, each=te.abs)
-_reduction("ReduceL2", te.sum, each=lambda x: x * x, last=lambda total, _: te.sqrt(total))
+_reduction("ReduceL2", te.sum, each=lambda x: x * x, last=_root)
 _reduction("ReduceSumSquare", te.sum, each=lambda x: x * x)
-_reduction("ReduceLogSum", te.sum, last=lambda total, _: te.log(total))
+_reduction("ReduceLogSum", te.sum, last=lambda total, _: te.log(total), dtype="float")
+
+
+@operator("ReduceLogSumExp", operands={1: "axes"})
+def reduce_log_sum_exp(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
+    """max + log(sum(exp(x - max))), which does not overflow."""
+    need("the input", x, dtype="float")
+    rows = Rows(x, axes or ([] if noop_with_empty_axes else range(x.ndim)))
+    if not rows.axes:
+        return te.compute(x.shape, lambda *i: x[i], name="copy")
+    top = rows.reduce(te.max, lambda *i: wide(x[i]), "top")
+    infinite = te.const(float("inf"), top.dtype)
+    finite = te.compute(
+        top.shape, lambda *i: te.select(te.equal(te.abs(top[i]), infinite), te.const(0, top.dtype), top[i]), name="finite"
+    )
+    total = rows.reduce(te.sum, lambda *i: te.exp(wide(x[i]) - finite[rows.outer(i)]), "total", bool(keepdims))
+
+    def formula(*i: Expr) -> Expr:
+        return te.log(total[i]) + finite[tuple(i[n] for n in rows.kept) if keepdims else i]
+
+    return narrow(te.compute(total.shape, formula, name="log_sum_exp"), x.dtype)
+
+
+def _extreme(name: str, reducer: Callable[..., Expr]) -> None:
+    """An operator that finds where along an axis the largest, or the smallest, element is."""
+    label = name.lower()
+
+    @operator(name)
+    def define(x, *, axis=0, keepdims=1, select_last_index=0):
+        need("the input", x, dtype="number")
+        return extreme(x, axis, reducer, bool(keepdims), bool(select_last_index), label)
+
+
+def extreme(x: te.Tensor, axis: int, reducer: Callable[..., Expr], keepdims: bool, last: bool, name: str) -> te.Tensor:
+    """The index along an axis of the element that a reducer picks: the first of several, or the last."""
+    rows = Rows(x, [axis])
+    (along,) = rows.axes
+    top = rows.reduce(reducer, lambda *i: x[i], "top")
+    nowhere, pick = (te.const(0, "int64"), te.max) if last else (te.const(shape_of(x)[along] - 1, "int64"), te.min)
+
+    def index(*i: Expr) -> Expr:
+        return te.select(te.equal(x[i], top[rows.outer(i)]), i[along].astype("int64"), nowhere)
+
+    return rows.reduce(pick, index, name, keepdims)
+
+
+_extreme("ArgMax", te.max)
+_extreme("ArgMin", te.min)
+
+
+@operator("Hardmax", 13)
+def hardmax(x, *, axis=-1):
+    """1 at the first largest element along an axis, 0 elsewhere."""
+    need("the input", x, dtype="float")
+    (along,) = normal_axes([axis], x.ndim)
+    where = extreme(x, axis, te.max, True, False, "where")
+
+    def formula(*i: Expr) -> Expr:
+        hit = te.equal(i[along].astype("int64"), where[(*i[:along], te.const(0), *i[along + 1 :])])
+        return te.select(hit, te.const(1, x.dtype), te.const(0, x.dtype))
+
+    return te.compute(x.shape, formula, name="hardmax")
+
+
+def _scan(name: str, since: int, reducer: Callable[..., Expr], neutral: int) -> None:
+    """An operator that reduces, for each element, those up to it along an axis: `exclusive` without itself, or from it on."""
+    label = name.lower()
+
+    @operator(name, since, operands={1: "axis"})
+    def define(x, *, axis, exclusive=0, reverse=0):
+        need("the input", x, dtype="number")
+        (along,) = normal_axes([int(scalar("the axis", axis))], x.ndim)
+        k = te.reduce_axis((0, shape_of(x)[along]), "k")
+
+        def formula(*i: Expr) -> Expr:
+            low, high = (i[along], k.value) if reverse else (k.value, i[along])
+            element = wide(x[(*i[:along], k, *i[along + 1 :])])
+            return reducer(te.select(low < high if exclusive else low <= high, element, te.const(neutral, element.dtype)), axis=k)
+
+        return narrow(te.compute(x.shape, formula, name=label), x.dtype)
+
+
+_scan("CumSum", 11, te.sum, 0)
+_scan("CumProd", 26, te.prod, 1)
+
+
+@operator("TopK", 10, operands={1: "k"})
+@operator("TopK", 1, 9)
+def top_k(x, *, k, axis=-1, largest=1, sorted=1):
+    """The `k` largest, or smallest, elements along an axis in order, of equal ones the first first, and their indices. The place
+    of each is the number of those that come before it."""
+    need("the input", x, dtype="number")
+    rows = Rows(x, [axis])
+    (along,) = rows.axes
+    extent, count = shape_of(x)[along], int(scalar("k", k))
+    if not 1 <= count <= extent:
+        raise ValueError(f"there are no {count} of {extent} elements")
+    other = te.reduce_axis((0, extent), "other")
+
+    def place(*i: Expr) -> Expr:
+        a, b = x[(*i[:along], other, *i[along + 1 :])], x[i]
+        before = te.any(a > b if largest else a < b, te.all(te.equal(a, b), other.value < i[along]))
+        return te.sum(before.astype("int32"), axis=other)
+
+    order = te.compute(x.shape, place, name="order")
+    found = te.reduce_axis((0, extent), "found")
+    shape = [*shape_of(x)[:along], count, *shape_of(x)[along + 1 :]]
+
+    def index(*i: Expr) -> Expr:
+        hit = te.equal(order[(*i[:along], found, *i[along + 1 :])], i[along])
+        return te.max(te.select(hit, found.value.astype("int64"), te.const(0, "int64")), axis=found)
+
+    indices = te.compute(shape, index, name="indices")
+    return te.compute(shape, lambda *i: x[(*i[:along], indices[i], *i[along + 1 :])], name="top_k"), indices
 
 
 def _softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
-    """exp(x - max) / sum(exp(x - max)) along axes."""
+    """exp(x - max) / sum(exp(x - max)) along axes; of halves the sum is made in float32."""
+    need("the input", x, dtype="float")
     rows = Rows(x, axes)
     top = rows.reduce(te.max, lambda *i: x[i], "top")
-    power = te.compute(x.shape, lambda *i: te.exp(x[i] - top[rows.outer(i)]), name="power")
+    power = te.compute(x.shape, lambda *i: te.exp(wide(x[i]) - wide(top[rows.outer(i)])), name="power")
     total = rows.reduce(te.sum, lambda *i: power[i], "sum")
-    return te.compute(x.shape, lambda *i: power[i] / total[rows.outer(i)], name="softmax")
+    return te.compute(x.shape, lambda *i: (power[i] / total[rows.outer(i)]).astype(x.dtype), name="softmax")
 
 
 @operator("Softmax", 13)
@@ -105,34 +236,38 @@ def flat_softmax(x, *, axis=1):
 
 @operator("LogSoftmax", 13)
 def log_softmax(x, *, axis=-1):
-    """x - max - log(sum(exp(x - max))) along an axis."""
+    """x - max - log(sum(exp(x - max))) along an axis; of halves in float32."""
+    need("the input", x, dtype="float")
     rows = Rows(x, [axis])
     top = rows.reduce(te.max, lambda *i: x[i], "top")
-    total = rows.reduce(te.sum, lambda *i: te.exp(x[i] - top[rows.outer(i)]), "sum")
-    return te.compute(x.shape, lambda *i: x[i] - top[rows.outer(i)] - te.log(total[rows.outer(i)]), name="log_softmax")
+    total = rows.reduce(te.sum, lambda *i: te.exp(wide(x[i]) - wide(top[rows.outer(i)])), "sum")
+
+    def formula(*i: Expr) -> Expr:
+        return (wide(x[i]) - wide(top[rows.outer(i)]) - te.log(total[rows.outer(i)])).astype(x.dtype)
+
+    return te.compute(x.shape, formula, name="log_softmax")
 
 
 @operator("LayerNormalization", 17)
 def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +
-    epsilon). All are computed in the type of `x`."""
+    epsilon). All are computed in the type of `x`, of halves in float32, in which their statistics are."""
     need("the input", x, dtype="float")
-    if dtypes.is_half(x.dtype):
-        raise TypeError(f"statistics in {x.dtype} would be too coarse")
     (first,) = normal_axes([axis], x.ndim)
     rows = Rows(x, range(first, x.ndim))
     need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))
     need("the bias", bias, dtype=x.dtype, broadcast=shape_of(x))
-    size, eps = te.const(rows.count, x.dtype), te.const(epsilon, x.dtype)
-    total = rows.reduce(te.sum, lambda *i: x[i], "total")
+    kind = dtypes.computed(x.dtype)
+    size, eps = te.const(rows.count, kind), te.const(epsilon, kind)
+    total = rows.reduce(te.sum, lambda *i: wide(x[i]), "total")
     mean = te.compute(total.shape, lambda *i: total[i] / size, name="mean")
-    centred = te.compute(x.shape, lambda *i: x[i] - mean[rows.outer(i)], name="centred")
+    centred = te.compute(x.shape, lambda *i: wide(x[i]) - mean[rows.outer(i)], name="centred")
     squares = rows.reduce(te.sum, lambda *i: centred[i] * centred[i], "squares")
     factor = te.compute(total.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
 
     def formula(*i: Expr) -> Expr:
-        value = centred[i] * factor[rows.outer(i)] * at(scale, i)
-        return value if bias is None else value + at(bias, i)
+        value = centred[i] * factor[rows.outer(i)] * wide(at(scale, i))
+        return (value if bias is None else value + wide(at(bias, i))).astype(x.dtype)
 
     kept = [*shape_of(x)[:first], *(1 for _ in shape_of(x)[first:])]
     means = te.compute(kept, lambda *i: mean[rows.outer(i)], name="means")
@@ -142,14 +277,18 @@ def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_typ
 
 @operator("RMSNormalization", 23)
 def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on, computed in the type of `x`."""
+    """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on, computed in the type of `x`, of halves in
+    float32."""
     need("the input", x, dtype="float")
-    if dtypes.is_half(x.dtype):
-        raise TypeError(f"statistics in {x.dtype} would be too coarse")
     (first,) = normal_axes([axis], x.ndim)
     need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))
     rows = Rows(x, range(first, x.ndim))
-    size, eps = te.const(rows.count, x.dtype), te.const(epsilon, x.dtype)
-    squares = rows.reduce(te.sum, lambda *i: x[i] * x[i], "squares")
+    kind = dtypes.computed(x.dtype)
+    size, eps = te.const(rows.count, kind), te.const(epsilon, kind)
+    squares = rows.reduce(te.sum, lambda *i: wide(x[i]) * wide(x[i]), "squares")
     factor = te.compute(squares.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
-    return te.compute(x.shape, lambda *i: x[i] * factor[rows.outer(i)] * at(scale, i), name="rms_norm")
+
+    def formula(*i: Expr) -> Expr:
+        return (wide(x[i]) * factor[rows.outer(i)] * wide(at(scale, i))).astype(x.dtype)
+
+    return te.compute(x.shape, formula, name="rms_norm")

@@ -17,7 +17,7 @@ def remove_identities(graph: Graph) -> Graph:
     for call in graph.calls:
         call = call.with_inputs(same)
         (first, *others), result = call.inputs or (None,), call.outputs[0]
-        if first is not None and is_view(call):
+        if first is not None and is_view(call) and first.dtype == result.dtype:
             source = viewed.get(first, first)
             call = Call("Reshape", (source,), call.outputs, (("shape", result.shape),))
             viewed[result] = first = source

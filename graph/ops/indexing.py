@@ -1,0 +1,222 @@
+"""Operators that read or write elements at indices which are elements of a tensor; negative ones count from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from tir import dtypes, te
+from tir.ir import Expr
+
+from .registry import narrow, need, operator, scalar, shape_of, wide
+from .rows import normal_axes
+
+
+def from_front(index: Expr, extent: int) -> Expr:
+    """An index counted from the front."""
+    return te.select(index < te.const(0, index.dtype), index + te.const(extent, index.dtype), index)
+
+
+@operator("Gather")
+def gather(x, indices, *, axis=0):
+    """The elements of `x` whose index along `axis` is an element of `indices`."""
+    need("the indices", indices, dtype="integer")
+    (along,) = normal_axes([axis], x.ndim)
+    extent, rank = shape_of(x)[along], indices.ndim
+    shape = [*shape_of(x)[:along], *shape_of(indices), *shape_of(x)[along + 1 :]]
+
+    def formula(*index: Expr) -> Expr:
+        chosen = from_front(indices[index[along : along + rank]], extent)
+        return x[(*index[:along], chosen, *index[along + rank :])]
+
+    return te.compute(shape, formula, name="gather")
+
+
+@operator("GatherElements", 11)
+def gather_elements(x, indices, *, axis=0):
+    """The elements of `x` at the places of `indices`, but for the index along `axis`, which is an element of `indices`."""
+    (along,) = normal_axes([axis], x.ndim)
+    need("the indices", indices, [e if n == along else None for n, e in enumerate(shape_of(indices))], "integer", [x.ndim])
+    _inside("the indices", indices, x, [along])
+    extent = shape_of(x)[along]
+    return te.compute(
+        indices.shape, lambda *i: x[(*i[:along], from_front(indices[i], extent), *i[along + 1 :])], name="gather_elements"
+    )
+
+
+def _inside(what: str, x: te.Tensor, other: te.Tensor, but: Sequence[int]) -> None:
+    """Refuse a tensor that is larger than another along an axis, `but` for some."""
+    if x.ndim != other.ndim or any(
+        e > o for n, (e, o) in enumerate(zip(shape_of(x), shape_of(other), strict=True)) if n not in but
+    ):
+        raise ValueError(f"{what} of {list(shape_of(x))} do not lie in {list(shape_of(other))}")
+
+
+@operator("GatherND", 11)
+def gather_nd(x, indices, *, batch_dims=0):
+    """The parts of `x` at the indices that are rows of `indices`, within each batch."""
+    need("the indices", indices, dtype="integer", ranks=range(batch_dims + 1, 9))
+    *lead, depth = shape_of(indices)
+    if not 0 <= batch_dims < x.ndim or batch_dims + depth > x.ndim or tuple(lead[:batch_dims]) != shape_of(x)[:batch_dims]:
+        raise ValueError(
+            f"indices of {list(shape_of(indices))} do not fit {list(shape_of(x))} in {batch_dims} batch dimension(s)"
+        )
+    shape = [*lead, *shape_of(x)[batch_dims + depth :]]
+
+    def formula(*i: Expr) -> Expr:
+        row, rest = i[: len(lead)], i[len(lead) :]
+        chosen = [from_front(indices[(*row, te.const(n))], shape_of(x)[batch_dims + n]) for n in range(depth)]
+        return x[(*row[:batch_dims], *chosen, *rest)]
+
+    return te.compute(shape, formula, name="gather_nd")
+
+
+# --- scattering --------------------------------------------------------------------------------------------------------
+
+# Of each way to put an update beside what is there: the reducer, its identity, and what it is for two values.
+Combine = Callable[[Expr, Expr], Expr]
+WAYS: dict[str, tuple[Callable[..., Expr], Callable[[str], float], Combine]] = {
+    "add": (te.sum, lambda dtype: 0, lambda x, y: x + y),
+    "mul": (te.prod, lambda dtype: 1, lambda x, y: x * y),
+    "max": (te.max, lambda dtype: dtypes.limits(dtype)[0], te.maximum),
+    "min": (te.min, lambda dtype: dtypes.limits(dtype)[1], te.minimum),
+}
+
+
+def scattered(
+    x: te.Tensor,
+    shape: Sequence[int],
+    extents: Sequence[int],
+    hits: Callable[[Sequence[Expr], Sequence[Expr]], Expr],
+    update: Callable[[Sequence[Expr], Sequence[Expr]], Expr],
+    reduction: str,
+) -> te.Tensor:
+    """`x` with updates put in. Whether update number `k` (one index for each of `extents`) goes to place `i` is `hits(i, k)`,
+    which asks for the first dimensions of a place, of extents `shape`; the update is `update(i, k)`. Of several at a place all
+    count in a reduction, the last one otherwise."""
+    steps = [te.reduce_axis((0, e), f"k{n}") for n, e in enumerate(extents)]
+    if reduction == "none":
+
+        def latest(*i: Expr) -> Expr:
+            number: Expr = te.const(0)
+            for k, e in zip(steps, extents, strict=True):
+                number = number * e + k
+            return te.max(te.select(hits(i, steps), number, te.const(-1)), axis=steps)
+
+        last = te.compute(shape, latest, name="last")
+
+        def formula(*i: Expr) -> Expr:
+            number = last[i[: len(shape)]]
+            place = [number // prod(extents[n + 1 :]) % e if n else number // prod(extents[1:]) for n, e in enumerate(extents)]
+            return te.if_then_else(number >= 0, update(i, place), x[i])
+
+        return te.compute(x.shape, formula, name="scatter")
+    if reduction not in WAYS:
+        raise ValueError(f"reduction must be none, {', '.join(WAYS)}, got {reduction!r}")
+    reducer, identity, combine = WAYS[reduction]
+
+    def all_updates(*i: Expr) -> Expr:
+        neutral = wide(te.const(identity(x.dtype), x.dtype))
+        return reducer(te.if_then_else(hits(i, steps), wide(update(i, steps)), neutral), axis=steps)
+
+    total = te.compute(x.shape, all_updates, name="updates")
+    return narrow(te.compute(x.shape, lambda *i: combine(wide(x[i]), total[i]), name="scatter"), x.dtype)
+
+
+@operator("Scatter", 9)
+@operator("ScatterElements", 11)
+def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
+    """`x` with each update at its own place but for the index along `axis`, which is an element of `indices`."""
+    (along,) = normal_axes([axis], x.ndim)
+    need("the indices", indices, dtype="integer", ranks=[x.ndim])
+    need("the updates", updates, shape_of(indices), x.dtype)
+    _inside("the indices", indices, x, [along])
+    smaller = [n for n in range(x.ndim) if n != along and shape_of(indices)[n] < shape_of(x)[n]]
+
+    def place(i: Sequence[Expr], k: Sequence[Expr]) -> tuple[Expr, ...]:
+        return (*i[:along], k[0], *i[along + 1 :])
+
+    def hits(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
+        index = indices[place(i, k)]
+        found = te.equal(from_front(index, shape_of(x)[along]), i[along].astype(index.dtype))
+        inside = [i[n] < shape_of(indices)[n] for n in smaller]
+        return te.if_then_else(te.all(*inside), found, te.const(False, "bool")) if inside else found
+
+    def update(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
+        return updates[place(i, k)]
+
+    return scattered(x, shape_of(x), [shape_of(indices)[along]], hits, update, reduction)
+
+
+@operator("ScatterND", 11)
+def scatter_nd(x, indices, updates, *, reduction="none"):
+    """`x` with updates at the indices that are rows of `indices`."""
+    need("the indices", indices, dtype="integer", ranks=range(1, 9))
+    *lead, depth = shape_of(indices)
+    if depth > x.ndim:
+        raise ValueError(f"indices of {depth} number(s) do not fit {list(shape_of(x))}")
+    need("the updates", updates, [*lead, *shape_of(x)[depth:]], x.dtype)
+
+    def hits(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
+        found = []
+        for n in range(depth):
+            index = indices[(*k, te.const(n))]
+            found.append(te.equal(from_front(index, shape_of(x)[n]), i[n].astype(index.dtype)))
+        return te.all(*found)
+
+    def update(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
+        return updates[(*k, *i[depth:])]
+
+    return scattered(x, shape_of(x)[:depth], lead, hits, update, reduction)
+
+
+@operator("TensorScatter", 24)
+def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
+    """A cache with new elements along an axis, from the index that `start` has for each batch on; `circular` begins anew at the
+    end."""
+    (along,) = normal_axes([axis], past.ndim)
+    new, extent = shape_of(update)[along], shape_of(past)[along]
+    need("the update", update, [new if n == along else e for n, e in enumerate(shape_of(past))], past.dtype)
+    need("the start", start, shape_of(past)[:1], "integer")
+    if mode not in ("linear", "circular") or new > extent or along == 0:
+        raise ValueError(f"{new} elements along axis {axis} do not fit {list(shape_of(past))}, or mode {mode!r} is not there")
+
+    def formula(*i: Expr) -> Expr:
+        begin = te.const(0, "int64") if start is None else start[i[0]].astype("int64")
+        place = i[along].astype("int64") - begin
+        place = place % extent if mode == "circular" else place
+        inside = te.all(place >= te.const(0, "int64"), place < te.const(new, "int64"))
+        return te.if_then_else(inside, update[(*i[:along], place, *i[along + 1 :])], past[i])
+
+    return te.compute(past.shape, formula, name="tensor_scatter")
+
+
+@operator("OneHot", 9, operands={1: "depth"})
+def one_hot(indices, values, *, depth, axis=-1):
+    """Along a new axis, the second of `values` at the place that an index names, the first elsewhere."""
+    need("the indices", indices, dtype="number")
+    need("the values", values, (2,))
+    depth = int(scalar("the depth", depth))
+    (along,) = normal_axes([axis], indices.ndim + 1)
+    shape = [*shape_of(indices)[:along], depth, *shape_of(indices)[along:]]
+
+    def formula(*i: Expr) -> Expr:
+        index = from_front(indices[(*i[:along], *i[along + 1 :])].astype("int64"), depth)
+        return te.select(te.equal(index, i[along].astype("int64")), values[te.const(1)], values[te.const(0)])
+
+    return te.compute(shape, formula, name="one_hot")
+
+
+@operator("ReverseSequence", 10)
+def reverse_sequence(x, lengths, *, batch_axis=1, time_axis=0):
+    """Of each batch the first elements in time, as many as `lengths` says, in reverse order."""
+    batch, time = (normal_axes([a], x.ndim)[0] for a in (batch_axis, time_axis))
+    need("the lengths", lengths, [shape_of(x)[batch]], "integer")
+
+    def formula(*i: Expr) -> Expr:
+        length = lengths[i[batch]]
+        now = i[time].astype(length.dtype)
+        then = te.select(now < length, length - te.const(1, length.dtype) - now, now)
+        return x[(*i[:time], then, *i[time + 1 :])]
+
+    return te.compute(x.shape, formula, name="reverse_sequence")

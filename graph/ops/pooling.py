@@ -1,0 +1,153 @@
+"""Operators that reduce the elements of windows over images, channels first, and of whole images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from tir import dtypes, te
+from tir.ir import Expr
+
+from .convolution import RANKS, Window, padded_for, steps_of, windows
+from .registry import need, operator, shape_of, wide
+
+
+def _pool(x: te.Tensor, kernel_shape, strides, dilations, pads, auto_pad: str, ceil_mode: int) -> list[Window]:
+    need("the input", x, dtype="number", ranks=RANKS)
+    return windows(shape_of(x)[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+
+
+def _pooled(
+    x: te.Tensor, moved: Sequence[Window], reducer: Callable[..., Expr], outside: float, name: str, each: Callable[[Expr], Expr]
+) -> te.Tensor:
+    """The reduction of `each(element)` over windows; elements around the image are `outside`."""
+    padded, steps = padded_for(x, moved, outside), steps_of(moved)
+
+    def formula(*index: Expr) -> Expr:
+        at = tuple(w.index(p, s) for w, p, s in zip(moved, index[2:], steps, strict=True))
+        return reducer(each(padded[(*index[:2], *at)]), axis=steps)
+
+    return te.compute([*shape_of(x)[:2], *(w.outputs for w in moved)], formula, name=name)
+
+
+@operator("MaxPool")
+def max_pool(
+    x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, storage_order=0
+):  # fmt: skip
+    """The largest elements, and where each lies in `x` as a vector: row by row, or with `storage_order` column by column."""
+    moved = _pool(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    low = dtypes.limits(x.dtype)[0]
+    top = _pooled(x, moved, te.max, low, "max_pool", lambda e: e)
+    padded, steps = padded_for(x, moved, low), steps_of(moved)
+    image = shape_of(x)[2:]
+    weights = [prod(image[:n]) for n in range(len(image))] if storage_order else [prod(image[n + 1 :]) for n in range(len(image))]
+
+    def formula(*index: Expr) -> Expr:
+        n, c, *place = index
+        at = tuple(w.index(p, s) for w, p, s in zip(moved, place, steps, strict=True))
+        number = (n * shape_of(x)[1] + c).astype("int64") * te.const(prod(image), "int64")
+        for i, w, weight in zip(at, moved, weights, strict=True):
+            number = number + (i - w.before).astype("int64") * te.const(weight, "int64")
+        inside = [c for i, w in zip(at, moved, strict=True) for c in (i >= w.before, i < w.before + w.extent)]
+        hit = te.all(te.equal(padded[(n, c, *at)], top[index]), *inside)
+        return te.min(te.select(hit, number, te.const(prod(shape_of(x)) - 1, "int64")), axis=steps)
+
+    return top, te.compute(top.shape, formula, name="where")
+
+
+@operator("AveragePool", 7)
+def average_pool(
+    x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0
+):  # fmt: skip
+    moved = _pool(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    need("the input", x, dtype="float")
+    total = _pooled(x, moved, te.sum, 0, "window_sum", wide)
+    if not any(w.before or w.needed for w in moved):
+        count = te.const(prod(w.kernel for w in moved), total.dtype)
+        return te.compute(total.shape, lambda *i: (total[i] / count).astype(x.dtype), name="average_pool")
+
+    def formula(*index: Expr) -> Expr:
+        elements: Expr = te.const(1)
+        for w, p in zip(moved, index[2:], strict=True):
+            elements = elements * w.elements(p, bool(count_include_pad))
+        return (total[index] / elements.astype(total.dtype)).astype(x.dtype)
+
+    return te.compute(total.shape, formula, name="average_pool")
+
+
+def _power(p: int) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Expr]]:
+    """The power of a magnitude, and its root."""
+    if p == 1:
+        return te.abs, lambda e: e
+    if p == 2:
+        return lambda e: e * e, te.sqrt
+    return lambda e: te.pow(te.abs(e), float(p)), lambda e: te.pow(e, 1 / p)
+
+
+@operator("LpPool", 2)
+def lp_pool(x, *, kernel_shape, p=2, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0):
+    """The root of the sum of powers of magnitudes."""
+    need("the input", x, dtype="float")
+    moved = _pool(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    power, root = _power(p)
+    total = _pooled(x, moved, te.sum, 0, "window_sum", lambda e: power(wide(e)))
+    return te.compute(total.shape, lambda *i: root(total[i]).astype(x.dtype), name="lp_pool")
+
+
+@operator("MaxUnpool", 9, operands={2: "output_shape"})
+def max_unpool(x, indices, *, kernel_shape, strides=None, pads=None, output_shape=None):
+    """Zeros, but for the elements of `x` where `indices` of MaxPool say."""
+    need("the input", x, dtype="float", ranks=RANKS)
+    need("the indices", indices, shape_of(x), "int64")
+    n = x.ndim - 2
+    strides, pads = strides or (1,) * n, pads or (0,) * (2 * n)
+    if not len(strides) == len(kernel_shape) == n or len(pads) != 2 * n:
+        raise ValueError(f"an image of {n} dimension(s) needs as many sizes and strides, and twice as many pads")
+    images, channels, *extents = shape_of(x)
+    sizes = [(e - 1) * strides[a] - pads[a] - pads[n + a] + kernel_shape[a] for a, e in enumerate(extents)]
+    shape = [images, channels, *sizes] if output_shape is None else [int(e) for e in output_shape]
+    steps = [te.reduce_axis((0, e), f"k{a}") for a, e in enumerate(extents)]
+    if len(shape) != x.ndim or shape[:2] != [images, channels]:
+        raise ValueError(f"{list(shape)} is no shape for images of {list(shape_of(x))}")
+
+    def formula(*i: Expr) -> Expr:
+        number: Expr = te.const(0)
+        for place, extent in zip(i, (images, channels, *sizes), strict=True):
+            number = number * extent + place
+        inside = [place < e for place, e, s in zip(i[2:], sizes, shape[2:], strict=True) if e < s]
+        hit = te.all(te.equal(indices[(*i[:2], *steps)], number.astype("int64")), *inside)
+        return te.sum(te.select(hit, x[(*i[:2], *steps)], te.const(0, x.dtype)), axis=steps)
+
+    return te.compute(shape, formula, name="max_unpool")
+
+
+# --- whole images ------------------------------------------------------------------------------------------------------
+
+
+def _over_image(x: te.Tensor, reducer: Callable[..., Expr], name: str, each: Callable[[Expr], Expr]) -> te.Tensor:
+    need("the input", x, dtype="number", ranks=RANKS)
+    images, channels, *extents = shape_of(x)
+    steps = [te.reduce_axis((0, e), f"r{n}") for n, e in enumerate(extents)]
+    shape = [images, channels, *(1 for _ in extents)]
+    return te.compute(shape, lambda n, c, *_: reducer(each(x[(n, c, *steps)]), axis=steps), name=name)
+
+
+@operator("GlobalAveragePool")
+def global_average_pool(x):
+    need("the input", x, dtype="float")
+    total = _over_image(x, te.sum, "total", wide)
+    count = te.const(prod(shape_of(x)[2:]), total.dtype)
+    return te.compute(total.shape, lambda *i: (total[i] / count).astype(x.dtype), name="average")
+
+
+@operator("GlobalMaxPool")
+def global_max_pool(x):
+    return _over_image(x, te.max, "global_max", lambda e: e)
+
+
+@operator("GlobalLpPool", 2)
+def global_lp_pool(x, *, p=2):
+    need("the input", x, dtype="float")
+    power, root = _power(p)
+    total = _over_image(x, te.sum, "total", lambda e: power(wide(e)))
+    return te.compute(total.shape, lambda *i: root(total[i]).astype(x.dtype), name="global_lp")

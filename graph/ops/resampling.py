@@ -1,0 +1,153 @@
+"""Operators that read images at places between their elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tir import te
+from tir.ir import Expr
+
+from .registry import NEWEST, need, operator, shape_of, wide
+from .rows import normal_axes
+
+
+@operator("Resample", NEWEST)
+def resample(x, indices, weights, *, axis):
+    """Along an axis, of each element of the result the sum of as many elements of `x` as `indices` (extent, taps) has columns,
+    times `weights` of that shape. What Resize is written out as."""
+    (along,) = normal_axes([axis], x.ndim)
+    need("the indices", indices, (None, None), "int32")
+    need("the input", x, dtype="float")
+    need("the weights", weights, shape_of(indices), x.dtype)
+    extent, taps = shape_of(indices)
+    tap = te.reduce_axis((0, taps), "tap")
+
+    def formula(*i: Expr) -> Expr:
+        o = i[along]
+        return te.sum(weights[o, tap] * x[(*i[:along], indices[o, tap], *i[along + 1 :])], axis=tap)
+
+    return te.compute([*shape_of(x)[:along], extent, *shape_of(x)[along + 1 :]], formula, name="resample")
+
+
+@operator("AffineGrid", 20, operands={1: "size"})
+def affine_grid(theta, *, size, align_corners=0):
+    """theta (N, r, r + 1) -> (N, extents ..., r): each place of an image, from -1 to 1 along each axis, transformed by the matrix
+    of its batch. `size` is the shape of the images."""
+    rank = len(size) - 2
+    need("theta", theta, (size[0], rank, rank + 1), "float")
+    kind = theta.dtype
+
+    def formula(*i: Expr) -> Expr:
+        n, row = i[0], i[-1]
+        value = theta[n, row, te.const(rank)]
+        for column, (place, extent) in enumerate(zip(reversed(i[1:-1]), reversed(size[2:]), strict=True)):
+            first, step = (-1.0, 2 / (extent - 1) if extent > 1 else 0.0) if align_corners else (1 / extent - 1, 2 / extent)
+            value = value + theta[n, row, te.const(column)] * (place.astype(kind) * te.const(step, kind) + te.const(first, kind))
+        return value
+
+    return te.compute((size[0], *size[2:], rank), formula, name="affine_grid")
+
+
+@operator("GridSample", 20)
+@operator("GridSample", 16, 19)
+def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0):
+    """x (N, C, extents ...) at the places (N, places ..., r) of `grid`, which go from -1 to 1 along each axis, the last axis
+    first: the nearest element, or what is interpolated between the 2 or 4 that are nearest along each axis."""
+    need("the input", x, dtype="float", ranks=range(3, 6))
+    rank = x.ndim - 2
+    need("the grid", grid, [shape_of(x)[0], *(None for _ in range(rank)), rank], "float")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    if mode not in ("linear", "nearest", "cubic") or padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"mode {mode!r} with padding_mode {padding_mode!r} is not there")
+    axes = [SampledAxis(e, bool(align_corners), padding_mode) for e in shape_of(x)[2:]]
+
+    def place(*i: Expr) -> Expr:
+        """The coordinate along each axis of `x`, in its elements."""
+        found: Expr = te.const(0.0)
+        for n, axis in enumerate(axes):
+            at = axis.coordinate(grid[(*i[:-1], te.const(rank - 1 - n))].astype("float32"), mode == "nearest")
+            found = at if n == 0 else te.select(te.equal(i[-1], n), at, found)
+        return found
+
+    where = te.compute(shape_of(grid), place, name="where")
+
+    def formula(*i: Expr) -> Expr:
+        taps = [axis.taps(where[(i[0], *i[2:], te.const(n))], mode) for n, axis in enumerate(axes)]
+
+        def along(n: int, at: tuple[Expr, ...], inside: tuple[Expr, ...]) -> Expr:
+            if n == rank:
+                element = wide(x[(*i[:2], *at)])
+                return te.if_then_else(te.all(*inside), element, te.const(0, element.dtype)) if inside else element
+            value: Expr | None = None
+            for index, there, weight in taps[n]:
+                term = along(n + 1, (*at, index), (*inside, *there))
+                term = term if weight is None else term * weight.astype(term.dtype)
+                value = term if value is None else value + term
+            assert value is not None
+            return value
+
+        return along(0, (), ()).astype(x.dtype)
+
+    return te.compute([*shape_of(x)[:2], *shape_of(grid)[1:-1]], formula, name="grid_sample")
+
+
+Tap = tuple[Expr, tuple[Expr, ...], Expr | None]
+
+
+@dataclass(frozen=True)
+class SampledAxis:
+    """One axis of an image that is sampled between its elements: how -1 to 1 lie on it, and what lies beyond its ends."""
+
+    extent: int
+    align_corners: bool
+    padding: str
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return (0.0, self.extent - 1.0) if self.align_corners else (-0.5, self.extent - 0.5)
+
+    def coordinate(self, place: Expr, whole: bool) -> Expr:
+        """The element, a float32, at a place from -1 to 1, brought into the image where padding does so."""
+        low, high = self.ends
+        real = (place + 1.0) * ((high - low) / 2) + low
+        at: Expr = te.nearbyint(real) if whole else real
+        if self.padding == "reflection":
+            outside = te.any(at < low, at > high)
+            return te.select(outside, self._reflected(at), at)
+        return te.minimum(te.maximum(at, 0.0), self.extent - 1.0) if self.padding == "border" else at
+
+    def _reflected(self, at: Expr) -> Expr:
+        """Back and forth between the ends."""
+        low, high = self.ends
+        width = high - low
+        if width == 0:
+            return te.const(low, "float32")
+        far = te.abs(at - low)
+        rest = far - te.floor(far / (2 * width)) * (2 * width)
+        return te.minimum(rest, 2 * width - rest) + low
+
+    def taps(self, at: Expr, mode: str) -> list[Tap]:
+        """The elements that count, with the conditions that they are there, and their weights."""
+        if mode == "nearest":
+            return [self._tap(at.astype("int32"), None)]
+        first = te.floor(at)
+        ratio = at - first
+        if mode == "linear":
+            return [self._tap(first.astype("int32"), 1.0 - ratio), self._tap(first.astype("int32") + 1, ratio)]
+        return [self._tap(first.astype("int32") + (n - 1), _cubic(ratio, n)) for n in range(4)]
+
+    def _tap(self, index: Expr, weight: Expr | None) -> Tap:
+        if self.padding == "zeros":
+            return index, (index >= 0, index < self.extent), weight
+        if self.padding == "reflection":
+            index = te.floor(self._reflected(index.astype("float32"))).astype("int32")
+        return te.minimum(te.maximum(index, 0), self.extent - 1), (), weight
+
+
+def _cubic(ratio: Expr, tap: int) -> Expr:
+    """The weight of one of four elements around a place: Keys' piecewise cubic (IEEE ASSP 29(6), 1981) with -0.75."""
+    a = -0.75
+    d = ratio + 1.0 if tap == 0 else ratio if tap == 1 else 1.0 - ratio if tap == 2 else 2.0 - ratio
+    if tap in (1, 2):
+        return ((a + 2) * d - (a + 3)) * d * d + 1.0
+    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
