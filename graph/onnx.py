@@ -17,16 +17,19 @@ from tir import dtypes
 from tir.nearest import nearest
 from tir.traverse import fresh
 
+from . import expansions
 from .ir import Attribute, Call, Graph, GraphError, Value, constant, type_text, verify
 from .ops import find, names, versions
-from .ops.registry import Operator, result_types
+from .ops.registry import NEWEST, Operator, is_internal, result_types
 from .weights import weights
 
 if TYPE_CHECKING:
     import onnx
 
+OF_CONSTANTS = ("ConstantOfShape", "Range")  # whose result has a shape that its inputs say
 MEASURES = ("Shape", "Size")  # constant, whatever their input is, as shapes are static
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+ELEMENT_TYPES = {"to", "dtype", "output_dtype", "precision"}  # attributes that are element types
 SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
 FOLDING_ERRORS = (  # of ONNX's evaluator
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,
@@ -81,8 +84,9 @@ class _Import:
         self.values: dict[str, Value] = {}
         self.problems: list[str] = []
         self.folder = folder
-        self.taken = {name for n in self.proto.node for name in (*n.input, *n.output)} | {i.name for i in self.proto.input}
-        self.read = {name for n in self.proto.node for name in n.input} | {o.name for o in self.proto.output}
+        nodes = list(expansions.all_nodes(self.proto.node))
+        self.taken = {name for n in nodes for name in (*n.input, *n.output)} | {i.name for i in self.proto.input}
+        self.read = {name for n in nodes for name in n.input} | {o.name for o in self.proto.output}
 
     def graph(self, shapes: dict[str, Sequence[int]]) -> Graph:
         self._check_nodes()
@@ -94,7 +98,10 @@ class _Import:
         calls: list[Call] = []
         for number, node in enumerate(self.proto.node):
             if all(name in self.values for name in node.input if name):
-                calls += self._node(node, number)
+                try:
+                    calls += self._node(node, self.opsets)
+                except (TypeError, ValueError) as error:
+                    self.problems.append(f"{self._where(node, number)}: {error}")
             elif not self.problems:  # otherwise it waits for a node that could not be imported
                 missing = next(name for name in node.input if name and name not in self.values)
                 self.problems.append(f"{self._where(node, number)}: reads `{missing}`, which is not defined before it")
@@ -125,32 +132,40 @@ class _Import:
         known = {i.name for i in self.proto.initializer} | {i.values.name for i in self.proto.sparse_initializer}
         for number, node in enumerate(self.proto.node):
             folds = _folds(node, known)
-            if folds:
+            if folds or (node.op_type == "If" and node.input[0] in known):  # what a branch makes may be constant
                 known |= set(node.output)
-            reason = self._reason(node, known, folds)
+            reason = self._reason(node, known, folds, self.opsets)
             if reason:
                 self.problems.append(f"{self._where(node, number)}: {reason}")
 
-    def _reason(self, node: onnx.NodeProto, known: set[str], folds: bool) -> str:
+    def _reason(self, node: onnx.NodeProto, known: set[str], folds: bool, opsets: Mapping[str, int]) -> str:
         """Why a node cannot be imported; empty if it can, as far as is known without shapes."""
         domain = _domain(node.domain)
-        if domain not in self.opsets:
+        if domain not in opsets:
             return "the file does not say which version of this domain it means"
-        if any(a.type in SUBGRAPHS for a in node.attribute):
+        if any(a.type in SUBGRAPHS for a in node.attribute) and (domain or expansions.find(node.op_type, opsets[domain]) is None):
             return "graphs inside of nodes are not there"
         if folds:
             return ""
-        found = None if domain else find(node.op_type, self.opsets[domain])
+        opset = opsets[domain]
+        for name in node.input if node.op_type in OF_CONSTANTS and not domain else ():
+            if name not in known:
+                return f"its input `{name}` must be constant"
+        found = None if domain else find(node.op_type, opset)
+        if found is None and not domain:
+            expansion = expansions.find(node.op_type, opset)
+            if expansion is not None:
+                return _open_operand(node, expansion.operands, known)
+            if expansions.has_function(node.op_type, opset):
+                return ""
         if found is None:
             there = "" if domain else versions(node.op_type)
-            near = "" if there or domain else nearest(node.op_type, names())
+            near = "" if there or domain else nearest(node.op_type, (*names(), *expansions.names()))
             hint = f"; it is for versions {there}" if there else f"; did you mean {near}?" if near else ""
             return f"there is no such operator{hint}"
-        open_operands = [(n, a) for n, a in found.operands.items() if n < len(node.input) and node.input[n]]
-        for n, attribute in open_operands:
-            if node.input[n] not in known:
-                return f"its {attribute}, `{node.input[n]}`, must be constant"
-        given = {a.name for a in node.attribute} | {a for _, a in open_operands}
+        if reason := _open_operand(node, found.operands, known):
+            return reason
+        given = {a.name for a in node.attribute} | {a for _, a in _operands(node, found.operands)}
         if unknown := sorted(given - set(found.attributes)):
             return f"the attribute {unknown[0]} is not there"
         if missing := [a for a in found.required if a not in given]:
@@ -206,28 +221,68 @@ class _Import:
 
     def _dtype(self, number: int, what: str) -> str:
         name = _dtype_name(number)
-        if name not in dtypes.TABLE or name == "bfloat16":
+        if name not in dtypes.TABLE:
             raise GraphError(f"{self.name}: {what} has the element type {name}, which is not there")
         return name
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
-    def _node(self, node: onnx.NodeProto, number: int) -> list[Call]:
-        """The call that a node becomes; none where it is folded. What is wrong with it is noted as a problem."""
-        try:
-            results = self._folded(node)
-            if results is None:
-                return [self._call(node)]
-        except (TypeError, ValueError) as error:
-            self.problems.append(f"{self._where(node, number)}: {error}")
-            return []
+    def _node(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> list[Call]:
+        """The calls that a node becomes; none where it is folded. Raises TypeError or ValueError for what is wrong with it."""
+        results = self._folded(node, opsets)
+        if results is None:
+            return self._written(node, opsets[""])
         for name, array in zip(node.output, results, strict=False):
             if name:
                 self.constants[name] = array
                 self.values[name] = constant(name, array)
         return []
 
-    def _folded(self, node: onnx.NodeProto) -> list[np.ndarray] | None:
+    def _written(self, node: onnx.NodeProto, opset: int) -> list[Call]:
+        """A call of the operator; where that is not there, or refuses, the calls that the node is written out as."""
+        found, other = find(node.op_type, opset), expansions.find(node.op_type, opset)
+        for operands in (k.operands for k in (found, other) if k is not None):
+            if reason := _open_operand(node, operands, self.constants):
+                raise ValueError(reason)
+        if found is None:
+            return self._expanded(node, opset)
+        try:
+            return [self._call(node, opset)]
+        except (TypeError, ValueError) as error:
+            if other is None:
+                raise
+            try:
+                return self._expanded(node, opset)
+            except (TypeError, ValueError):
+                raise error from None
+
+    def _expanded(self, node: onnx.NodeProto, opset: int) -> list[Call]:
+        """The calls that a node becomes which is written out as others."""
+        values = [self.values[name] if name else None for name in node.input]
+        body = expansions.Body(opset, self.taken, node.name or node.output[0])
+        found = expansions.find(node.op_type, opset)
+        if found is not None:
+            constants = {a: self.constants[node.input[n]] for n, a in _operands(node, found.operands)}
+            found.define(body, node, values, **constants)
+        elif expansions.has_function(node.op_type, opset):
+            expansions.write_function(body, node, values, opset)
+        else:
+            raise ValueError(f"it is written out with {node.op_type}, which is not there")
+        self.constants |= body.constants
+        self.values |= {name: constant(name, array) for name, array in body.constants.items()}
+        self.read |= {name for n in expansions.all_nodes(body.nodes) for name in n.input}
+        calls: list[Call] = []
+        for inner in body.needed(self.read & set(node.output)):
+            try:
+                opsets = {"": NEWEST if is_internal(inner.op_type) else body.opset}
+                if reason := self._reason(inner, set(self.constants), _folds(inner, self.constants), opsets):
+                    raise ValueError(reason)
+                calls += self._node(inner, opsets)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"it is written out with {inner.op_type}: {error}") from None
+        return calls
+
+    def _folded(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> list[np.ndarray] | None:
         """The outputs of a node that depends on nothing but constants; None for others."""
         if node.op_type in MEASURES and not _domain(node.domain):
             shape = np.array(self.values[node.input[0]].shape, np.int64)
@@ -241,23 +296,25 @@ class _Import:
 
         feeds = {name: self.constants[name] for name in node.input if name}
         try:
-            return [np.asarray(a) for a in ReferenceEvaluator(node, opsets=dict(self.opsets)).run(None, feeds)]
+            found = ReferenceEvaluator(node, opsets=dict(opsets)).run(None, feeds)
         except FOLDING_ERRORS as error:
             raise ValueError(f"it does not evaluate: {error}") from None
+        if not all(isinstance(a, (np.ndarray, np.generic)) for a in found):
+            raise ValueError("its result is no tensor")
+        return [np.asarray(a) for a in found]
 
-    def _call(self, node: onnx.NodeProto) -> Call:
-        opset = self.opsets[""]
+    def _call(self, node: onnx.NodeProto, opset: int) -> Call:
         found = find(node.op_type, opset)
         assert found is not None, "the scan lets no other node pass"
         attributes: dict[str, Attribute] = {a.name: _attribute(a) for a in node.attribute}
-        for n, attribute in found.operands.items():
-            if n < len(node.input) and node.input[n]:
-                attributes[attribute] = _operand(self.constants[node.input[n]])
-        if node.op_type == "Cast":
-            attributes["to"] = self._dtype(int(attributes["to"]), "the result")  # type: ignore[arg-type]
+        attributes |= {a: _operand(self.constants[node.input[n]]) for n, a in _operands(node, found.operands)}
+        for name in ELEMENT_TYPES & set(attributes):
+            attributes[name] = self._dtype(int(attributes[name]), "the result")  # type: ignore[arg-type]
         if node.op_type == "Split" and "split" not in attributes:
             attributes["num_outputs"] = len(node.output)
         inputs = tuple(self.values[name] if name else None for name in _tensor_inputs(node, found))
+        if node.op_type == "Concat":  # empty parts are constants, and nothing
+            inputs = tuple(v for v in inputs if v is None or 0 not in v.shape)
         types = result_types(Call(node.op_type, inputs, (), tuple(sorted(attributes.items())), opset))
         outputs = self._outputs(node)
         if len(outputs) > len(types):
@@ -285,7 +342,21 @@ def _folds(node: onnx.NodeProto, known: Container[str]) -> bool:
     """Whether a node depends on nothing but values that are known."""
     if node.op_type in MEASURES and not _domain(node.domain):
         return True
-    return node.op_type not in RANDOM and all(name in known for name in node.input if name)
+    plain = node.op_type not in RANDOM and not any(a.type in SUBGRAPHS for a in node.attribute)
+    return plain and all(name in known for name in node.input if name)
+
+
+def _operands(node: onnx.NodeProto, operands: Mapping[int, str]) -> list[tuple[int, str]]:
+    """The operands that a node has: their positions, and the names of the attributes that they become."""
+    return [(n, a) for n, a in operands.items() if n < len(node.input) and node.input[n]]
+
+
+def _open_operand(node: onnx.NodeProto, operands: Mapping[int, str], known: Container[str]) -> str:
+    """What is wrong with the operands of a node that must be constant; empty if nothing is."""
+    for n, attribute in _operands(node, operands):
+        if node.input[n] not in known:
+            return f"its {attribute}, `{node.input[n]}`, must be constant"
+    return ""
 
 
 def _tensor_inputs(node: onnx.NodeProto, found: Operator) -> list[str]:

@@ -16,12 +16,11 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
-from tir import dtypes
-
+from . import expansions
 from .compilation import compile
-from .ir import Graph
+from .ir import Graph, GraphError
 from .model import Model
-from .onnx import MEASURES, load_onnx
+from .onnx import MEASURES, OF_CONSTANTS, load_onnx
 from .ops import find
 
 
@@ -38,9 +37,11 @@ class Prepared(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
         """The outputs for arrays in the order of the inputs. Raises what `load_onnx` and `compile` raise."""
+        if not all(isinstance(a, (np.ndarray, np.generic)) for a in inputs):
+            raise GraphError(f"{self.model.graph.name}: the inputs must be arrays, and sequences are not there")
         arrays = dict(zip(self.inputs, map(np.asarray, inputs), strict=True))
         model = self._model(arrays)
-        found = model({v.name: _stored(arrays[v.name]) for v in model.graph.inputs})
+        found = model({v.name: arrays[v.name] for v in model.graph.inputs})
         return tuple(_as_onnx(a, v.dtype) for v, a in zip(model.graph.outputs, found, strict=True))
 
     def graph(self, arrays: dict[str, np.ndarray]) -> Graph:
@@ -89,21 +90,24 @@ class TirBackend(Backend):
 
 def operands(model: onnx.ModelProto) -> Sequence[str]:
     """The names of all values that must be constant, as an operator takes them as attributes, or they make such a value."""
-    wanted: set[str] = set()
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    for node in reversed(model.graph.node):
-        found = None if node.domain not in ("", "ai.onnx") else find(node.op_type, opset)
+    return sorted(_operands(model.graph, opset, set()) - {""})
+
+
+def _operands(graph: onnx.GraphProto, opset: int, wanted: set[str]) -> set[str]:
+    """The names that must be constant in a graph, of which some are known."""
+    for node in reversed(graph.node):
+        ours = node.domain in ("", "ai.onnx")
+        found = (find(node.op_type, opset) or expansions.find(node.op_type, opset)) if ours else None
         wanted |= {node.input[n] for n in (found.operands if found else ()) if n < len(node.input)}
-        if node.op_type not in MEASURES and any(name in wanted for name in node.output):
+        makes_shape = ours and node.op_type in OF_CONSTANTS
+        if makes_shape or (node.op_type not in MEASURES and any(name in wanted for name in node.output)):
             wanted |= set(node.input)
-    return sorted(wanted - {""})
+            for inner in (a.g for a in node.attribute if a.HasField("g")):
+                wanted |= _operands(inner, opset, {o.name for o in inner.output})
+    return wanted
 
 
 def _as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
     """An output in the dtype that ONNX has for it."""
     return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)) if dtype == "bfloat16" else array
-
-
-def _stored(array: np.ndarray) -> np.ndarray:
-    """The array as `tir.dtypes.storage` has it: bfloat16 by its bits."""
-    return array.view(dtypes.storage("bfloat16")) if array.dtype.name == "bfloat16" else array

@@ -65,6 +65,8 @@ def arranged(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarra
 
 def _fitting(value: Value, array: np.ndarray) -> np.ndarray:
     found = np.asarray(array)
+    if found.dtype.name == value.dtype:  # bfloat16 as the package ml_dtypes has it
+        found = found.view(dtypes.storage(value.dtype))
     if found.shape != value.shape or found.dtype != dtypes.storage(value.dtype):
         raise GraphError(f"input `{value.name}` must be {type_text(value)}, got {found.dtype.name}{list(found.shape)}")
     return found

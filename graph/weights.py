@@ -35,7 +35,7 @@ def _array(tensor: onnx.TensorProto, what: str, folder: Path) -> np.ndarray:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     except KeyError:
         raise GraphError(f"{what} has an element type, {tensor.data_type}, that is not there") from None
-    if dtype.name not in dtypes.TABLE or dtype.name == "bfloat16":
+    if dtype.name not in dtypes.TABLE:
         raise GraphError(f"{what} has the element type {dtype.name}, which is not there")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _mapped(tensor, dtype, what, folder)
