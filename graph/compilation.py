@@ -17,7 +17,7 @@ from .kernels import compiled, looked_up, scheduled
 from .memory import plan
 from .model import Model
 from .passes import optimize
-from .prepare import prepared
+from .prepare import filled, prepared
 
 if TYPE_CHECKING:
     from search import Records
@@ -52,10 +52,16 @@ def compile(graph, target="llvm", *, records=None, cache="user"):
             case Graph():
                 if backend(target).device is not None:
                     raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
-                graph = optimize(graph)
-                groups = fuse(graph)
-                found = compiled((g.func for g in groups), target, known, objects)
-                kernels = [found[g.func] for g in groups]
-                graph, groups = prepared(graph, groups, kernels)
-                return Model(graph, groups, kernels, plan(graph, groups), target)
+                return assembled(optimize(graph), target, known, objects)
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, or a PrimFunc, got {type(graph).__name__}")
+
+
+def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None) -> Model:
+    """A graph as it is, after all passes, as one native function."""
+    groups = fuse(graph)
+    found = compiled((g.func for g in groups), target, records, cache)
+    kernels = [found[g.func] for g in groups]
+    groups, preparations = prepared(graph, groups, kernels)
+    layout = plan(graph, groups)
+    graph, weights = filled(graph, layout, preparations)
+    return Model(graph, groups, kernels, layout, weights, target)

@@ -67,7 +67,8 @@ def plan(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
     """Addresses of the inputs of a graph, of what its groups make, and of the constants that are read."""
     inside = places(graph)
     read = [inside[v].root for v in (*(v for g in groups for v in g.inputs), *graph.outputs)]
-    weights, weights_nbytes = consecutive([v for v in dict.fromkeys(read) if v.name in graph.constants])
+    made = {inside[v].root for v in (*graph.inputs, *(v for g in groups for v in g.outputs))}
+    weights, weights_nbytes = consecutive([v for v in dict.fromkeys(read) if v not in made])
     addresses = {v: Address(WEIGHTS, offset) for v, offset in weights.items()}
     addresses |= {v: Address(input_base(n)) for n, v in enumerate(graph.inputs)}
     copied: list[int] = []

@@ -22,6 +22,7 @@ from .fusion import Group
 from .ir import Graph, Value
 from .kernels import GroupKernel
 from .memory import ARENA, WEIGHTS, MemoryPlan, buffer, input_base, output_base
+from .prepare import elements
 from .reference import arranged
 
 ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
@@ -68,10 +69,12 @@ class Model:
     itself, which a later one takes over, so that any number of threads may call a model at the same time.
     """
 
-    def __init__(self, graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan, target: Target):
-        self.groups, self.kernels, self.plan, self.target = tuple(groups), tuple(kernels), plan, target
-        self.weights = block(plan.weights_nbytes)
-        self.graph = graph.with_(constants={**graph.constants, **self._moved(graph)})
+    def __init__(
+        self, graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan, weights: np.ndarray,
+        target: Target,
+    ):  # fmt: skip
+        self.graph, self.groups, self.kernels = graph, tuple(groups), tuple(kernels)
+        self.plan, self.weights, self.target = plan, weights, target
         self.steps: list[Step] = [
             Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs)))
             for group, kernel in zip(self.groups, self.kernels, strict=True)
@@ -84,17 +87,6 @@ class Model:
         self._quick_check = quick_check([buffer(v) for v in graph.inputs], frozenset())
         self._new_outputs = [_maker(v) for v in graph.outputs]
         self._arenas: list[np.ndarray] = []  # of calls that have ended
-
-    def _moved(self, graph: Graph) -> dict[str, np.ndarray]:
-        """The constants that kernels read, in the block that is made for them."""
-        moved = {}
-        for value, found in self.plan.addresses.items():
-            if found.base == WEIGHTS:
-                array = _array(value, self.weights[found.offset : found.offset + value.nbytes])
-                array[...] = graph.constants[value.name].view(array.dtype)
-                array.flags.writeable = False
-                moved[value.name] = array
-        return moved
 
     def _loaded(self) -> tuple[Callable[..., int], Callable[..., int]]:
         """The entry and the one that takes times, as functions of the addresses of weights, arena, inputs and outputs."""
@@ -173,15 +165,10 @@ class Model:
         return export(self, path, name, compiler=compiler)
 
 
-def _array(value: Value, memory: np.ndarray) -> np.ndarray:
-    """The elements of a value that lies in `memory`, bytes."""
-    return memory.view(dtypes.storage(value.dtype)).reshape(value.shape)
-
-
 def _maker(value: Value) -> Callable[[], np.ndarray]:
     """What makes a new array for an output."""
     if value.nbytes >= MIN_ALIGNED_BYTES:
-        return lambda: _array(value, block(value.nbytes))
+        return lambda: elements(value, block(value.nbytes))
     return partial(np.empty, value.shape, dtypes.storage(value.dtype))
 
 

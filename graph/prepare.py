@@ -1,60 +1,86 @@
-"""Constants as kernels read them: what kernels compute from weights alone is computed when the network is compiled."""
+"""Constants as kernels read them, in one block of memory: what kernels compute from weights alone is computed when the network is
+compiled, into its place there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen.arguments import address
+from codegen.arguments import address, block
 from codegen.llvm.compile import Library
 from tir.constants import constants
 from tir.dtypes import storage
-from tir.ir import Buffer, PrimFunc, const_shape
+from tir.ir import PrimFunc, const_shape
 from tir.traverse import fresh
 
 from .fusion import Group
 from .ir import Graph, Value
 from .kernels import GroupKernel
-from .places import Place, places
+from .memory import WEIGHTS, MemoryPlan
 
 
-def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel]) -> tuple[Graph, list[Group]]:
-    """The graph with the constants that kernels read, those included that they prepare from others, and the groups with the
-    inputs that their kernels then take. Raises MemoryError where there is no memory for temporaries."""
-    where, known = places(graph), dict(graph.constants)
-    taken = {v.name for c in graph.calls for v in (*c.values, *c.outputs)}
-    made: dict[tuple[PrimFunc, tuple[Value, ...]], dict[str, Value]] = {}  # groups may share weights
+@dataclass(frozen=True)
+class Preparation:
+    """A run of what a kernel prepares. `values` are its parameters by name: constants of the graph, and the new ones it makes."""
+
+    kernel: GroupKernel
+    values: Mapping[str, Value]
+
+
+def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel]) -> tuple[list[Group], list[Preparation]]:
+    """The groups with the inputs that their kernels take once constants are prepared, and what prepares these."""
+    taken = {*graph.constants, *(v.name for c in graph.calls for v in (*c.values, *c.outputs))}
+    made: dict[tuple[PrimFunc, tuple[Value, ...]], Preparation] = {}  # groups may share weights
     result = []
     for group, kernel in zip(groups, kernels, strict=True):
         given = dict(zip((p.name for p in group.func.params), (*group.inputs, *group.outputs), strict=True))
-        weights = tuple(given[b.name] for b in constants(group.func))
-        if kernel.preparation is not None and (group.func, weights) not in made:
-            arrays = _run(kernel, {b.name: _elements(graph, where[given[b.name]], given[b.name]) for b in constants(group.func)})
-            values = {n: Value(fresh(taken, f"{weights[0].name}.{n}"), a.shape, b.dtype) for n, (b, a) in arrays.items()}
-            known |= {values[n].name: a for n, (_, a) in arrays.items()}
-            made[group.func, weights] = values
-        given |= made.get((group.func, weights), {})
+        values = {b.name: given[b.name] for b in constants(group.func)}
+        if kernel.preparation is not None:
+            weights = tuple(values.values())
+            if (group.func, weights) not in made:
+                new = [b for b in kernel.preparation.params if b.name not in given]
+                values |= {b.name: Value(fresh(taken, f"{weights[0].name}.{b.name}"), const_shape(b), b.dtype) for b in new}
+                made[group.func, weights] = Preparation(kernel, values)
+            given |= made[group.func, weights].values
         inputs = tuple(given[b.name] for b in kernel.main.params if given[b.name] not in group.outputs)
         result.append(replace(group, inputs=inputs))
-    read = {where[v].root.name for v in (*(v for g in result for v in g.inputs), *graph.outputs)}
-    return graph.with_(constants={name: array for name, array in known.items() if name in read}), result
+    return result, list(made.values())
 
 
-def _run(kernel: GroupKernel, given: dict[str, np.ndarray]) -> dict[str, tuple[Buffer, np.ndarray]]:
-    """What a kernel prepares, by name, from its constants."""
-    part = kernel.preparation
-    assert part is not None
-    made = {b.name: (b, np.empty(const_shape(b), storage(b.dtype))) for b in part.params if b.name not in given}
-    arrays = [given[b.name] if b.name in given else made[b.name][1] for b in part.params]
-    function = Library([part.code], [part.symbol], kernel.target).function(part.symbol, len(arrays))
-    if function(*map(address, arrays)):
-        raise MemoryError(f"{kernel.func.name}: no memory to prepare its constants")
-    return made
+def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) -> tuple[Graph, np.ndarray]:
+    """The graph with the constants that its kernels read, in the block of memory that is planned for them, and that block. Raises
+    MemoryError where there is no memory for temporaries."""
+    weights = block(plan.weights_nbytes)
+    arrays = {}
+    for value, place in plan.addresses.items():
+        if place.base == WEIGHTS:
+            arrays[value.name] = elements(value, weights[place.offset :])
+            if value.name in graph.constants:
+                arrays[value.name][...] = graph.constants[value.name].view(arrays[value.name].dtype)
+    functions = {}
+    for preparation in preparations:
+        kernel, part = preparation.kernel, preparation.kernel.preparation
+        assert part is not None
+        if kernel not in functions:
+            functions[kernel] = Library([part.code], [part.symbol], kernel.target).function(part.symbol, len(part.params))
+        values = [preparation.values[b.name] for b in part.params]
+        given = [_constant(graph, plan, v) if plan.places[v].root.name in graph.constants else arrays[v.name] for v in values]
+        if functions[kernel](*map(address, given)):
+            raise MemoryError(f"{kernel.func.name}: no memory to prepare its constants")
+    for array in arrays.values():
+        array.flags.writeable = False
+    return graph.with_(constants=arrays), weights
 
 
-def _elements(graph: Graph, place: Place, value: Value) -> np.ndarray:
-    """The elements of a value that lies in a constant."""
-    memory = np.require(graph.constants[place.root.name], requirements=("C", "A")).reshape(-1).view(np.uint8)
-    return memory[place.offset : place.offset + value.nbytes].view(storage(value.dtype)).reshape(value.shape)
+def elements(value: Value, memory: np.ndarray) -> np.ndarray:
+    """A value that lies at the begin of `memory`, bytes."""
+    return memory[: value.nbytes].view(storage(value.dtype)).reshape(value.shape)
+
+
+def _constant(graph: Graph, plan: MemoryPlan, value: Value) -> np.ndarray:
+    """The elements of a value that lies in a constant of the graph."""
+    place = plan.places[value]
+    array = np.require(graph.constants[place.root.name], requirements=("C", "A"))
+    return elements(value, array.reshape(-1).view(np.uint8)[place.offset :])

@@ -7,11 +7,9 @@ import pytest
 from onnx import helper
 
 import tir
+from graph.compilation import assembled
 from graph.fusion import fuse
 from graph.ir import Call, Graph, Value, constant
-from graph.kernels import compiled
-from graph.memory import plan
-from graph.model import Model
 from graph.onnx import load_onnx
 from graph.places import places
 from graph.reference import evaluate
@@ -77,8 +75,5 @@ def test_parts_of_constants():
     part, y = Value("part", (1, *X.shape), "float32"), Value("y", (1, *X.shape), "float32")
     taken = Call("Slice", (w,), (part,), (("axes", (0,)), ("ends", (2,)), ("starts", (1,))))
     graph = Graph("g", (x,), (taken, Call("Mul", (part, x), (y,))), (y,), {"w": np.stack([X, X + 1])})
-    groups = fuse(graph)
-    target = tir.Target("llvm")
-    kernels = compiled((g.func for g in groups), target, None, None)
-    (found,) = Model(graph, groups, [kernels[g.func] for g in groups], plan(graph, groups), target)(X)
+    (found,) = assembled(graph, tir.Target("llvm"), None, None)(X)
     np.testing.assert_array_equal(found, [(X + 1) * X])
