@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ THREADED = True
 PEERS = ("onnxruntime", "openvino", "torch")
 RIVALS = PEERS[:2]  # of which the faster one is what we are compared with
 TOLERANCE = 5e-4  # the largest difference of an element, as a part of its output's root mean square
+PATIENCE = 30.0  # seconds in which a process ends by itself
 SHOWN = 8  # kernels of ours in a result, those that take longest
 
 
@@ -52,8 +53,15 @@ class Contender:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        """It ends when it has nothing more to read; or is ended, where it does not."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def __call__(self) -> None:
         self.seconds(1)

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import cache
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,15 @@ def _torchvision() -> Any:
 
 
 _library: Any = None  # kept alive: what it defines ends with it
+
+
+def _transformers() -> Any:
+    """transformers, which loads torchvision where that is installed."""
+    if find_spec("torchvision") is not None:
+        _torchvision()
+    import transformers
+
+    return transformers
 
 
 def _image(name: str, *size: int, **options: Any) -> Network:
@@ -130,9 +140,8 @@ class Bert(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        from transformers import BertConfig, BertModel
-
-        self.model = BertModel(BertConfig())
+        transformers = _transformers()
+        self.model = transformers.BertModel(transformers.BertConfig())
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Tensors:
         found = self.model(input_ids=input_ids, attention_mask=attention_mask)
@@ -150,14 +159,11 @@ class Gpt2(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        from transformers import GPT2Config, GPT2LMHeadModel
-
-        self.model = GPT2LMHeadModel(GPT2Config())
+        transformers = _transformers()
+        self.model = transformers.GPT2LMHeadModel(transformers.GPT2Config())
 
     def forward(self, input_ids: torch.Tensor, *past: torch.Tensor) -> Tensors:
-        from transformers import DynamicCache
-
-        kept = DynamicCache()
+        kept = _transformers().DynamicCache()
         for n, (keys, values) in enumerate(zip(past[::2], past[1::2], strict=True)):
             kept.update(keys, values, n)
         found = self.model(input_ids=input_ids, past_key_values=kept, use_cache=True)
