@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, inf
+from math import ceil, inf, prod
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.arith.symbolic import symbolic_min
-from tir.ir import Binary, Block, Const, Iter, Load, Var
+from tir.ir import Binary, Block, Const, Iter, Load, Var, const_shape
 from tir.traverse import walk
 
 from .block_analysis import (
@@ -133,7 +133,16 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
     copies = 0.0 if c.weights.buffer.name in constants else copies
     transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.pack_cycles(bits) if c.transposed_result else 0.0
-    return count * tile + copies + transposes
+    return count * tile + copies + transposes + image_cycles(c, prod(const_shape(c.image.buffer)), t.channels, processor)
+
+
+def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -> float:
+    """Cycles to read an image of so many elements once for each panel of `channels` channels, beyond those of an image that stays
+    in the second-level cache."""
+    bits = c.contraction.bits
+    if elements * bits // 8 <= processor.l2_reuse_bytes:
+        return 0.0
+    return ceil(extent(c.channels[-1]) / channels) * elements * processor.read_cycles(bits, processor.l2 + 1)
 
 
 def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil, inf, prod
 from typing import Any
 
 from schedule.machine import CPU, PACKED_ELEMENT_LOADS, PAGE_BYTES, STRIDED_ELEMENT_LOADS
@@ -21,7 +21,7 @@ from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
 from .block_analysis import epilogue, is_elementwise, size, stored
-from .conv2d import Convolution, matches
+from .conv2d import Convolution, image_cycles, matches
 from .gemm import register_tile
 from .marks import done, share
 
@@ -85,11 +85,12 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     tile = processor.tile_cycles(t.channels, t.pixels // lanes, steps, _element_loads(c, constants))
     outer = size((*c.groups, *c.channels, *c.pixels)) // (pixels * extent(c.channels[-1]))
     time = outer * ceil(extent(c.channels[-1]) / t.channels) * ceil(pixels / t.pixels) * tile
+    elements = prod(const_shape(c.image.buffer))
     if not in_place(c):
-        unrolled = steps * size((*c.groups, *c.pixels))
+        elements = unrolled = steps * size((*c.groups, *c.pixels))
         rows = unrolled // extent(c.pixels[-1]) * ceil(extent(c.pixels[-1]) / lanes)
         time += rows * lanes * processor.pack_cycles(bits, unrolled * bits // 8)
-    return time
+    return time + image_cycles(c, elements, extent(c.channels[-1]), processor)
 
 
 def in_place(c: Convolution) -> bool:
