@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any
 
 from tir import dtypes
 from tir.arith.enumeration import PYTHON_OPERATORS
@@ -12,6 +16,10 @@ from tir.ir import COMPARISONS, LOGICAL, Axis, Binary, Block, Cast, Const, Expr,
 from tir.traverse import loads, map_children, rewrite, substitute, variables, walk
 
 from ..error import ScheduleError
+
+SMALL_NUMBERS = {"bool": (False, True), "int": (0, 1, 2), "uint": (0, 1, 2), "float": (-1, 0, 2)}  # by kind of dtype
+WIDE_TRIALS = 200  # triples of large numbers that an operation on several values is tried on
+MAX_TRIED = 1 << 20  # the largest of them
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
 
     `reordered` says that elements will be combined in another order, so that the operation must be commutative, too.
     A reduction of one value by +, *, min, max, and, or is known; one of several values is taken apart where each old value
-    meets its new one (`select(c, old, new)`, `old op new`), and tried out on small numbers.
+    meets its new one (`select(c, old, new)`, `old op new`), and tried out on numbers.
     """
     stores, values = _stores_and_values(block)
     _need_same_places(block, stores)
@@ -84,7 +92,8 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
     seen = dict(zip(outputs, old, strict=True))
     values = [rewrite(v, lambda n: seen.get(n) if type(n) is Load else None) for v in values]
     sources = tuple(_source(block, v, values) for v in old)
-    combined = tuple(_replaced(v, dict(zip(sources, new, strict=True))) for v in values)
+    met = dict(zip(sources, new, strict=True))
+    combined = tuple(_replaced(v, met | {s: n}) for v, s, n in zip(values, sources, new, strict=True))  # sources may be alike
     for c in combined:
         if loads(c) or not variables(c) <= {v.name for v in (*old, *new)}:
             raise _unknown(block)
@@ -212,41 +221,67 @@ def _need_known_identity(block: Block, r: Reducer) -> None:
 
 
 def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
-    """Refuse an operation on several values that some small numbers show not to be associative (and commutative, if need be)."""
+    """Refuse an operation on several values that some numbers show not to be associative (and commutative, if need be).
+
+    Of each value three small numbers are tried in all combinations. Where the operation only compares values of one place, and
+    selects among them, that is a proof: its result depends on how the three that meet there are ordered, and they are ordered in
+    all ways. What else there may be, such as a bound from which it does something else, is tried with numbers around the
+    constants in it, and with large ones. Arithmetic is exact.
+    """
     first = tuple(_evaluated(i, {}) for i in r.identities)
-    points = list(product(*([(0, 1, 2) if not dtypes.is_float(o.dtype) else (-1.0, 0.0, 2.0) for o in r.outputs])))
+    small = list(product(*(SMALL_NUMBERS[dtypes.TABLE[o.dtype].kind] for o in r.outputs)))
+    draw = random.Random(0)
+    pools = [_critical_numbers(r, o.dtype, draw) for o in r.outputs]
+    wide = [tuple(map(draw.choice, pools)) for _ in range(3 * WIDE_TRIALS)]
 
     def f(a: tuple, b: tuple) -> tuple:
         env = {v.name: x for v, x in zip(r.old, a, strict=True)} | {v.name: x for v, x in zip(r.new, b, strict=True)}
         return tuple(_evaluated(c, env) for c in r.combined)
 
+    def text(x: tuple) -> str:
+        return str(tuple(float(v) if dtypes.is_float(o.dtype) else v for v, o in zip(x, r.outputs, strict=True)))
+
     def refuse(what: str, left: str, x: tuple, right: str, y: tuple) -> None:
         raise ScheduleError(
-            f"the reduction of `{block.name}` is not {what}", (block, "the reduction"), witness=f"{left} = {x}, but {right} = {y}"
-        )
+            f"the reduction of `{block.name}` is not {what}", (block, "the reduction"),
+            witness=f"{left} = {text(x)}, but {right} = {text(y)}",
+        )  # fmt: skip
 
-    for a in points:
+    for a in (*small, *wide):
         if f(first, a) != a:
-            refuse("neutral in what it starts from", f"f({first}, {a})", f(first, a), "its second argument", a)
+            refuse("neutral in what it starts from", f"f({text(first)}, {text(a)})", f(first, a), "its second argument", a)
     if reordered:
-        for a, b in product(points, points):
+        for a, b in (*product(small, small), *pairwise(wide)):
             if f(a, b) != f(b, a):
-                refuse("commutative, as a change of order needs", f"f({a}, {b})", f(a, b), f"f({b}, {a})", f(b, a))
-    for a, b, c in product(points, points, points):
+                left, right = f"f({text(a)}, {text(b)})", f"f({text(b)}, {text(a)})"
+                refuse("commutative, as a change of order needs", left, f(a, b), right, f(b, a))
+    for a, b, c in (*product(small, small, small), *zip(wide[::3], wide[1::3], wide[2::3], strict=True)):
         if f(f(a, b), c) != f(a, f(b, c)):
-            refuse("associative", f"f(f({a}, {b}), {c})", f(f(a, b), c), f"f({a}, f({b}, {c}))", f(a, f(b, c)))
+            left, right = f"f(f({text(a)}, {text(b)}), {text(c)})", f"f({text(a)}, f({text(b)}, {text(c)}))"
+            refuse("associative", left, f(f(a, b), c), right, f(a, f(b, c)))
 
 
-def _evaluated(e: Expr, env: Mapping[str, float]) -> float:
-    """The value of an expression without loads, in Python's numbers."""
+def _critical_numbers(r: Reducer, dtype: str, draw: random.Random) -> list:
+    """Integers that a value of a dtype may have: some around the constants of an operation, and some up to MAX_TRIED."""
+    if dtype == "bool":
+        return [False, True]
+    low, high = (-MAX_TRIED, MAX_TRIED) if dtypes.is_float(dtype) else dtypes.limits(dtype)
+    low, high = max(low, -MAX_TRIED), min(high, MAX_TRIED)
+    constants = {int(n.value) for c in r.combined for n in walk(c) if isinstance(n, Const) and abs(n.value) <= MAX_TRIED}
+    around = [c + d for c in sorted({0, *constants}) for d in (-1, 0, 1)]
+    return [*(n for n in around if low <= n <= high), *(draw.randint(int(low), int(high)) for _ in around)]
+
+
+def _evaluated(e: Expr, env: Mapping[str, Any]) -> Any:
+    """The value of an expression without loads, in exact numbers of Python."""
     match e:
         case Const(value):
-            return value
+            return Fraction(value) if isinstance(value, float) and math.isfinite(value) else value
         case Var(name):
             return env[name]
         case Cast(dtype, a):
             v = _evaluated(a, env)
-            return float(v) if dtypes.is_float(dtype) else bool(v) if dtype == "bool" else int(v)
+            return v if dtypes.is_float(dtype) else bool(v) if dtype == "bool" else int(v)
         case Unary(op, a):
             return -_evaluated(a, env) if op == "neg" else not _evaluated(a, env)
         case Select(c, a, b):

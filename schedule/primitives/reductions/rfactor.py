@@ -70,7 +70,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
               drives spatial axes as well; L visits each point once; the extent of `loop` depends on no other loop of L; no
               condition concerns both the reduction and loops of other axes. The operation is recognised: +, *, min, max, and, or
               with its identity as init, or a reducer of several values, taken to be associative (and commutative, where the order
-              changes), with its init as identity, if small numbers don't refute it. Floating results differ by rounding.
+              changes), with its init as identity, if no numbers that are tried refute it. Floating results differ by rounding.
     Example   rows: s.rfactor("k", 0)
     """
     target = find_loop(func, loop)

@@ -275,6 +275,40 @@ def test_refuses_what_is_not_associative():
     )
 
 
+@pytest.mark.parametrize(
+    "combine",
+    [
+        lambda x, y: te.minimum(x + y, 1000),  # a sum that stays at a bound
+        lambda x, y: te.select(x + y > 77_777, y, x + y),  # one that forgets what came before
+        lambda x, y: te.select(te.all(x > 5, y > 5), x + y - 1, x + y),
+    ],
+)
+def test_refuses_what_small_numbers_do_not_disprove(combine):
+    both = te.comm_reducer(
+        lambda x, y: (combine(x[0], y[0]), x[1] + y[1]), lambda a, b: (te.const(0, a), te.const(0, b)), name="both"
+    )
+    A = te.placeholder((7, 13), "int32", name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    X, Y = te.compute((7,), lambda i: both((A[i, k], A[i, k]), axis=k), name="X")
+    s = Schedule(te.create_prim_func([A, X, Y]))
+    with pytest.raises(ScheduleError, match=r"the reduction of `X` is not (associative|neutral)(.|\n)*witness: f\("):
+        s.rfactor("k")
+
+
+def test_a_reducer_of_conditions():
+    """Whether any, and whether all are positive."""
+    both = te.comm_reducer(
+        lambda x, y: (te.any(x[0], y[0]), te.all(x[1], y[1])), lambda a, b: (te.const(False, a), te.const(True, b)), name="both"
+    )
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    X, Y = te.compute((7,), lambda i: both((A[i, k] > 0.0, A[i, k] > 0.0), axis=k), name="X")
+    before = te.create_prim_func([A, X, Y])
+    s = Schedule(before)
+    s.rfactor(s.split("k", [None, 4])[1])
+    same_numbers(before, s.func)
+
+
 def test_refuses_what_is_not_neutral():
     halves = te.comm_reducer(
         lambda x, y: (x[0] + y[0], (x[1] + y[1]) * 0.5), lambda a, b: (te.const(0, a), te.const(0, b)), name="halves"
