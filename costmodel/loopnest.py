@@ -249,8 +249,8 @@ def _nest(f: _FoundStore) -> tuple[tuple[Loop, ...], tuple[BufferAccess, ...]]:
 def _loop(x: For, extent: int, reduce: bool, written: str) -> Loop:
     """A loop around a statement that writes the buffer `written`."""
 
-    def asked(key: str, default: object, tell: Callable[[Any], int]) -> int:
-        return choice_to_int(annotation(x.annotations, key, default), tell)
+    def asked(key: str, default: object, as_int: Callable[[Any], int]) -> int:
+        return choice_to_int(annotation(x.annotations, key, default), as_int)
 
     return Loop(
         x.name, extent, x.kind, reduce, x.thread,

@@ -118,8 +118,8 @@ def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine:
         total = total + moved * cycles
     for access in nest.accesses:  # operands that evict each other in the innermost tile
         if not access.written:
-            crowded = _rivals(access, tiles[5], SET_ALIASING_BYTES[0]) > max(1, machine.l1 // SET_ALIASING_BYTES[0])
-            total = total + where(crowded, _lines(access, tiles[5]) * counts[5] * CYCLES_PER_LINE[0], 0.0)
+            evicting = _rivals(access, tiles[5], SET_ALIASING_BYTES[0]) > max(1, machine.l1 // SET_ALIASING_BYTES[0])
+            total = total + where(evicting, _lines(access, tiles[5]) * counts[5] * CYCLES_PER_LINE[0], 0.0)
     return total
 
 

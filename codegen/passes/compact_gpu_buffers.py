@@ -213,12 +213,12 @@ def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
         inner = {name: interval for name, interval in inside.items() if name not in ranges}
         part, rests = [], []
         for i in indices:
-            still: Polynomial = {}
+            constant_terms: Polynomial = {}
             rest: Polynomial = {}
             for m, c in polynomial(simplify(i, inside)).items():
                 own = not variables(*m) & threads and (not m or bool(variables(*m) & set(inner)))
-                (rest if own else still)[m] = c
-            part.append(frozenset(still.items()))
+                (rest if own else constant_terms)[m] = c
+            part.append(frozenset(constant_terms.items()))
             rests.append(to_expr(rest))
         parts.add(tuple(part))
         known = all(variables(i) <= threads | set(inside) and not loads(i) for i in indices)

@@ -236,12 +236,15 @@ def _is_unit(s: Stmt) -> bool:
 def _conflict(a: MemoryAccess, b: MemoryAccess) -> bool:
     if a.buffer.name != b.buffer.name or not (a.writes or b.writes):
         return False
-    alone = frozenset(a.footprint.ranges.keys() ^ b.footprint.ranges.keys())  # loops around one of them only
+    around_one = frozenset(a.footprint.ranges.keys() ^ b.footprint.ranges.keys())  # loops around one of them only
     varying = a.varying | b.varying
-    (fixed_a, points_a), (fixed_b, points_b) = a.footprint.points(varying | alone), b.footprint.points(varying | alone)
+    (fixed_a, points_a), (fixed_b, points_b) = a.footprint.points(varying | around_one), b.footprint.points(varying | around_one)
     if fixed_a is not None and fixed_b is not None and fixed_a != fixed_b and not varying:
         periods = _periods(fixed_a) | _periods(fixed_b)
-        (fixed_a, points_a), (fixed_b, points_b) = a.footprint.by_value(periods, alone), b.footprint.by_value(periods, alone)
+        (fixed_a, points_a), (fixed_b, points_b) = (
+            a.footprint.by_value(periods, around_one),
+            b.footprint.by_value(periods, around_one),
+        )
     if points_a is None or points_b is None or fixed_a != fixed_b:
         return True
     rows, place = distinct_rows(np.concatenate([points_a[:, :-1], points_b[:, :-1]]))
@@ -297,7 +300,7 @@ def _points(w: Footprint, moving: Mapping[str, int | None], kept: tuple[str, ...
     needed = {*w.threads, *kept}
     fixed, offsets = [], []
     for i in w.indices:
-        still: Polynomial = {}
+        constant_terms: Polynomial = {}
         rest: Polynomial = {}
         for m, c in polynomial(simplify(i, w.ranges)).items():
             inner = variables(*m) & set(moving)
@@ -305,10 +308,10 @@ def _points(w: Footprint, moving: Mapping[str, int | None], kept: tuple[str, ...
                 rest[m] = c
                 needed |= inner
             else:
-                still[m] = c
+                constant_terms[m] = c
             if any(loads(a) or variables(a) & w.lets or (inner and variables(a) - set(moving)) for a in m):
                 return None, None
-        fixed.append(frozenset(still.items()))
+        fixed.append(frozenset(constant_terms.items()))
         offsets.append(rest)
     usable = [g for g in w.guards if not loads(g) and variables(g) <= needed]
     counts = {name: n for name in sorted(needed) if (n := moving[name]) is not None}

@@ -46,7 +46,7 @@ def copy_axes(names: Names, extents: Iterable[tuple[Expr, str]]) -> tuple[Iter, 
     )
 
 
-def need_reads_alone(reader: Leaf, name: str) -> None:
+def need_only_reads(reader: Leaf, name: str) -> None:
     """Refuse to let a statement read a copy of a buffer that it writes."""
     if name in reader.writes:
         raise ScheduleError(

@@ -22,12 +22,12 @@ from .block_analysis import at_axes, contraction, reused, stored
 from .template import SumOfProducts, Template, Verdict
 
 __all__ = [
-    "SUMS", "SumOfProducts", "Template", "Verdict", "build", "conv2d", "depthwise", "dots", "elementwise", "gemm", "gemv",
-    "narrow", "pixels", "reduction", "rowwise", "only_reduces", "schedule", "transposed",
+    "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "build", "conv2d", "depthwise", "dots", "elementwise", "gemm",
+    "gemv", "narrow", "pixels", "reduction", "rowwise", "only_reduces", "schedule", "transposed",
 ]  # fmt: skip
 
 # Of those that match, the one of the fewest cycles is the default.
-SUMS = tuple(map(SumOfProducts, (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise)))
+SUMS_OF_PRODUCTS = tuple(map(SumOfProducts, (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise)))
 
 
 def schedule(func: PrimFunc, target: Any) -> Schedule | None:
@@ -74,9 +74,9 @@ def only_reduces(block: Block) -> bool:
 def _contracted(s: OpenSchedule, name: str) -> None:
     """Schedule a block, with its epilogue, if it is a sum of products of a known kind: by the template of the fewest cycles, as
     they estimate it."""
-    cycles, best = min(((t.cycles(s, name), n) for n, t in enumerate(SUMS)), default=(inf, 0))
+    cycles, best = min(((t.cycles(s, name), n) for n, t in enumerate(SUMS_OF_PRODUCTS)), default=(inf, 0))
     if cycles < inf:
-        _take(s, name, *next(SUMS[best].ways(s, name)))
+        _take(s, name, *next(SUMS_OF_PRODUCTS[best].ways(s, name)))
 
 
 def _take(s: OpenSchedule, name: str, label: str, build: Callable[..., object], *args: object) -> None:

@@ -196,8 +196,8 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         tried = [d for d in dict.fromkeys(_depths(first, len(names), units)) if units < d <= len(names)]
         lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
-        alone = {"none parallel": way(0)} if work * machine.fma_cycles(32) < SLEEPING_THREAD_CYCLES else {}
-        ways = {_label(d): way(d) for d in legal} | alone
+        serial = {"none parallel": way(0)} if work * machine.fma_cycles(32) < SLEEPING_THREAD_CYCLES else {}
+        ways = {_label(d): way(d) for d in legal} | serial
         seed = None if first is None or first.shared is None else _label(first.shared)
         if state.branch(f"parallel loops of {inside[-1]}", ways, seed=seed, block=owner, role=Role.PARALLEL):
             return

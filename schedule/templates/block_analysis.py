@@ -99,16 +99,16 @@ def pairing(block: Block) -> Contraction | None:
     if last not in in_right:
         return None
     groups: dict[tuple[bool, bool], list[Iter]] = {(a, b): [] for a in (True, False) for b in (True, False)}
-    sums = []
+    reduce_axes = []
     for it in (*outputs, *(it for it in block.iters if it.axis is Axis.REDUCE)):
         name = it.var.name
         if it.axis is Axis.REDUCE:
             if name not in in_left or name not in in_right:
                 return None
-            sums.append(it)
+            reduce_axes.append(it)
         else:
             groups[name in in_left, name in in_right].append(it)
-    if size(tuple(groups[False, False])) > 1 or not sums:
+    if size(tuple(groups[False, False])) > 1 or not reduce_axes:
         return None
     return Contraction(
         block.name,
@@ -118,7 +118,7 @@ def pairing(block: Block) -> Contraction | None:
         (*groups[False, False], *groups[True, True]),
         tuple(groups[True, False]),
         tuple(groups[False, True]),
-        tuple(sums),
+        tuple(reduce_axes),
     )
 
 

@@ -211,18 +211,18 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
     if c.transposed_result and after is None:
         after = s.cache_write(block, 0, "global")
     groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
-    cut, sums = [], [loop_of(it) for it in c.reduction]
+    cut, reduce_loops = [], [loop_of(it) for it in c.reduction]
     if variant is Sum.IN_PARTS:
         counts = parts(c, t, machine)
         longest = max(c.reduction, key=extent)
         for n, (it, count) in enumerate(zip(c.reduction, counts, strict=True)):
             if count > 1 or (max(counts) == 1 and it is longest):
-                outer, sums[n] = split_axis(s, block, it, sums[n], ceil(extent(it) / count))
+                outer, reduce_loops[n] = split_axis(s, block, it, reduce_loops[n], ceil(extent(it) / count))
                 cut.append(outer)
     c0, c1 = split_axis(s, block, channel, loop_of(channel), t.channels, vector=True)
     rows, within = split_pixels(s, block, [(it, loop_of(it), 1) for it in c.pixels], t.pixels)
     p0 = rows.pop()
-    levels = [[*groups, c0, *cut], rows, [p0], sums, within, [c1]]
+    levels = [[*groups, c0, *cut], rows, [p0], reduce_loops, within, [c1]]
     s.reorder(*(loop for level in levels for loop in level))
     if after is not None:
         s.reverse_compute_at(after, c0 if cut else p0, preserve_unit_loops=True)

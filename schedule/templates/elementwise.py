@@ -58,7 +58,7 @@ def build(s: OpenSchedule, block: str) -> None:
         loops.pop()
         block = blocks_below(s.loop(loops[0]))[0].name  # the first piece
     elif loops:
-        loops = _strips(s, block, loops[0], work, lanes)
+        loops = _vector_steps(s, block, loops[0], work, lanes)
 
     def threads(new: OpenSchedule, count: int) -> None:
         shared = loops
@@ -73,7 +73,7 @@ def build(s: OpenSchedule, block: str) -> None:
     done(s, block)
 
 
-def _strips(s: OpenSchedule, block: str, loop: str, elements: int, lanes: int) -> list[str]:
+def _vector_steps(s: OpenSchedule, block: str, loop: str, elements: int, lanes: int) -> list[str]:
     """Walk a single loop in strips of some vectors; returns the loop around them, if there are several."""
     widths = [n * lanes for n in VECTORS_PER_STEP if n * lanes < elements]
     if elements <= VECTORS_PER_STEP[0] * lanes:

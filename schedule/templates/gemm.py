@@ -78,11 +78,11 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     element = c.bits // 8
     row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
     threads = c.threads(processor)
-    alone = outer >= 2 * threads or threads == 1
-    by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
+    enough_rows = outer >= 2 * threads or threads == 1
+    by_rows = enough_rows or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
     line = ceil(K / chunks) * element
     rows, columns = processor.product_block_bytes(by_rows, chunks > 1)
-    mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if alone or not by_rows else threads)
+    mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
@@ -171,9 +171,9 @@ def build(
     r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
-    sums = [*(loop_of(it) for it in c.reduction[:-1]), k1]
+    reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
     first = [[*outer, r0, c0], [k0], []] if variant is Sum.BY_COLUMNS else [[*outer, r0], [k0] if k0 else [], [c0]]
-    levels = [*first, [r1], [c1], sums, [r2], [c2]]
+    levels = [*first, [r1], [c1], reduce_loops, [r2], [c2]]
     s.reorder(*(loop for level in levels for loop in level))
     if after is not None:
         s.reverse_compute_at(after, c1 if variant is Sum.WHOLE else first[0][-1], preserve_unit_loops=True)

@@ -107,9 +107,9 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
         place = f"i % {each}, i // {each} % {together}, v"
         if shared:
             place = f"i // {each * together}, {place}"
-        sums = stores(s.block(partial).body)[0].buffer
-        *dims, _ = ["i" if n != Const(1, n.dtype) else f"d{x}" for x, n in enumerate(sums.shape)]
-        s.transform_layout(partial, sums.name, f"lambda {', '.join(dims)}, v: ({place})")
+        partial_sums = stores(s.block(partial).body)[0].buffer
+        *dims, _ = ["i" if n != Const(1, n.dtype) else f"d{x}" for x, n in enumerate(partial_sums.shape)]
+        s.transform_layout(partial, partial_sums.name, f"lambda {', '.join(dims)}, v: ({place})")
         *_, far, k0, k1 = s.get_loops(partial)
         s.reorder(k0, far, k1)
         s.unroll(far)

@@ -123,8 +123,8 @@ def prefetch(s: OpenSchedule, block: str) -> None:
         n for n, x in read.items()
         if n in parameters and _nbytes(x.buffer) > s.target.machine.l2 and long <= set().union(*map(variables, x.indices))
     ]  # fmt: skip
-    sums = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
-    inner = [x.name for x in loops_to(s.func.body, block) if x.name in sums and x.kind is Kind.SERIAL]
+    reduce_loops = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
+    inner = [x.name for x in loops_to(s.func.body, block) if x.name in reduce_loops and x.kind is Kind.SERIAL]
     packed = _packed_constants(s, block)
     if inner and packed:
         values = ((), *(tuple((n, ahead) for n in packed) for ahead in (PACKED_DISTANCE, *PREFETCH_DISTANCES)))

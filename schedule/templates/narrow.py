@@ -85,12 +85,15 @@ def build(s: OpenSchedule, t: Transposed, sizes: NarrowTile | None = None) -> No
     (pixels,) = s.sizes(c.block, row.var.name, seed=(wanted.pixels,), extent=count, limit=most, unit=stride, missing=missing)
     chunks, lane = s.split(loop_of(axis), [None, machine.lanes(c.bits)])
     partial = s.rfactor(lane, len(c.store.indices))
-    rows, sums = transposed.by_class(s, t, c.rows), transposed.by_class(s, t, tuple(it for it in c.reduction if it is not axis))
+    rows, reduce_loops = (
+        transposed.by_class(s, t, c.rows),
+        transposed.by_class(s, t, tuple(it for it in c.reduction if it is not axis)),
+    )
     p0, p1 = s.split(rows[-1][0], [None, pixels])
     outer = [loop for loop, _ in rows[:-1]]
     classes = [loop for _, inner in rows for loop in inner]
-    kernel = [loop for _, inner in sums for loop in inner]
-    s.reorder(*outer, p0, *classes, *kernel, *(loop for loop, _ in sums), chunks, p1, channel, lane)
+    kernel = [loop for _, inner in reduce_loops for loop in inner]
+    s.reorder(*outer, p0, *classes, *kernel, *(loop for loop, _ in reduce_loops), chunks, p1, channel, lane)
 
     copy = s.cache_read(partial, c.right.buffer.name, "global", [partial])
     store_last(s, copy, c.right.indices, axis.var.name)

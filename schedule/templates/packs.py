@@ -80,8 +80,8 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
         if panels is not None:
             ways["at its panels"] = way(lambda new: _packed(new, block, load, panels, transposed))
     else:
-        sums = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
-        if isinstance(along, Var) and along.name in sums:
+        reduce_axes = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
+        if isinstance(along, Var) and along.name in reduce_axes:
             ways["by rows"] = way(lambda new: _by_rows(new, block, buffer, place))
         ways["by tiles"] = way(lambda new: _packed(new, block, load, place))
     if few:
@@ -125,12 +125,12 @@ def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> N
     is one load, and they are transposed in registers. Where an operand has no rows so long, elements are copied one by one."""
     lanes = state.target.lanes(element_bits(state.block(block)))
     *others, last = state.get_loops(copy)
-    sums = {it.var.name: extent(it) for it in state.block(block).iters if not is_spatial(it)}
+    reduce_axes = {it.var.name: extent(it) for it in state.block(block).iters if not is_spatial(it)}
     along: list[int] = []  # the lengths of the axes of the sum that lie one after the other in memory, the fastest first
     for index in reversed(load.indices):
-        if not isinstance(index, Var) or index.name not in sums:
+        if not isinstance(index, Var) or index.name not in reduce_axes:
             break
-        along.append(sums[index.name])
+        along.append(reduce_axes[index.name])
     lengths = [x.extent.value for x in map(state.loop, others[-len(along) :]) if isinstance(x.extent, Const)]
     if lengths != along[::-1] or prod(along) < lanes:
         state.unroll(last)
@@ -141,8 +141,8 @@ def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> N
 
 def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
     """Copy an operand block by block, with the sum inside the rows of a tile while the order is taken down."""
-    *_, sums, (row_loop,), _ = state.tiling(block).levels
-    sum_loop = sums[-1]
+    *_, reduce_loops, (row_loop,), _ = state.tiling(block).levels
+    sum_loop = reduce_loops[-1]
     state.reorder(row_loop, sum_loop)
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     state.reorder(sum_loop, row_loop)

@@ -162,13 +162,13 @@ def as_rows(s: OpenSchedule, c: Convolution, after: str, threads: int) -> FlatCo
     refused."""
     block, pixels = c.contraction.block, row(c)
     places = {i.name: n for n, i in enumerate(c.weights.indices) if isinstance(i, Var)}
-    sums = sorted(c.reduction, key=lambda it: places[it.var.name])
-    inlined = [] if in_place(c) else _unrolled(s, c, sums, threads)
+    reduce_axes = sorted(c.reduction, key=lambda it: places[it.var.name])
+    inlined = [] if in_place(c) else _unrolled(s, c, reduce_axes, threads)
     flat = [it.var.name for it in pixels]
     dims = [i.name for i in c.contraction.store.indices if isinstance(i, Var)]
     s.transform_layout(block, ("write", 0), _map(dims, dims[: -len(pixels)], flat, pixels))
     order = [it.var.name for it in (*c.groups, *c.channels, *c.pixels[: -len(pixels)])]
-    steps = [it.var.name for it in sums]
+    steps = [it.var.name for it in reduce_axes]
     axes = [it.var.name for it in s.block(block).iters]
     s.transform_block_layout(block, _map(axes, [*order, *steps], flat, pixels))
     dims = [i.name for i in stored(s.block(after)).indices if isinstance(i, Var)]
@@ -182,14 +182,14 @@ def as_rows(s: OpenSchedule, c: Convolution, after: str, threads: int) -> FlatCo
     )
 
 
-def _unrolled(s: OpenSchedule, c: Convolution, sums: list[Iter], threads: int) -> list[str]:
+def _unrolled(s: OpenSchedule, c: Convolution, reduce_axes: list[Iter], threads: int) -> list[str]:
     """Let a convolution read its image from a copy with a row of pixels for each step of the sum; returns the block that pads the
     image, if it could become a part of the copy."""
     pixels = row(c)
     seen = set().union(*(variables(i) for i in c.image.indices))
     axes = [it.var.name for it in s.block(c.contraction.block).iters if it.var.name in seen]
     copy = s.reindex(c.contraction.block, c.image.buffer.name)
-    outer = [it.var.name for it in (*c.groups, *c.pixels[: -len(pixels)], *sums)]
+    outer = [it.var.name for it in (*c.groups, *c.pixels[: -len(pixels)], *reduce_axes)]
     flat = [it.var.name for it in pixels]
     s.transform_layout(copy, ("write", 0), _map(axes, outer, flat, pixels))
     if size(pixels) * c.contraction.bits // 8 % PAGE_BYTES == 0:
@@ -212,8 +212,8 @@ def _unrolled(s: OpenSchedule, c: Convolution, sums: list[Iter], threads: int) -
 def _padding(s: OpenSchedule, copy: str) -> list[str]:
     """The elementwise block that makes what a copy reads, for nothing else."""
     made = s.get_producers(copy)
-    alone = len(made) == 1 and is_elementwise(s.block(made[0])) and s.get_consumers(made[0]) == [copy]
-    return made if alone and made[0] not in s.get_output_blocks() else []
+    reusable = len(made) == 1 and is_elementwise(s.block(made[0])) and s.get_consumers(made[0]) == [copy]
+    return made if reusable and made[0] not in s.get_output_blocks() else []
 
 
 def _map(names: list[str], outer: list[str], flat: list[str], pixels: tuple[Iter, ...]) -> IndexMap:

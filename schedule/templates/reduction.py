@@ -49,10 +49,10 @@ def build(s: OpenSchedule, block: str) -> None:
 
 def _contiguous_axis(block: Block) -> Iter | None:
     """The axis of the reduction that walks the last dimension of what is read, if one does."""
-    sums = [it for it in block.iters if not is_spatial(it)]
+    reduce_axes = [it for it in block.iters if not is_spatial(it)]
     for load in loads(block.body):
         if load.buffer.name != stored(block).buffer.name and load.indices:
-            found = next((it for it in sums if load.indices[-1] == it.var), None)
+            found = next((it for it in reduce_axes if load.indices[-1] == it.var), None)
             if found is not None:
                 return found
     return None
@@ -81,7 +81,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
         return
     width = partial_results(s, b.name, extent(along), lanes)
 
-    def alone(new: OpenSchedule) -> None:
+    def one_row(new: OpenSchedule) -> None:
         partial = in_lanes(new, b.name, width)
         _share_merged(new, partial, b.name, len(kept), threads)
 
@@ -95,7 +95,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
             new.unroll(new.get_loops(block)[-2])
 
     wide = kept and extent(next(it for it in b.iters if loop_of(it) == kept[-1])) > 1
-    one_of(s, f"{b.name} side by side", {"one row": alone} | ({"some rows": side_by_side} if wide else {}), block=b.name)
+    one_of(s, f"{b.name} side by side", {"one row": one_row} | ({"some rows": side_by_side} if wide else {}), block=b.name)
 
 
 def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
@@ -134,10 +134,10 @@ def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     vector = next((it for it in b.iters if is_spatial(it) and stored(b).indices and it.var == stored(b).indices[-1]), None)
     if vector is None:
         return
-    sums = [it for it in b.iters if not is_spatial(it)]
+    reduce_axes = [it for it in b.iters if not is_spatial(it)]
     outer = [loop_of(it) for it in b.iters if is_spatial(it) and it is not vector]
-    columns, rows = extent(vector), extent(sums[-1])
-    alone = prod(extent(it) for it in b.iters if is_spatial(it) and it is not vector) >= 4 * threads
+    columns, rows = extent(vector), extent(reduce_axes[-1])
+    enough_rows = prod(extent(it) for it in b.iters if is_spatial(it) and it is not vector) >= 4 * threads
 
     def step(new: OpenSchedule, vectors: int) -> int:
         widths = sorted({min(n * lanes, columns) for n in VECTORS_OF_RESULTS}, reverse=True)
@@ -145,18 +145,18 @@ def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
 
     def by_rows(new: OpenSchedule) -> None:
         width = step(new, 2 * PARTIAL_REGISTERS)
-        share = -(-columns // (width * (1 if alone else threads)))
+        share = -(-columns // (width * (1 if enough_rows else threads)))
         j0, j1, j2 = new.split(loop_of(vector), [None, share, width], preserve_unit_iters=False)
         counts = sorted({min(n, rows) for n in (ROWS_PER_PASS // 2, ROWS_PER_PASS, 2 * ROWS_PER_PASS, 4 * ROWS_PER_PASS)})
         k0, k1 = new.split(
-            loop_of(sums[-1]), [None, new.choose(f"{b.name} rows", counts, seed=min(ROWS_PER_PASS, rows), block=b.name)]
+            loop_of(reduce_axes[-1]), [None, new.choose(f"{b.name} rows", counts, seed=min(ROWS_PER_PASS, rows), block=b.name)]
         )
-        new.reorder(*outer, j0, *(loop_of(it) for it in sums[:-1]), k0, j1, k1, j2)
+        new.reorder(*outer, j0, *(loop_of(it) for it in reduce_axes[:-1]), k0, j1, k1, j2)
         finish(new, j0, j2)
 
     def at_once(new: OpenSchedule) -> None:
         j0, j2 = new.split(loop_of(vector), [None, step(new, PARTIAL_REGISTERS)], preserve_unit_iters=False)
-        new.reorder(*outer, j0, *(loop_of(it) for it in sums), j2)
+        new.reorder(*outer, j0, *(loop_of(it) for it in reduce_axes), j2)
         finish(new, j0, j2)
 
     def finish(new: OpenSchedule, j0: str, j2: str) -> None:

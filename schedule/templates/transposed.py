@@ -127,13 +127,13 @@ def build(s: OpenSchedule, t: Transposed, sizes: ConvolutionTile | None = None) 
     c, machine = t.c, s.target.machine
     wanted = sizes or tiles(t, machine)
     after = epilogue(s, c.block)
-    rows, sums = by_class(s, t, c.rows), by_class(s, t, c.reduction)
+    rows, reduce_loops = by_class(s, t, c.rows), by_class(s, t, c.reduction)
     c0, c1 = split_axis(s, c.block, t.channels, loop_of(t.channels), wanted.channels, vector=True)
     axes = [(it, loop, strides(t).get(it.var.name, 1)) for it, (loop, _) in zip(c.rows, rows, strict=True)]
     others, within = split_pixels(s, c.block, axes, wanted.pixels)
     p0 = others.pop()
     panels = [c0, *(loop for _, classes in rows for loop in classes)]
-    reduced = [*(loop for _, classes in sums for loop in classes), *(loop for loop, _ in sums)]
+    reduced = [*(loop for _, classes in reduce_loops for loop in classes), *(loop for loop, _ in reduce_loops)]
     levels = [panels, others, [p0], reduced, within, [c1]]
     s.reorder(*(loop for level in levels for loop in level))
     if after is not None:

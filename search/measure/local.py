@@ -137,7 +137,7 @@ class LocalMeasurer(Measurer):
 
     def prepare_data(self, distribution: int = 0) -> None:
         """Draw the inputs, and compute the expected results if the workload is a known one. WorkerError if it cannot be done."""
-        self._settle()
+        self._wait_for_builds()
         answer = self._ask(self._workers[0], self.limits.setup, op="prepare", seed=self.seed, distribution=distribution)
         if answer["outcome"] != "ok":
             reason = answer.get("message", answer["outcome"])
@@ -200,7 +200,7 @@ class LocalMeasurer(Measurer):
     def peak(self, dtype: str = "float32") -> float | None:
         """The measured rate of fused multiply-adds on the threads of the task, in floating-point operations a second; None if
         unknown."""
-        self._settle()
+        self._wait_for_builds()
         answer = self._ask(self._workers[0], 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
 
@@ -264,7 +264,7 @@ class LocalMeasurer(Measurer):
                 self._submitted.remove(job)
                 self._ended.append(failure)
 
-    def _settle(self) -> None:
+    def _wait_for_builds(self) -> None:
         """Wait until no submitted candidate is being built, so that the workers can be asked for something else."""
         while self._builds.running:
             self._collect()
@@ -284,7 +284,7 @@ class LocalMeasurer(Measurer):
 
         Where one of several takes the process down with it, each is tried by itself first.
         """
-        self._settle()
+        self._wait_for_builds()
         jobs = [self._job(c, again=True) for c in candidates]
         worker = self._workers[0]
         failed = self._build(jobs, [worker])

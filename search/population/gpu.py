@@ -215,11 +215,11 @@ def _fit_block(tiled: _TiledBlock, limits: GPU, rows: np.ndarray) -> None:
     _shrink(rows, tiled.columns("tw"), lambda r: tiled.threads(r) > limits.threads)
     _shrink(rows, tiled.columns("v"), lambda r: np.prod(r[:, tiled.columns("v")], axis=1) > limits.virtual)
 
-    def crowded(r: np.ndarray) -> np.ndarray:
+    def too_many_registers(r: np.ndarray) -> np.ndarray:
         each = np.minimum(limits.registers, limits.register_file // _allocated(tiled.threads(r)))
         return tiled.held(r) > np.maximum(4, each - reserved(tiled.cores))
 
-    _shrink(rows, elements, crowded)
+    _shrink(rows, elements, too_many_registers)
     if tiled.stages is not None:
         one = np.maximum(1, tiled.shared(rows) // rows[:, tiled.stages])
         _lower_choice(tiled.sketch, rows, tiled.stages, limits.shared // one)

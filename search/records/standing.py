@@ -57,8 +57,8 @@ def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any)
                 outcome, seconds, max_error, time = (raced[name] for name in ("outcome", "seconds", "max_error", "time"))
         seconds = math.inf if outcome != "ok" or seconds is None else seconds
         for win in won.values():
-            knew = run == win["run"] or added <= win["started"]
-            if win["candidate"] != identifier and win["time"] >= time and knew and seconds <= win["seconds"]:
+            known = run == win["run"] or added <= win["started"]
+            if win["candidate"] != identifier and win["time"] >= time and known and seconds <= win["seconds"]:
                 seconds = math.nextafter(win["seconds"], math.inf)
         found[identifier] = Standing((workload, print_), seconds, outcome == "ok" and max_error is not None, last)
     return found

@@ -174,8 +174,8 @@ def _finish_nest(state: OpenSchedule, outermost: str, stages: list[str]) -> None
 def _own_loop(state: OpenSchedule, block: str, outermost: str) -> str | None:
     """The outermost loop of a stage that encloses no other, or of its nest for the stage that the others are computed in."""
     loops = loops_to(state.func.body, block)
-    alone = [x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1]
-    return outermost if loops and loops[0].name == outermost and alone[:1] == [outermost] else next(iter(alone), None)
+    own_loops = [x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1]
+    return outermost if loops and loops[0].name == outermost and own_loops[:1] == [outermost] else next(iter(own_loops), None)
 
 
 def _unroll(state: OpenSchedule, block: str, loop: str) -> None:

@@ -65,5 +65,5 @@ def counts_once(block: Block, loops: Sequence[For]) -> bool:
     if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):
         return True
     counts = {x.name: int(x.extent.value) for x in mine if isinstance(x.extent, Const)}
-    still = {name: Const(0) for name in driving - names}
-    return len(counts) == len(mine) and injective_on_grid(names, [substitute(e, still) for e in bindings], counts)
+    zeros = {name: Const(0) for name in driving - names}
+    return len(counts) == len(mine) and injective_on_grid(names, [substitute(e, zeros) for e in bindings], counts)

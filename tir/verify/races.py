@@ -38,11 +38,11 @@ def _races(s: For, scope: IterationScope, uses: Mapping[str, int]) -> Iterator[F
             return
         combined = {x.buffer.name for x in stores(block)}
     for name, group in by_buffer(accesses_in(s.body)).items():
-        used_here_alone = len(group) == uses.get(name)
+        used_only_here = len(group) == uses.get(name)
         group = distinct_accesses(group)
         if name in combined or _apart_by_scope(s, group[0].buffer) or provably_disjoint(group, {s.name}, scope):
             continue
-        if used_here_alone:
+        if used_only_here:
             if not writes_before_reads(s.body, group[0].buffer, scope.ranges):
                 text = f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`"
                 yield Finding("unproved", text, s)

@@ -9,7 +9,7 @@ from tir.traverse import replace_buffers
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, locate
 from ...primitive import primitive
-from ...rewriting.cache_stages import copy_block, named_readers, need_reads_alone, need_scope, place_to_copy, where_read
+from ...rewriting.cache_stages import copy_block, named_readers, need_only_reads, need_scope, place_to_copy, where_read
 from ...rewriting.edits import Names, edited, with_buffer
 from ...rewriting.placement import laid_out, needed
 
@@ -44,7 +44,7 @@ def cache_read(
         if not consumers:
             raise ScheduleError("`consumer_blocks` is empty; leave it out for all blocks that read the buffer")
     for c in consumers:
-        need_reads_alone(c, source.name)
+        need_only_reads(c, source.name)
     place = place_to_copy(scope, consumers, source.name)
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)

@@ -17,7 +17,7 @@ from ...legality.requirements import in_bounds, need_complete, need_only_writer,
 from ...primitive import find_block, primitive
 from ...rewriting.cache_stages import (
     copy_axes,
-    need_reads_alone,
+    need_only_reads,
     need_scope,
     need_stores,
     place_behind,
@@ -124,7 +124,7 @@ def _through_cache(
 def _read_through_copy(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
     scope, leaf = locate(func, block)
     reader = leaf.block
-    need_reads_alone(leaf, source.name)
+    need_only_reads(leaf, source.name)
     place = _access_indices(reader, source)
     stand = place_to_copy(scope, [leaf], source.name)
     loops, ranges = stand.loops, stand.ranges

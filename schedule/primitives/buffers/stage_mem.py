@@ -161,10 +161,10 @@ def _with_sliding_window(
 
     start: Expr = region.ranges[axis].min
     at_first = substitute(start, {loop.name: Const(0, loop.var.dtype)})
-    still = {n: r for n, r in enumerate(region.ranges) if n != axis}
+    fixed = {n: r for n, r in enumerate(region.ranges) if n != axis}
     placed = []
     for copying, begin, count in ((first, at_first, extent - step), (further, start + (extent - step), step)):
-        windows = {copying.iters[n].var.name: Window(r.min, r.extent) for n, r in still.items()}
+        windows = {copying.iters[n].var.name: Window(r.min, r.extent) for n, r in fixed.items()}
         windows[copying.iters[axis].var.name] = Window(simplify(begin, ranges), Const(count, size.dtype))
         placed.append(laid_out(copying, windows, ranges, names, exact=True))
     starting = loop.var.equal(Const(0, loop.var.dtype))

@@ -28,10 +28,10 @@ def has_threads(s: OpenSchedule, block: str) -> bool:
 
 def reduces_along_memory(b: Block) -> bool:
     """Whether the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
-    sums = [it for it in b.iters if it.axis is Axis.REDUCE]
-    if not sums or not isinstance(b.body, Store):
+    reduce_axes = [it for it in b.iters if it.axis is Axis.REDUCE]
+    if not reduce_axes or not isinstance(b.body, Store):
         return False
-    inner = sums[-1]
+    inner = reduce_axes[-1]
     read = [x for x in loads(b.body.value) if x.buffer.name != b.body.buffer.name and x.indices]
     using = [x for x in read if any(inner.var.name in variables(i) for i in x.indices)]
     walks = all(inner.var.name in variables(x.indices[-1]) for x in using)

@@ -94,12 +94,14 @@ def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
     if not s.own_loops(block) or not all(isinstance(it.extent, Const) for it in b.iters):
         return 1
     results = size(tuple(it for it in b.iters if is_spatial(it)))
-    sums = tuple(it for it in b.iters if not is_spatial(it))
+    reduce_axes = tuple(it for it in b.iters if not is_spatial(it))
     together = rows.STREAMING_THREADS if reduces_along_memory(b) else 1  # threads that reduce one result
     most = min(
-        gpu.sms * rows.STREAMING_THREADS // (results * together), size(sums) // (STEPS_PER_THREAD * together), extent(sums[0])
+        gpu.sms * rows.STREAMING_THREADS // (results * together),
+        size(reduce_axes) // (STEPS_PER_THREAD * together),
+        extent(reduce_axes[0]),
     )
-    return max((d for d in range(2, most + 1) if extent(sums[0]) % d == 0), default=1)
+    return max((d for d in range(2, most + 1) if extent(reduce_axes[0]) % d == 0), default=1)
 
 
 def in_stages(s: OpenSchedule, block: str, names: list[str]) -> None:
@@ -107,9 +109,9 @@ def in_stages(s: OpenSchedule, block: str, names: list[str]) -> None:
     for name in names:
         b = s.block(name)
         n = stages(s, name, s.target.machine)
-        sums = tuple(it for it in b.iters if not is_spatial(it))
-        outer, _ = s.split(loop_of(sums[0]), [n, None])
-        partial = s.rfactor(outer, len(b.iters) - len(sums) if reduces_along_memory(b) else 0)
+        reduce_axes = tuple(it for it in b.iters if not is_spatial(it))
+        outer, _ = s.split(loop_of(reduce_axes[0]), [n, None])
+        partial = s.rfactor(outer, len(b.iters) - len(reduce_axes) if reduces_along_memory(b) else 0)
         order = {x.name: i for i, x in enumerate(loops_of(s.func, partial))}
         axes = s.block(partial).iters
         s.reorder_block_iter_var(partial, sorted(range(len(axes)), key=lambda i: order[loop_of(axes[i])]))

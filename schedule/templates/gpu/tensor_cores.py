@@ -59,7 +59,7 @@ class TensorCoreInstruction:
     """The names that the intrinsics of a product have in common, and the steps that one instruction takes."""
 
     factors: str
-    sums: str
+    accumulators: str
     depth: int
 
 
@@ -78,7 +78,7 @@ def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
     c = product(block)
     if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.reduction)) < MIN_EXTENT:
         return None
-    factors, sums = {c.left.buffer.dtype, c.right.buffer.dtype}, c.store.buffer.dtype
+    factors, accumulators = {c.left.buffer.dtype, c.right.buffer.dtype}, c.store.buffer.dtype
     if len(factors) != 1:
         return None
     for x, inner in ((c.left, c.rows), (c.right, c.columns), (c.store, (*c.rows, *c.columns))):
@@ -86,9 +86,9 @@ def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
         if {i.name for i in x.indices[-2:] if isinstance(i, Var)} != wanted:
             return None
     (factor,) = factors
-    if factor == sums == "float32":
+    if factor == accumulators == "float32":
         return (c, TensorCoreInstruction("tf32", "f32", 8)) if annotation(block.annotations, TF32, False) else None
-    how = _BY_DTYPE.get((factor, sums))
+    how = _BY_DTYPE.get((factor, accumulators))
     return None if how is None else (c, how)
 
 
@@ -169,7 +169,7 @@ def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
         align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
     order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")
-    s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.sums}")
+    s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.accumulators}")
     s.unroll(kk)
     choose_pipeline(s, block, blocks, ko, STAGES, tile.stages, 2 if tile.rows * tile.columns <= 128 * 128 else 1)
     _bind_result(s, after, (warp_rows, warp_columns), (down * FRAGMENT, across * FRAGMENT))

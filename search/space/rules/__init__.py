@@ -16,7 +16,7 @@ before producers. Put your own rules in front:
     sketches = generate(func, target, rules=(KeepSerial(), *DEFAULT))
 """
 
-from schedule.templates import SUMS, SumOfProducts
+from schedule.templates import SUMS_OF_PRODUCTS, SumOfProducts
 
 from .cache_write import CacheWrite
 from .chains import PACKING, FuseProducts
@@ -34,7 +34,7 @@ DEFAULT: tuple[Rule, ...] = (
     UnrollConstants(),
     ReduceInThreads(),
     FuseProducts(),
-    *SUMS,
+    *SUMS_OF_PRODUCTS,
     CacheWrite(unless=PACKING.found),
     TilingWithFusion(only=True),
     MultiLevelTiling(),

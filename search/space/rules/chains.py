@@ -32,8 +32,8 @@ class FuseProducts(Template):
         if PACKING.applies(state, block) is Verdict.SKIP:
             return Verdict.SKIP
         c = PACKING.found(state, block)
-        alone = c is not None and not c.rows[:-1] and not c.columns[:-1] and not state.is_output(block)
-        return Verdict.APPLY if c is not None and alone and self._consumers(state, c) else Verdict.SKIP
+        plain = c is not None and not c.rows[:-1] and not c.columns[:-1] and not state.is_output(block)
+        return Verdict.APPLY if c is not None and plain and self._consumers(state, c) else Verdict.SKIP
 
     def change(self, new: OpenSchedule, block: str) -> None:
         c = PACKING.found(new, block)
