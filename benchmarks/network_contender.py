@@ -87,7 +87,7 @@ def torch_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str
 
 LIBRARIES = {"tir": tir_call, "onnxruntime": onnxruntime_call, "openvino": openvino_call, "torch": torch_call}
 LOADED = {  # modules that are loaded before memory is looked at
-    "tir": ("graph.compilation", "graph.onnx", "onnx", "search.policy.construction"),
+    "tir": ("graph.compilation", "graph.onnx", "onnx", "search.policy.default_schedule"),
     "onnxruntime": ("onnxruntime",),
     "openvino": ("openvino",),
     "torch": ("benchmarks.torch_networks",),

@@ -8,7 +8,6 @@ from schedule.machine import Machine
 
 from .features import NAMES, features
 from .gbdt import Boosting, GBDTModel
-from .geometry import TileAccess, TiledNest
 from .gpu_model import GPUModel
 from .learned import LearnedModel, Regressor, RegressorModel
 from .loopnest import Program, program
@@ -16,6 +15,7 @@ from .losses import Loss, ThroughputSum, TimeSum
 from .model import CostModel, RandomModel, WarmUp
 from .sketch_programs import SketchPrograms
 from .tile_model import TileModel
+from .tiled_nest import TileAccess, TiledNest
 
 __all__ = [
     "Boosting", "CostModel", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "Program", "RandomModel",

@@ -13,8 +13,8 @@ import numpy as np
 from schedule.machine import GPU, WARP_SCHEDULERS_PER_SM
 from tir.memory import WARP
 
-from .geometry import TileAccess, TiledNest
 from .model import Formula
+from .tiled_nest import TileAccess, TiledNest
 
 RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments
 FRAGMENT_REGISTERS = 4  # of a thread for 16 rows and columns of a factor; a result of float32 takes twice as many

@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from .geometry import TiledNest
 from .sketch_programs import SketchPrograms
+from .tiled_nest import TiledNest
 
 
 @runtime_checkable

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .geometry import TiledNest
 from .loopnest import Program
+from .tiled_nest import TiledNest
 
 Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, Program]]]
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, CYCLES_PER_LINE, SET_ALIASING_BYTES
 
-from .geometry import TileAccess, TiledNest
 from .model import Formula
 from .recording import Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
+from .tiled_nest import TileAccess, TiledNest
 
 SHARE = 0.75  # of a cache that a tile can count on
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
     from .measure.reference import NamedWorkload
-    from .policy.construction import default_schedule
+    from .policy.default_schedule import default_schedule
     from .policy.evolution import Evolution
     from .policy.protocol import Policy
     from .policy.random_search import RandomSearch
@@ -40,7 +40,7 @@ _NAMES = {
         "space.sketch": ("Sketch",),
         "tuning.task_scheduler": ("WeightedFunction", "TasksResult", "tune_tasks"),
         "task": ("Task",),
-        "policy.construction": ("default_schedule",),
+        "policy.default_schedule": ("default_schedule",),
         "space.generation": ("generate",),
     }.items()
     for name in names

@@ -60,7 +60,7 @@ class Task:
 
     def default_trace(self, target: str | None = None) -> Any:
         """The trace, JSON data, of the schedule of the function that needs no measurement, for `target` (default: the task's)."""
-        from .policy.construction import default_schedule
+        from .policy.default_schedule import default_schedule
 
         return default_schedule(self.func, target or self.target).trace.as_json()
 

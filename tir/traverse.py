@@ -287,3 +287,13 @@ def fresh(taken: set[str], wanted: str) -> str:
         name = f"{wanted}_{n}"
     taken.add(name)
     return name
+
+
+def with_fresh_loops(s: Stmt, taken: set[str]) -> Stmt:
+    """A copy of `s` whose loops, but for those bound to threads, have names of their own, which are added to `taken`."""
+    match s:
+        case For(var, _, body) if s.kind is not Kind.THREAD:
+            new = var.with_(name=fresh(taken, var.name))
+            return s.with_(var=new, body=with_fresh_loops(substitute(body, {var.name: new}), taken))
+        case _:
+            return map_statements(s, lambda c: with_fresh_loops(c, taken))

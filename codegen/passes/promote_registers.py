@@ -48,9 +48,9 @@ from tir.traverse import (
     substitute,
     variables,
     walk_stmts,
+    with_fresh_loops,
 )
 
-from .fresh_loops import with_fresh_loops
 from .guards import inner_ranges, loop_facts
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around

@@ -26,9 +26,8 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
-from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts
+from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts, with_fresh_loops
 
-from .fresh_loops import with_fresh_loops
 from .gpu_kernels import GPUKernel, map_kernels
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline

@@ -5,9 +5,7 @@ from __future__ import annotations
 from tir import dtypes
 from tir.arith.statements import simplify_tree
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
-from tir.traverse import fresh, map_statements, names, substitute, walk
-
-from .fresh_loops import with_fresh_loops
+from tir.traverse import fresh, map_statements, names, substitute, walk, with_fresh_loops
 
 MAX_CHUNKS = 16  # more register-sized pieces than this become a loop of their own
 

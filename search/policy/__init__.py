@@ -1,5 +1,5 @@
 """Policies: they propose candidates, and are updated with the measurements.
 
-`protocol` defines a policy. `construction` measures nothing, `random_search` is the baseline, `evolution` is Ansor's search;
+`protocol` defines a policy. `default_schedule` measures nothing, `random_search` is the baseline, `evolution` is Ansor's search;
 `named` has their names.
 """

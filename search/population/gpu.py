@@ -21,8 +21,8 @@ from schedule.open_trace import Role, Tile
 from tir.memory import WARP
 
 from ..space.sketch import Sketch
-from .geometry import by_block
 from .machine import machine_of
+from .tiled_nests import by_block
 
 Weights = tuple[tuple[int, float], ...]  # numbers, each with its probability
 

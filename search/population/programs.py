@@ -15,8 +15,8 @@ from tir.ir import PrimFunc
 
 from ..keys import key
 from ..space.sketch import Sketch
-from .geometry import nests
 from .symbolic import Alignment, ReplayCache, aligned, alignments, symbolic
+from .tiled_nests import nests
 
 
 @lru_cache(maxsize=512)

@@ -13,9 +13,9 @@ from costmodel import RandomModel, SketchPrograms, TileAccess, TiledNest, TileMo
 from costmodel.recording import product
 from costmodel.tile_model import CACHE_LINE_BYTES, _body, _counts, _cycles, _innermost, _levels, _lines, _rivals, _tile
 from schedule.machine import CPU
-from search.population.geometry import nests
 from search.population.programs import sketch_programs
 from search.population.sample import sample
+from search.population.tiled_nests import nests
 from tests.search.once import generate
 from tir import workloads
 

@@ -35,7 +35,10 @@ def test_measuring_imports_nothing_of_the_space(path):
 @pytest.mark.parametrize(
     ("source", "module"),
     [
-        ("def f():\n    from ..policy.construction import default_schedule", "search.policy.construction.default_schedule"),
+        (
+            "def f():\n    from ..policy.default_schedule import default_schedule",
+            "search.policy.default_schedule.default_schedule",
+        ),
         ("from ..space import sketch", "search.space.sketch"),
         ("import search.tuning.autotune", "search.tuning.autotune"),
         ("from importlib import import_module\nimport_module('search.space.derivation')", "search.space.derivation"),

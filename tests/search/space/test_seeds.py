@@ -8,7 +8,7 @@ import pytest
 from codegen import lower
 from codegen.target import Target
 from schedule import replay
-from search.policy.construction import default_schedule
+from search.policy.default_schedule import default_schedule
 from search.policy.named import make_policy, seeds
 from search.population.sample import legalize
 from search.space import generate

@@ -10,7 +10,7 @@ import pytest
 import tir
 from codegen import lower
 from schedule import replay
-from search.policy.construction import default_schedule
+from search.policy.default_schedule import default_schedule
 from search.population.sample import legalize, sample
 from search.space import generate
 from tests.schedule.harness import well_formed

@@ -4,7 +4,7 @@ import numpy as np
 
 import tir
 from codegen import Target
-from search.policy.construction import MANY_BLOCKS, constructed
+from search.policy.default_schedule import MANY_BLOCKS, constructed
 from tir import te
 from tir.traverse import blocks
 

@@ -1,4 +1,4 @@
-"""What a cost model knows of a sketch: its tiled loop nests, where their tile sizes stand in a row, and what they access."""
+"""The tiled loop nest of a block of a sketch: the columns of its tile sizes, and its accesses."""
 
 from __future__ import annotations
 

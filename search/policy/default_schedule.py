@@ -1,4 +1,4 @@
-"""A good schedule without measuring anything."""
+"""The default schedule of a function: the templates at their seeds, else the best sketch by the analytic model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The geometry of a sketch, as cost models see it."""
+"""The tiled loop nests of a sketch, which analytic cost models get."""
 
 from __future__ import annotations
 
