@@ -21,7 +21,7 @@ from .model import Formula
 from .recording import Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
 from .tiled_nest import TileAccess, TiledNest
 
-SHARE = 0.75  # of a cache that a tile can count on
+CACHE_SHARE = 0.75  # of a cache that a tile can count on
 
 
 class TileModel(Formula):
@@ -110,7 +110,7 @@ def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine:
     for size, way, cycles in zip(machine.caches, SET_ALIASING_BYTES, CYCLES_PER_LINE, strict=True):
         moved = loaded[5]  # the innermost tile is in registers, so it counts as fitting
         for depth in reversed(range(5)):  # 0 is the whole nest; the deeper, the smaller
-            fits = footprints[depth] * CACHE_LINE_BYTES <= SHARE * size
+            fits = footprints[depth] * CACHE_LINE_BYTES <= CACHE_SHARE * size
             if way:
                 rivals = sum(_rivals(access, tiles[depth], way) for access in nest.accesses)
                 fits = and_not(fits, rivals > max(len(nest.accesses), size // way))

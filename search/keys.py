@@ -1,4 +1,4 @@
-"""The keys under which records know functions."""
+"""The keys of functions in records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that `autotune` and the command line take, without what they stand for, which loads slowly."""
+"""The names of policies (`search`), models and spaces that users can give. What they name loads slowly."""
 
 SEARCHES = ("evolution", "random")
 MODELS = ("gbdt", "tile", "random", "none")

@@ -49,8 +49,6 @@ from .memory import NON_TEMPORAL_BYTES
 from .threads import Threads
 from .values import ALIGNMENT, CodegenError, Frame, Module, Value, ascii_name, register_type, typed
 
-MAX_STACK_BUFFER_BYTES = 32 * 1024  # bytes; larger temporaries come from the heap
-MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 MAX_MASKED_NODES = 12  # nodes of a statement that is cheaper to run with an empty mask than to branch around
 
 
@@ -139,7 +137,7 @@ class Function(Arithmetic, Threads):
             name = self.fresh(buffer.name)
             if not dims:
                 self.slots[buffer.name, size] = name
-            if not dims and size <= MAX_STACK_BUFFER_BYTES and self.stack + size <= MAX_STACK_BYTES:
+            if not dims and size <= scratch.MAX_STACK_BUFFER_BYTES and self.stack + size <= scratch.MAX_STACK_BYTES:
                 self.stack += size
                 self.entry.append(f"{name} = alloca [{size} x i8], align {ALIGNMENT}")
             else:

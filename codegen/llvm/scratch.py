@@ -1,22 +1,24 @@
-"""The memory of large temporaries, which a kernel keeps from one call to the next.
+"""The memory of temporaries: which are on the stack, and heap blocks that a kernel reuses in its next call.
 
-Fresh memory costs more than what a kernel does with it: the system clears each page when it is first touched. So a function
-with large temporaries takes a block that an earlier call has given back, if there is one, and else a new one. Each call and each
-thread of a parallel loop takes a block for itself.
+The system clears each page of new memory when it is first accessed, which takes longer than what a kernel does with it. So a
+function with large temporaries takes a block that an earlier call has returned, if there is one, and else a new one. Each call
+and each thread of a parallel loop has its own block.
 """
 
 from __future__ import annotations
 
+MAX_STACK_BUFFER_BYTES = 32 * 1024  # bytes; larger temporaries come from the heap
+MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 MIN_KEPT_BYTES = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
-HUGE = 4 << 20  # bytes: larger blocks are in large pages, where the system has them
-PAGE = 2 << 20
+MIN_HUGE_BYTES = 4 << 20  # bytes: larger blocks use large pages, where the system has them
+HUGE_PAGE_BYTES = 2 << 20
 MADV_HUGEPAGE = 14  # of Linux
 RELEASE = ".release"  # behind the name of a function that keeps blocks: the one that frees them
 
 
 def rounded(size: int, alignment: int) -> tuple[int, int]:
     """The size and the alignment in bytes of a block that holds `size` bytes: large ones are whole pages."""
-    alignment = PAGE if size >= HUGE else alignment
+    alignment = HUGE_PAGE_BYTES if size >= MIN_HUGE_BYTES else alignment
     return (size + alignment - 1) // alignment * alignment, alignment
 
 
@@ -24,7 +26,7 @@ def definitions(linux: bool) -> str:
     """`ptr @tir.take(ptr slots, i64 slots, i64 bytes, i64 alignment)`, null where there is no memory, and `@tir.give(ptr slots,
     i64 slots, ptr block)`."""
     advice = f"""
-  %large = icmp uge i64 %alignment, {PAGE}
+  %large = icmp uge i64 %alignment, {HUGE_PAGE_BYTES}
   br i1 %large, label %advise, label %done
 advise:
   %ignored = call i32 @madvise(ptr %new, i64 %size, i32 {MADV_HUGEPAGE})

@@ -1,4 +1,4 @@
-"""What a statement uses, and what of it it does not make."""
+"""The buffers that a statement uses, and its free variables and buffers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def used(n: Node) -> dict[str, Buffer]:
 
 
 def free_names(s: Stmt) -> tuple[dict[str, Var], dict[str, Buffer]]:
-    """The variables and the buffers that `s` uses and does not make, by name, in order."""
+    """The variables and the buffers that `s` uses but does not bind, by name, in order."""
     variables: dict[str, Var] = {}
     buffers: dict[str, Buffer] = {}
 

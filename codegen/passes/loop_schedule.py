@@ -1,4 +1,4 @@
-"""How the iterations of a parallel loop are shared out among threads."""
+"""How the iterations of a parallel loop are divided among threads."""
 
 from __future__ import annotations
 

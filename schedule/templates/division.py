@@ -1,4 +1,4 @@
-"""Into how many parts loops are divided, so that little is left over."""
+"""Numbers of tiles: how an axis is divided so that the last tile is nearly full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks on finished loops: how threads share them, and which stores go past the caches."""
+"""Annotations of finished loops: how threads divide the iterations, unrolling, prefetching, and stores past the caches."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Collection
 from dataclasses import dataclass
 
-BUILDS = 8  # after so many it is known how long one takes
-SLOW_BUILD = 10.0  # times as long as the median, from which on a build is given up
+MIN_BUILDS = 8  # builds after which their median time limits the next ones
+MAX_BUILD_RATIO = 10.0  # time of a build, relative to the median, after which it is stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,6 @@ class Limits:
 
     def build_limit(self, seconds: Collection[float]) -> float:
         """The time limit of one build, given what earlier ones took."""
-        if len(seconds) < BUILDS:
+        if len(seconds) < MIN_BUILDS:
             return self.build
-        return min(self.build, max(self.build_floor, SLOW_BUILD * statistics.median(seconds)))
+        return min(self.build, max(self.build_floor, MAX_BUILD_RATIO * statistics.median(seconds)))

@@ -30,9 +30,9 @@ from .reference import DISTRIBUTIONS
 if TYPE_CHECKING:
     from ..task import Task
 
-CONFIRMATIONS = 4  # timings of a new best, at most: two, and more while they are suspicious
-NOTE = "results are compared with the default's"
-SPREAD = 0.1  # relative to the median, from which on timings are suspicious
+MAX_CONFIRMATIONS = 4  # timings of a new best: two, and more while they are suspicious
+DEFAULT_REFERENCE_NOTE = "results are compared with the default's"
+SUSPICIOUS_SPREAD = 0.1  # relative to the median; a larger spread of timings is suspicious
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +160,7 @@ class LocalMeasurer(Measurer):
                 if self._device:
                     measurement = replace(measurement, message=NO_BASELINE)
                 else:
-                    note = f"the program as written takes over {self.limits.baseline:.3g} s: {NOTE}"
+                    note = f"the program as written takes over {self.limits.baseline:.3g} s: {DEFAULT_REFERENCE_NOTE}"
             if answer.get("good", True):
                 break
         if measurement.outcome == "ok":
@@ -380,7 +380,7 @@ class LocalMeasurer(Measurer):
         if measurement.outcome != "ok" or measurement.cut or (self.best is not None and measurement.seconds >= self.best):
             return measurement
         timings = [measurement.samples]
-        while len(timings) < 2 or (len(timings) < CONFIRMATIONS and _suspicious(timings)):
+        while len(timings) < 2 or (len(timings) < MAX_CONFIRMATIONS and _suspicious(timings)):
             more = self._ask(worker, limit, best=None, check=False, **request)
             if more["outcome"] != "ok":
                 return self._measurement(job, more)
@@ -439,4 +439,4 @@ def _suspicious(timings: Sequence[Sequence[float]]) -> bool:
     """Whether timings of one kernel disagree, or the last one has a wide spread: something else was running."""
     medians = [statistics.median(t) for t in timings]
     quartiles = statistics.quantiles(timings[-1], n=4) if len(timings[-1]) > 1 else (medians[-1],) * 3
-    return max(medians) > (1 + SPREAD) * min(medians) or quartiles[2] - quartiles[0] > SPREAD * quartiles[1]
+    return max(medians) > (1 + SUSPICIOUS_SPREAD) * min(medians) or quartiles[2] - quartiles[0] > SUSPICIOUS_SPREAD * quartiles[1]

@@ -1,4 +1,4 @@
-"""How much memory the processes of a worker really use, watched from outside: a limit of the address space binds each process by
+"""How much memory the processes of a worker use, read from outside: a limit of the address space binds each process by
 itself, and not at all where a GPU's driver reserves more than there is."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-INTERVAL = 0.1  # seconds between two looks, at least
-SHARE = 0.02  # of a processor's time that looking may take, as it is taken from what is being timed
+MIN_INTERVAL_SECONDS = 0.1  # seconds between two readings
+MAX_CPU_SHARE = 0.02  # of the time of a CPU that readings may take, because it is missing for what is timed
 
 
 def memory() -> int | None:
@@ -58,5 +58,5 @@ class Watch:
         more = resident(self._group, shared=True) - self._start
         if more > self.limit:
             more = resident(self._group) - self._start
-        self.next = time.monotonic() + max(INTERVAL, (time.monotonic() - now) / SHARE)
+        self.next = time.monotonic() + max(MIN_INTERVAL_SECONDS, (time.monotonic() - now) / MAX_CPU_SHARE)
         return more if more > self.limit else None

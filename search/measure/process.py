@@ -19,7 +19,7 @@ from .memory import Watch
 from .provenance import Provenance
 
 ROOT = Path(__file__).resolve().parents[2]
-START_LIMIT = 120.0  # seconds until a worker must be ready
+START_SECONDS = 120.0  # seconds until a worker must be ready
 
 # The libraries that start threads of their own and read how many from the environment when they are loaded.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -75,7 +75,7 @@ class WorkerProcess:
         self.ready = self.ended = False
         self._watch = self.excess = None
         self._garbled = False
-        self._start_deadline = time.monotonic() + START_LIMIT
+        self._start_deadline = time.monotonic() + START_SECONDS
         self._write({"op": "start", "path": [p for p in sys.path if p], **self._task})
 
     def wait_ready(self) -> None:

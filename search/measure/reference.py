@@ -17,9 +17,9 @@ from tir.traverse import blocks, stores
 if TYPE_CHECKING:
     from workloads import Instance
 
-CANARY = 0xA5
-MARGIN = 4096  # bytes of canary on either side of each array
-CHUNK = 1 << 15  # elements that are compared at a time
+CANARY_BYTE = 0xA5
+CANARY_BYTES = 4096  # bytes of canary on either side of each array
+CHUNK_ELEMENTS = 1 << 15  # elements that are compared at a time
 
 # Ranges of the random floats of a function about which nothing is known, tried in turn until its results are finite, and not all
 # too small for their type, as a product of many factors.
@@ -134,8 +134,8 @@ def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np
     """`max_error` of an array in the storage of `dtype`, some elements at a time, so that the caches hold what is computed."""
     largest = 0.0
     flat = [array.reshape(-1) for array in (stored, expected, scale)]
-    for n in range(0, expected.size, CHUNK):
-        got, wanted, size = (array[n : n + CHUNK] for array in flat)
+    for n in range(0, expected.size, CHUNK_ELEMENTS):
+        got, wanted, size = (array[n : n + CHUNK_ELEMENTS] for array in flat)
         largest = max(largest, max_error(to_float(got, dtype), wanted, size))
     return largest
 
@@ -179,7 +179,7 @@ class Arrays:
         """Every array as it was before the first call, canaries included."""
         for initial, working, margins in zip(self.initial, self.working, self._margins, strict=True):
             for margin in margins:
-                margin[:] = CANARY
+                margin[:] = CANARY_BYTE
             np.copyto(working, initial)
 
     @property
@@ -208,7 +208,7 @@ class Arrays:
         worst, bound = 0.0, max(bounds.values(), default=0.0)
         for i, (initial, working, margins) in enumerate(zip(self.initial, self.working, self._margins, strict=True)):
             name = self._func.params[i].name
-            if any((margin != CANARY).any() for margin in margins):
+            if any((margin != CANARY_BYTE).any() for margin in margins):
                 return {"outcome": "wrong_result", "message": f"wrote outside of `{name}`"}
             if i not in self._outputs:
                 if not np.array_equal(_bytes(initial), _bytes(working)):
@@ -231,7 +231,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """An array that starts at a multiple of 64, and the bytes before and after it, at least MARGIN of them on either side."""
     size = math.prod(shape) * dtype.itemsize
-    storage = np.empty(size + 2 * MARGIN + 64, np.uint8)
-    start = MARGIN + -(storage.ctypes.data + MARGIN) % 64
+    storage = np.empty(size + 2 * CANARY_BYTES + 64, np.uint8)
+    start = CANARY_BYTES + -(storage.ctypes.data + CANARY_BYTES) % 64
     before, own, after = np.split(storage, (start, start + size))
     return own.view(dtype).reshape(shape), (before, after)

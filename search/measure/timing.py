@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-WARM = 0.02  # seconds of calls of numpy, and on a device, in a race before those that count
-TURN = 0.01  # seconds of calls of a kernel in a race before those that count, and of those that count
-LONG = 0.5  # seconds: calls in a race that need none before
-SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
+WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on a device, in a race
+TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones
+LONG_CALL_SECONDS = 0.5  # seconds; longer calls in a race need no untimed call
+SHORT_CALL_SECONDS = 0.02  # seconds; of shorter calls the first is a warm-up, and they are timed in groups
 
 
 def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
@@ -37,7 +37,7 @@ def samples_of(
     Long calls count from the first on. For short ones that was the warm-up; they are timed in groups, by the kernel itself if it
     can.
     """
-    if first >= SHORT and not hasattr(kernel, "clock"):
+    if first >= SHORT_CALL_SECONDS and not hasattr(kernel, "clock"):
         return _repeat(call_of(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
     if hasattr(kernel, "time"):
         return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
@@ -69,26 +69,26 @@ def _repeat(
 def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
     """Seconds a call, as `call_sample`; the kernel times short calls itself, if it can, and one on a device all."""
     if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
-        return kernel.time(*arrays, seconds=WARM, runs=3).median
+        return kernel.time(*arrays, seconds=WARM_UP_SECONDS, runs=3).median
     call = call_of(kernel, arrays)
     expected = _expected(call, earlier)
-    if expected < SHORT and hasattr(kernel, "time"):
-        kernel.time(*arrays, seconds=TURN, runs=1)
-        return kernel.time(*arrays, seconds=TURN, runs=3).median
-    return call_sample(call, TURN, [expected])
+    if expected < SHORT_CALL_SECONDS and hasattr(kernel, "time"):
+        kernel.time(*arrays, seconds=TURN_SECONDS, runs=1)
+        return kernel.time(*arrays, seconds=TURN_SECONDS, runs=3).median
+    return call_sample(call, TURN_SECONDS, [expected])
 
 
 def call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> float:
     """Seconds a call: of a single one if it is long, else the median of at least three groups of about a millisecond. For about
     `warm` seconds, calls go before, as a processor that had nothing to do, or whose threads slept, is slow at first."""
     expected = _expected(call, earlier)
-    if expected >= SHORT:
-        if expected < LONG:
+    if expected >= SHORT_CALL_SECONDS:
+        if expected < LONG_CALL_SECONDS:
             call()
         return _once(call)
     calls = max(1, int(1e-3 / expected))
     _repeat(call, [], calls, warm, 1, 10**6)
-    return statistics.median(_repeat(call, [], calls, TURN, 3, 10**6))
+    return statistics.median(_repeat(call, [], calls, TURN_SECONDS, 3, 10**6))
 
 
 def _expected(call: Callable[[], None], earlier: list[float]) -> float:
@@ -96,7 +96,7 @@ def _expected(call: Callable[[], None], earlier: list[float]) -> float:
     if earlier:
         return max(1e-9, min(earlier))
     first = _once(call)
-    return max(1e-9, first if first >= SHORT else min(first, _once(call)))
+    return max(1e-9, first if first >= SHORT_CALL_SECONDS else min(first, _once(call)))
 
 
 def _once(call: Callable[[], None]) -> float:

@@ -50,13 +50,13 @@ from . import builder, timing, wire
 from .provenance import Provenance
 from .reference import Arrays, NamedWorkload, make_reference
 
-SECOND_LOOKS = 3  # at a short call that is about to be cut off
-PAUSE = 0.005  # seconds before each
-SPIN = 0.2  # seconds after which the idle threads of numpy's library sleep: OpenBLAS's spin 2**28 cycles
-SHARE_OF_NUMPY = 1 / 3  # of the time of a race
-CALLS = 2  # in a turn in a race, at most, of those that take `timing.LONG`
-MESSAGE = 4000  # characters of one, at most
-DESCRIPTORS = 256  # open files beyond those at the start, from which on a process is given up
+MAX_SECOND_TIMINGS = 3  # of a short call, before its candidate is stopped as slow
+PAUSE_SECONDS = 0.005  # before each of them
+SPIN_SECONDS = 0.2  # after which idle threads of numpy's library sleep: OpenBLAS spins for 2**28 cycles
+NUMPY_RACE_SHARE = 1 / 3  # of the time of a race
+MAX_LONG_CALLS = 2  # in a turn of a race
+MAX_MESSAGE_CHARACTERS = 4000  # of the message of an outcome
+MAX_OPEN_FILES = 256  # more than at the start; with more, the process is replaced
 
 
 def _crashing(request: Callable[..., wire.Message]) -> Callable[..., wire.Message]:
@@ -110,7 +110,7 @@ class Worker:
     def _burdened(self) -> bool:
         """Whether candidates left so many files open that others may find no more, as far as the system tells."""
         try:
-            return len(os.listdir("/proc/self/fd")) > self._descriptors + DESCRIPTORS
+            return len(os.listdir("/proc/self/fd")) > self._descriptors + MAX_OPEN_FILES
         except OSError as error:  # looking takes a descriptor itself
             return error.errno in (errno.EMFILE, errno.ENFILE)
 
@@ -178,14 +178,14 @@ class Worker:
             data.reset()
         self.send(event="running")
         first = timing.clock(kernel, arrays)
-        short = first < timing.SHORT
+        short = first < timing.SHORT_CALL_SECONDS
         if short:  # that was the warm-up; a short call is easily disturbed, and hidden by the checks of its arguments
             first = min(timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
             min_runs = max(min_runs, 5)
-            for _ in range(SECOND_LOOKS):  # it may be another process that makes it slow
+            for _ in range(MAX_SECOND_TIMINGS):  # it may be another process that makes it slow
                 if best is None or first <= cutoff * best:
                     break
-                time.sleep(PAUSE)
+                time.sleep(PAUSE_SECONDS)
                 first = min(first, *timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
         if best is not None and first > cutoff * best:
             return {"outcome": "ok", "samples": [first], "cut": True}
@@ -196,7 +196,7 @@ class Worker:
                 return verdict
             error = verdict["max_error"]
         if best is not None and first > 1.3 * best:  # it will not win, so a rough figure will do
-            min_runs, min_seconds = (2, 0.0) if first >= timing.SHORT else (3, 0.2 * min_seconds)
+            min_runs, min_seconds = (2, 0.0) if first >= timing.SHORT_CALL_SECONDS else (3, 0.2 * min_seconds)
         self.send(event="running", repeats=min_runs)
         samples = timing.samples_of(kernel, arrays, first, min_seconds, min_runs, max_runs)
         return {"outcome": "ok", "samples": samples, "max_error": error}
@@ -242,16 +242,19 @@ class Worker:
         verdicts = {str(i): self._checked(i) for i in ids}
         samples: dict[str, list[float]] = {str(i): [] for i in ids}
         sound = [str(i) for i in ids if verdicts[str(i)]["outcome"] == "ok"]
-        share = 0.0 if not numpy or self._workload is None else SHARE_OF_NUMPY if sound else 1.0
+        share = 0.0 if not numpy or self._workload is None else NUMPY_RACE_SHARE if sound else 1.0
         kernels = {i: partial(timing.kernel_sample, self._kernels[int(i)], data.working) for i in sound}
         self._turns(kernels, samples, rounds, (1 - share) * seconds)
         if share:  # after the others: its threads, and what it does to the caches, would slow down whoever comes next
             samples["numpy"] = []
             self._turns(
-                {"numpy": partial(timing.call_sample, self._numpy_call(data), timing.WARM)}, samples, rounds, share * seconds
+                {"numpy": partial(timing.call_sample, self._numpy_call(data), timing.WARM_UP_SECONDS)},
+                samples,
+                rounds,
+                share * seconds,
             )
             if int(os.environ.get("OMP_NUM_THREADS", "1")) > 1:
-                time.sleep(SPIN)
+                time.sleep(SPIN_SECONDS)
         return {"outcome": "ok", "samples": samples, "verdicts": verdicts}
 
     def _turns(
@@ -265,7 +268,7 @@ class Worker:
         start = time.perf_counter()
         for n in range(rounds if contenders else 0):
             # Once a round: the parent takes a core when it wakes, and the threads of who has its turn then share the other.
-            self.send(event="running", repeats=CALLS * len(contenders))
+            self.send(event="running", repeats=MAX_LONG_CALLS * len(contenders))
             # In another order each round: whoever follows a kernel that cools the caches pays for it.
             for name in np.random.default_rng(n).permutation(list(contenders)).tolist():
                 samples[name].append(contenders[name](samples[name]))
@@ -303,7 +306,7 @@ def _describe(error: BaseException) -> str:
         text = str(error).strip()
     except Exception:  # of a class of a candidate's
         text = ""
-    return f"{type(error).__name__}: {text}"[:MESSAGE] if text else type(error).__name__
+    return f"{type(error).__name__}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else type(error).__name__
 
 
 def _limit_memory(memory: int) -> None:

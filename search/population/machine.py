@@ -1,4 +1,4 @@
-"""The machine model of a target, as one of the class that its kind has."""
+"""The machine model of a target, with the class of its kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ M = TypeVar("M", CPU, GPU)
 
 
 def machine_of(target: Target, kind: type[M]) -> M:
-    """The machine model of a target, which is a `kind`: backends are looked up by the kind of the target."""
+    """The machine model of a target, an instance of `kind`, which its caller knows from the kind of the target."""
     machine = target.machine
     assert isinstance(machine, kind)
     return machine

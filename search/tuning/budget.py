@@ -1,4 +1,4 @@
-"""How much may be measured: trials, seconds, and what of the seconds is kept for the final races."""
+"""The budget of a run: trials, seconds, the size of batches, and the shares of the seconds for polishing and races."""
 
 from __future__ import annotations
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search.measure.reference import CHUNK, DISTRIBUTIONS, Arrays, make_reference, max_error, scale_of, stored_error, tolerance
+from search.measure.reference import (
+    CHUNK_ELEMENTS,
+    DISTRIBUTIONS,
+    Arrays,
+    make_reference,
+    max_error,
+    scale_of,
+    stored_error,
+    tolerance,
+)
 from tir import dtypes, te, workloads
 
 
@@ -23,7 +32,7 @@ def test_errors_are_relative_to_the_size_of_the_result():
     assert max_error(zeros, zeros, scale_of(zeros)) == 0.0
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 7])
+@pytest.mark.parametrize("size", [0, 1, CHUNK_ELEMENTS - 1, CHUNK_ELEMENTS, 2 * CHUNK_ELEMENTS + 7])
 def test_large_arrays_are_compared_piece_by_piece(size):
     rng = np.random.default_rng(0)
     expected = rng.uniform(-1, 1, (1, size)) if size else np.empty((1, 0))
