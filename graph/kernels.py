@@ -23,7 +23,8 @@ from search.records import Lookup, NearHit, NoRecord, Records, look_up, recorded
 from tir.ir import Buffer, Const, PrimFunc, const_shape
 
 NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
-MIN_SHARED_SECONDS = 6.0  # seconds of compiling that are left, from which on worker processes pay: they start in 1 to 2
+MIN_ALONE = 4  # functions from which on it is known what one takes
+MIN_SHARED_SECONDS = 6.0  # seconds of a core that are left to do, from which on worker processes pay: each starts in 1 to 2
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,15 @@ class Job:
 
 def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
     """What jobs result in, in order. Once it shows that they take long, worker processes share the rest of them."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     for n, job in enumerate(jobs):
-        expected = (time.perf_counter() - begin) / max(n, 1) * (len(jobs) - n)
-        if expected > MIN_SHARED_SECONDS and host_cores() > 1:
-            yield from _shared(jobs[n:])
-            return
+        if n == 1:  # the first has loaded what all of them need
+            begin = time.process_time()
+        if n >= MIN_ALONE and host_cores() > 1:
+            expected = (time.process_time() - begin) / max(1, n - 1) * (len(jobs) - n)
+            if expected > MIN_SHARED_SECONDS:
+                yield from _shared(jobs[n:])
+                return
         yield job.done()
 
 
