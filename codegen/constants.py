@@ -95,11 +95,11 @@ def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
     made: dict[str, Buffer] = {}
     inner: list[Buffer] = []
     copied: set[str] = set()
-    while known and (found := next(_candidates(main, {**known, **made}), None)) is not None:
-        main, moved, made_now = _moved(main, found, taken)
-        nests.append(_in_loops(moved, found.around, copied, taken))
-        made |= {b.name: b for b in made_now}
-        inner += found.inner
+    for step in _steps(func, taken):
+        nests.append(_in_loops(step.part, step.found.around, copied, taken))
+        made |= {b.name: b for b in step.results}
+        inner += step.found.inner
+        main = step.main
     if not nests:
         return None, func
     kept, read = used(main.body), used(seq(*nests))
@@ -113,6 +113,34 @@ def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
     first = next((n for n, p in enumerate(params) if p.name in written), len(params))
     body = _without_hints(main.body, {*known, *made})
     return prepare, main.with_(params=(*params[:first], *results, *params[first:]), body=body, attrs=attrs)
+
+
+def prepared_statements(func: PrimFunc) -> list[Stmt]:
+    """The statements of a function that `split_constants` moves away, up to the first whose results get more dimensions."""
+    found: list[Stmt] = []
+    for step in _steps(func, names(func)):
+        found += step.found.stmts
+        if step.found.expanded:
+            break
+    return found
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What is moved next, as one statement with its results, and the function without it."""
+
+    found: _Found
+    part: Stmt
+    results: tuple[Buffer, ...]
+    main: PrimFunc
+
+
+def _steps(func: PrimFunc, taken: set[str]) -> Iterator[_Step]:
+    known, main = {b.name: b for b in constants(func)}, func
+    while known and (found := next(_candidates(main, known), None)) is not None:
+        step = _moved(main, found, taken)
+        known, main = known | {b.name: b for b in step.results}, step.main
+        yield step
 
 
 # --- what can be moved ---------------------------------------------------------------------------------------------------
@@ -250,17 +278,16 @@ def _result_buffers(found: _Found) -> tuple[Buffer, ...]:
     return tuple(b.with_(shape=(*lengths, *b.shape)) for b in found.results)
 
 
-def _moved(main: PrimFunc, found: _Found, taken: set[str]) -> tuple[PrimFunc, Stmt, tuple[Buffer, ...]]:
-    """The function without what was found, that as one statement, and the results."""
+def _moved(main: PrimFunc, found: _Found, taken: set[str]) -> _Step:
     results = _result_buffers(found)
     part = seq(*found.stmts)
     main = edited(main, [(s, None) for s in found.stmts])
     main = without_buffers(main, [b.name for b in (*found.results, *found.inner)])
     if not found.expanded:
-        return main, part, results
+        return _Step(found, part, results, main)
     table = {b.name: b for b in results}
     main = main.with_(body=_with_dimensions(main.body, table, found.loops, Axis.OPAQUE, taken))
-    return main, _with_dimensions(part, table, found.loops, Axis.SPATIAL, taken), results
+    return _Step(found, _with_dimensions(part, table, found.loops, Axis.SPATIAL, taken), results, main)
 
 
 def _with_dimensions(body: Stmt, table: Mapping[str, Buffer], around: Sequence[For], axis: Axis, taken: set[str]) -> Stmt:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from itertools import takewhile
 from typing import Any
 
+from codegen.constants import prepared_statements
 from tir import dtypes
 from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import polynomial
@@ -103,7 +104,8 @@ class Statement:
 
 @dataclass(frozen=True)
 class Program:
-    """The statements of a function in program order; the initial values of reductions are not among them."""
+    """The statements of a function in program order; the initial values of reductions are not among them, nor what is prepared of
+    constants once."""
 
     statements: tuple[Statement, ...]
 
@@ -134,12 +136,15 @@ def program(func: PrimFunc, cache: DescriptionCache | None = None) -> Program:
     """
     cache = cache or DescriptionCache()
     found: list[_FoundStore] = []
+    elsewhere = prepared_statements(func)
 
     def visit(
         n: Node, around: tuple[For, ...], block: str, bindings: dict[str, Expr], reduce: frozenset[str], useful: int
     ) -> None:
         match n:
             case For(_, Const(0)):  # never runs
+                return
+            case Stmt() if any(n is s for s in elsewhere):
                 return
             case For(_, extent, body):
                 visit(body, (*around, n), block, bindings, reduce, useful * _length(extent) if block else useful)

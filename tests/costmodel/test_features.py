@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tir
+from codegen.constants import split_constants
 from codegen.target import Target
 from costmodel import NAMES, features, program
 from costmodel.features import ANSOR, CHUNK
@@ -19,6 +20,7 @@ from search.space import generate
 from search.space.rules import FuseRows, InlineAgain, ReduceInLanes, Skip
 from tests.programs import matmul
 from tir import te, workloads
+from tir.constants import with_constants
 from tir.script import parse
 
 MACHINE = CPU(2, 512, 32, 32 << 10, 1 << 20, 32 << 20)
@@ -260,3 +262,24 @@ def test_rows_that_differ_in_annotations_differ_in_features():
                 assert found[:, n, places] == pytest.approx(own[:, 0, places], rel=2**-20)
                 seen |= {(name, v) for name, p in zip(names, places, strict=True) for v in own[:, 0, p].tolist()}
     assert {name for name, _ in seen} == set(names) and all(len([v for m, v in seen if m == name]) > 1 for name in names)
+
+
+def test_what_is_prepared_once_is_no_statement():
+    """Nor does it change the features of the others, in which what was prepared is a parameter; sketches know it, too."""
+    func = with_constants(matmul(24, 40, 36), ["B"])
+    s = tir.default_schedule(func, "llvm -num-cores 1")
+    prepare, main = split_constants(s.func)
+    assert prepare is not None
+    assert [x.block for x in program(s.func).statements] == [x.block for x in program(main).statements]
+    assert np.array_equal(features(program(s.func), ROW, MACHINE), features(program(main), ROW, MACHINE))
+
+    target, rng = Target("llvm", num_cores=1), np.random.default_rng(0)
+    packing = 0
+    for sketch in generate(func, target):
+        rows = sample(sketch, target, 8, rng)
+        for members, found in sketch_programs(sketch).programs(rows):
+            concrete = replay(func, sketch.trace(rows[members[0]])).func
+            blocks = [x.block for x in program(concrete).statements]
+            assert [x.block for x in found.statements] == blocks and "B_global" not in blocks
+            packing += "B_global" in concrete.script()
+    assert packing
