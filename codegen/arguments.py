@@ -16,8 +16,7 @@ from tir.arith.simplify import simplify
 from tir.ir import Buffer, Const, Expr, PrimFunc, Var
 from tir.traverse import substitute
 
-from .llvm.scratch import rounded
-from .llvm.values import ALIGNMENT
+from .alignment import ALIGNMENT, rounded
 
 Address = Callable[[Buffer, Any, tuple[int, ...]], int]
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from codegen.alignment import ALIGNMENT
 from codegen.export import KEYWORDS, Parameter, checked, declared, framed, parallel, parameters, write
 from codegen.llvm.compile import optimize
 from codegen.llvm.program import entry
 from codegen.llvm.scratch import RELEASE
 
-from .memory import ALIGNMENT, WEIGHTS, aligned, buffer
+from .memory import WEIGHTS, aligned, buffer
 
 if TYPE_CHECKING:
     from .model import Model

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from codegen.alignment import ALIGNMENT
 from codegen.llvm.program import Address, Copy
 from tir.ir import Buffer, Const
 
@@ -19,7 +20,6 @@ from .fusion import Group
 from .ir import Graph, Value
 from .places import Places, places
 
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 WEIGHTS, ARENA = "weights", "arena"  # the blocks of memory that a call is given beside inputs and outputs
 
 

@@ -40,6 +40,7 @@ from tir.ir import (
 )
 from tir.traverse import stores, substitute, walk
 
+from ..alignment import ALIGNMENT
 from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import NON_TEMPORAL, prefetches
@@ -47,7 +48,7 @@ from . import scratch
 from .arithmetic import Arithmetic
 from .memory import NON_TEMPORAL_BYTES
 from .threads import Threads
-from .values import ALIGNMENT, CodegenError, Frame, Module, Value, ascii_name, register_type, typed
+from .values import CodegenError, Frame, Module, Value, ascii_name, register_type, typed
 
 MAX_MASKED_NODES = 12  # nodes of a statement that is cheaper to run with an empty mask than to branch around
 

@@ -13,9 +13,10 @@ from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Expr, For, Load, Store, Var
 from tir.traverse import walk
 
+from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
 from .transpose import transposed
-from .values import ALIGNMENT, CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
+from .values import CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer
 
 SHUFFLED_STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered

@@ -7,19 +7,13 @@ and each thread of a parallel loop has its own block.
 
 from __future__ import annotations
 
+from ..alignment import HUGE_PAGE_BYTES
+
 MAX_STACK_BUFFER_BYTES = 32 * 1024  # bytes; larger temporaries come from the heap
 MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 MIN_KEPT_BYTES = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
-MIN_HUGE_BYTES = 4 << 20  # bytes: larger blocks use large pages, where the system has them
-HUGE_PAGE_BYTES = 2 << 20
 MADV_HUGEPAGE = 14  # of Linux
 RELEASE = ".release"  # behind the name of a function that keeps blocks: the one that frees them
-
-
-def rounded(size: int, alignment: int) -> tuple[int, int]:
-    """The size and the alignment in bytes of a block that holds `size` bytes: large ones are whole pages."""
-    alignment = HUGE_PAGE_BYTES if size >= MIN_HUGE_BYTES else alignment
-    return (size + alignment - 1) // alignment * alignment, alignment
 
 
 def definitions(linux: bool) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.
 _FLOATS = {"float64": "double", "float32": "float"}
 TYPES = {d: _FLOATS.get(dtypes.computed(d), "i1" if d == "bool" else f"i{dtypes.bits(d)}") for d in dtypes.TABLE}
-ALIGNMENT = 64
 
 
 class CodegenError(Exception):

@@ -11,8 +11,9 @@ from tir.arith.polynomial import Polynomial
 from tir.ir import Expr, For, Kind, Stmt
 from tir.traverse import variables
 
+from ..alignment import ALIGNMENT, rounded
 from . import scratch
-from .values import ALIGNMENT, Frame, Instructions, Module, Place, Value, ascii_name
+from .values import Frame, Instructions, Module, Place, Value, ascii_name
 
 T = TypeVar("T")
 
@@ -137,7 +138,7 @@ class Writer(Instructions):
         module.slots.append((slots, count))
         module.library["tir.take"] = scratch.definitions(linux=sys.platform == "linux")
         module.declarations.add("declare i32 @madvise(ptr, i64, i32)")
-        size, alignment = scratch.rounded(self.heap_size, ALIGNMENT)
+        size, alignment = rounded(self.heap_size, ALIGNMENT)
         take = f"%heap = call noalias align {ALIGNMENT} ptr @tir.take(ptr {slots}, i64 {count}, i64 {size}, i64 {alignment})"
         return take, f"call void @tir.give(ptr {slots}, i64 {count}, ptr %heap)"
 

@@ -7,10 +7,11 @@ import pytest
 from onnx import helper
 
 import tir
+from codegen.alignment import ALIGNMENT
 from codegen.llvm.program import Address, Copy
 from graph.fusion import fuse
 from graph.ir import Value
-from graph.memory import ALIGNMENT, Lifetime, lifetimes, place, plan
+from graph.memory import Lifetime, lifetimes, place, plan
 from graph.onnx import load_onnx
 from graph.passes import optimize
 from graph.reference import evaluate
