@@ -7,16 +7,17 @@ BUDGET ?= 78
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
+CONFORMANCE_ARGS ?=
 
 PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test fuzz lint bench gpu clean
+.PHONY: help tune test fuzz conformance lint bench gpu clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=... FUZZ_ARGS=..."
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=... FUZZ_ARGS=... CONFORMANCE_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
 	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
@@ -31,6 +32,9 @@ test: $(READY) ## run the test suite
 
 fuzz: $(READY) ## random programs under random schedules; FUZZ_ARGS="--programs 2000 --seed 0"
 	@$(PY) -m tests.schedule.fuzz --jobs 2 $(FUZZ_ARGS)
+
+conformance: $(READY) ## run ONNX's own node tests; CONFORMANCE_ARGS="--reasons resize"
+	@$(PY) -m tests.graph.conformance --jobs $$($(PY) -c 'import os; print(os.cpu_count())') $(CONFORMANCE_ARGS)
 
 lint: $(READY) ## check style, formatting and types
 	@$(PY) -m ruff check .

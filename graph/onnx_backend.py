@@ -81,7 +81,7 @@ class TirBackend(Backend):
         ]
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", infos, outputs))
-        return cls.run_model(model, inputs, device, **kwargs)
+        return Prepared(model, kwargs.get("target", "llvm")).run(inputs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import helper
 
 import tir
+from graph import expansions
 from graph.ir import Value
 from graph.onnx import load_onnx
 from graph.ops import find, function, names, result_types
@@ -393,3 +396,10 @@ def case_call(case):
     proto = model([helper.make_node(operator, arguments, ["y"], **attributes)], given, ["y"], constants, opset)
     (call,) = load_onnx(proto).calls
     return replace(call, outputs=())
+
+
+def test_the_page_lists_all_operators():
+    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    (listed,) = re.findall(r"### Operators\n\nThese (\d+) .*?```text\n(.*?)```", page, flags=re.S)
+    ours = {n for n in names() if n != "Repeat"} | set(expansions.names())  # the page adds one
+    assert set(listed[1].split()) == ours and int(listed[0]) == len(ours)
