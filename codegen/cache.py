@@ -164,13 +164,13 @@ def users_cache() -> ObjectCache | None:
 
 
 @cache
-def compiler_sources() -> str:
-    """A hash of the sources of this compiler, from the IR to the search, on which schedules and code depend."""
+def compiler_sources(*others: str) -> str:
+    """A hash of the sources of this compiler, from the IR to the search, on which schedules and code depend, and of other files."""
     root = Path(__file__).resolve().parents[1]
+    packages = ("tir", "schedule", "codegen", "costmodel", "search")
     found = hashlib.sha256()
-    for package in ("tir", "schedule", "codegen", "costmodel", "search"):
-        for file in sorted((root / package).rglob("*.py")):
-            found.update(f"{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes())
+    for file in (*(f for p in packages for f in sorted((root / p).rglob("*.py"))), *map(Path, others)):
+        found.update(f"{file.name}\0".encode() + file.read_bytes())
     return found.hexdigest()
 
 

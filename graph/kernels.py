@@ -93,7 +93,7 @@ class Job:
     def of(cls, func: PrimFunc, target: Target, lookup: Lookup | None) -> Job:
         record = None if lookup is None else lookup.record
         recorded = [] if record is None else [record.measurement.candidate.trace]
-        described = [compiler_sources(), asdict(target), recorded, func.script()]
+        described = [compiler_sources(__file__), asdict(target), recorded, func.script()]
         return cls(func, target, lookup, hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest())
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.cache import ABANDONED_SECONDS, ObjectCache, default_path, object_key
+from codegen.cache import ABANDONED_SECONDS, ObjectCache, compiler_sources, default_path, object_key
 
 from .matmul import matmul, operands, tiled
 
@@ -266,3 +266,10 @@ def test_processes_build_at_once(tmp_path):
     a, b, c = operands(5, 13, 5)
     codegen.build(matmul(5, 13, 5), ONE, cache=cache)(a, b, c)
     assert cache.statistics.hits == 1 and np.array_equal(c, a @ b)
+
+
+def test_the_sources_of_the_compiler_are_told_apart(tmp_path):
+    file = tmp_path / "more.py"
+    file.write_text("A = 1\n")
+    known = [compiler_sources(), compiler_sources(), compiler_sources(str(file))]
+    assert known[0] == known[1] != known[2] and all(len(k) == 64 for k in known)
