@@ -21,6 +21,7 @@ from . import expansions
 from .ir import Attribute, Call, Graph, GraphError, Value, constant, type_text, verify
 from .ops import find, names, versions
 from .ops.registry import NEWEST, Operator, is_internal, result_types
+from .reference import run_call
 from .weights import weights
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 OF_CONSTANTS = ("ConstantOfShape", "Range")  # whose result has a shape that its inputs say
 MEASURES = ("Shape", "Size")  # constant, whatever their input is, as shapes are static
+OF_FIRST = ("If", "CastLike")  # constant where their first input is: what a branch makes may be
+SEQUENCES = ("SequenceAt", "SplitToSequence")  # these become slices
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 ELEMENT_TYPES = {"to", "dtype", "output_dtype", "precision"}  # attributes that are element types
 SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
@@ -82,6 +85,7 @@ class _Import:
         self.opsets = {_domain(o.domain): o.version for o in model.opset_import}
         self.constants: dict[str, np.ndarray] = {}
         self.values: dict[str, Value] = {}
+        self.sequences: dict[str, Sequence[expansions.Part]] = {}
         self.problems: list[str] = []
         self.folder = folder
         nodes = list(expansions.all_nodes(self.proto.node))
@@ -97,13 +101,13 @@ class _Import:
         self.values |= {v.name: v for v in inputs}
         calls: list[Call] = []
         for number, node in enumerate(self.proto.node):
-            if all(name in self.values for name in node.input if name):
+            if all(name in self.values or name in self.sequences for name in node.input if name):
                 try:
                     calls += self._node(node, self.opsets)
                 except (TypeError, ValueError) as error:
                     self.problems.append(f"{self._where(node, number)}: {error}")
             elif not self.problems:  # otherwise it waits for a node that could not be imported
-                missing = next(name for name in node.input if name and name not in self.values)
+                missing = next(n for n in node.input if n and n not in self.values and n not in self.sequences)
                 self.problems.append(f"{self._where(node, number)}: reads `{missing}`, which is not defined before it")
         self._raise()
         missing_outputs = [o.name for o in self.proto.output if o.name not in self.values]
@@ -132,7 +136,7 @@ class _Import:
         known = {i.name for i in self.proto.initializer} | {i.values.name for i in self.proto.sparse_initializer}
         for number, node in enumerate(self.proto.node):
             folds = _folds(node, known)
-            if folds or (node.op_type == "If" and node.input[0] in known):  # what a branch makes may be constant
+            if folds or (node.op_type in OF_FIRST and node.input[0] in known):
                 known |= set(node.output)
             reason = self._reason(node, known, folds, self.opsets)
             if reason:
@@ -258,8 +262,8 @@ class _Import:
 
     def _expanded(self, node: onnx.NodeProto, opset: int) -> list[Call]:
         """The calls that a node becomes which is written out as others."""
-        values = [self.values[name] if name else None for name in node.input]
-        body = expansions.Body(opset, self.taken, node.name or node.output[0])
+        values = [self.values.get(name) for name in node.input]
+        body = expansions.Body(opset, self.taken, node.name or node.output[0], self.sequences)
         found = expansions.find(node.op_type, opset)
         if found is not None:
             constants = {a: self.constants[node.input[n]] for n, a in _operands(node, found.operands)}
@@ -297,8 +301,11 @@ class _Import:
         feeds = {name: self.constants[name] for name in node.input if name}
         try:
             found = ReferenceEvaluator(node, opsets=dict(opsets)).run(None, feeds)
-        except FOLDING_ERRORS as error:
-            raise ValueError(f"it does not evaluate: {error}") from None
+        except FOLDING_ERRORS as error:  # it has mistakes of its own
+            if _domain(node.domain) or find(node.op_type, opsets[""]) is None:
+                raise ValueError(f"it does not evaluate: {error}") from None
+            call = self._call(node, opsets[""])
+            return run_call(call, [None if v is None else self.constants[v.name] for v in call.inputs])
         if not all(isinstance(a, (np.ndarray, np.generic)) for a in found):
             raise ValueError("its result is no tensor")
         return [np.asarray(a) for a in found]
@@ -342,7 +349,7 @@ def _folds(node: onnx.NodeProto, known: Container[str]) -> bool:
     """Whether a node depends on nothing but values that are known."""
     if node.op_type in MEASURES and not _domain(node.domain):
         return True
-    plain = node.op_type not in RANDOM and not any(a.type in SUBGRAPHS for a in node.attribute)
+    plain = node.op_type not in (*RANDOM, *SEQUENCES) and not any(a.type in SUBGRAPHS for a in node.attribute)
     return plain and all(name in known for name in node.input if name)
 
 

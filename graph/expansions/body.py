@@ -9,7 +9,7 @@ of other operators in ONNX's own definition, is written out as that says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,26 @@ if TYPE_CHECKING:
     import onnx
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A tensor of a sequence: what lies from `begin` to `end` along an axis of a value, which goes where `squeezed`."""
+
+    source: str
+    axis: int
+    begin: int
+    end: int
+    squeezed: bool
+
+
 @dataclass
 class Body:
     """Nodes in an order in which they can run, and the constants that they read. `opset` says what they mean; `taken` are the
-    names that there are, and `prefix` begins those of its values."""
+    names that there are, and `prefix` begins those of its values. `sequences` of tensors are those of the whole file, by name."""
 
     opset: int
     taken: set[str]
     prefix: str
+    sequences: dict[str, Sequence[Part]] = field(default_factory=dict)
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 

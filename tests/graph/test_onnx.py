@@ -57,6 +57,21 @@ def test_arithmetic_on_shapes_is_folded():
     np.testing.assert_array_equal(evaluate(graph, [X])[0], np.concatenate([X + 1, X]).reshape(2, 6))
 
 
+def test_what_the_evaluator_of_onnx_cannot_fold_is_interpreted():
+    """It takes the indices of GatherElements, where they are fewer than the elements, for wrong."""
+    nodes = [helper.make_node("GatherElements", ["c", "i"], ["g"], axis=1), helper.make_node("Add", ["x", "g"], ["y"])]
+    constants = {"c": np.arange(5, dtype="float32").reshape(1, 5), "i": np.array([[4, 0, 1]])}
+    graph = load_onnx(model(nodes, {"x": X}, ["y"], constants))
+    assert [call.operator for call in graph.calls] == ["Add"]
+    np.testing.assert_array_equal(evaluate(graph, {"x": X})[0], X + np.array([4, 0, 1], "float32"))
+
+
+def test_a_constant_in_the_type_of_a_value_is_one():
+    nodes = [helper.make_node("CastLike", ["zero", "x"], ["low"]), helper.make_node("Clip", ["x", "low"], ["y"])]
+    graph = load_onnx(model(nodes, {"x": X - 3}, ["y"], {"zero": np.array(0)}))
+    np.testing.assert_array_equal(evaluate(graph, {"x": X - 3})[0], np.maximum(X - 3, 0))
+
+
 def test_open_shapes():
     symbolic = {"x": (TensorProto.FLOAT, ["n", 3]), "z": (TensorProto.FLOAT, ["n", 3])}
     proto = model([helper.make_node("Add", ["x", "z"], ["y"])], symbolic, ["y"])

@@ -1,0 +1,65 @@
+"""Sequences of tensors, as exports that are not folded have them: each tensor is a slice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from graph.ir import GraphError
+from graph.onnx import load_onnx
+from graph.reference import evaluate
+from tests.graph.models import exact, model
+
+X = np.arange(2 * 7 * 3, dtype="float32").reshape(2, 7, 3)
+
+
+def taken(position, split=None, opset=18, **attributes):
+    """A model that splits X into a sequence and takes one tensor of it."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"] + ["split"] * (split is not None), ["s"], **attributes),
+        helper.make_node("SequenceAt", ["s", "position"], ["t"]),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
+    constants = {"position": np.array(position)} | ({} if split is None else {"split": np.array(split)})
+    return model(nodes, {"x": X}, ["y"], constants, opset)
+
+
+@pytest.mark.parametrize(
+    ("position", "split", "attributes"),
+    [
+        (0, [3, 4], {"axis": 1}),
+        (1, [3, 4], {"axis": 1}),
+        (-1, [2, 4, 1], {"axis": -2}),
+        (2, 3, {"axis": 1}),  # what is left: one of seven
+        (1, None, {"axis": 1}),
+        (1, None, {"keepdims": 0}),
+        (0, [1, 1], {"keepdims": 0}),  # which sizes override
+    ],
+)
+@pytest.mark.parametrize("opset", [11, 18])
+def test_tensors_are_slices(position, split, attributes, opset):
+    proto = taken(position, split, opset, **attributes)
+    graph = load_onnx(proto)
+    assert {c.operator for c in graph.calls} <= {"Slice", "Squeeze", "Relu"}
+    (found,), (wanted,) = evaluate(graph, {"x": X}), exact(proto, {"x": X})
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((2, [3, 4]), "SequenceAt of opset 18: the sequence has 2 tensors, none at 2"),
+        ((0, [3, 5]), "SplitToSequence of opset 18: an extent of 7 cannot be split into [3, 5]"),
+    ],
+)
+def test_what_is_not_there_is_refused(arguments, message):
+    with pytest.raises(GraphError) as caught:
+        load_onnx(taken(*arguments, axis=1))
+    assert message in str(caught.value)
+
+
+def test_an_open_position_is_refused():
+    nodes = [helper.make_node("SplitToSequence", ["x"], ["s"]), helper.make_node("SequenceAt", ["s", "n"], ["y"])]
+    with pytest.raises(GraphError, match="SequenceAt of opset 18: its position, `n`, must be constant"):
+        load_onnx(model(nodes, {"x": X, "n": np.array(0)}, ["y"]))
