@@ -165,7 +165,7 @@ def users_cache() -> ObjectCache | None:
 
 @cache
 def compiler_sources(*others: str) -> str:
-    """A hash of the sources of this compiler, from the IR to the search, on which schedules and code depend, and of other files."""
+    """A hash of the sources of this compiler, from the IR to the search, which make schedules and code, and of other files."""
     root = Path(__file__).resolve().parents[1]
     packages = ("tir", "schedule", "codegen", "costmodel", "search")
     found = hashlib.sha256()
