@@ -13,9 +13,8 @@ from .learned import LearnedModel, Regressor, RegressorModel
 from .loopnest import Program, program
 from .losses import Loss, ThroughputSum, TimeSum
 from .model import CostModel, RandomModel, WarmUp
-from .sketch_programs import SketchPrograms
+from .sketch_programs import SketchPrograms, TileAccess, TiledNest
 from .tile_model import TileModel
-from .tiled_nest import TileAccess, TiledNest
 
 __all__ = [
     "Boosting", "CostModel", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "Program", "RandomModel",

@@ -14,11 +14,11 @@ from schedule.machine import GPU, WARP_SCHEDULERS_PER_SM
 from tir.memory import WARP
 
 from .model import Formula
-from .tiled_nest import TileAccess, TiledNest
+from .sketch_programs import TileAccess, TiledNest
 
 RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments
 FRAGMENT_REGISTERS = 4  # of a thread for 16 rows and columns of a factor; a result of float32 takes twice as many
-IN_FLIGHT = 32.0  # instructions of a multiprocessor that hide the latency of arithmetic
+IN_FLIGHT = 32.0  # instructions of an SM that hide the latency of arithmetic
 INDEPENDENT = 8  # of them, at most, from one warp
 MMA = 6.0  # clocks that an instruction of a warp keeps a tensor core busy
 LDMATRIX = 4.0  # clocks of the shared memory for a fragment of 16 rows of 32 bytes

@@ -7,8 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from .sketch_programs import SketchPrograms
-from .tiled_nest import TiledNest
+from .sketch_programs import SketchPrograms, TiledNest
 
 
 @runtime_checkable

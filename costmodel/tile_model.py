@@ -19,7 +19,7 @@ from schedule.machine import CACHE_LINE_BYTES, CPU, CYCLES_PER_LINE, SET_ALIASIN
 
 from .model import Formula
 from .recording import Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
-from .tiled_nest import TileAccess, TiledNest
+from .sketch_programs import TileAccess, TiledNest
 
 CACHE_SHARE = 0.75  # of a cache that a tile can count on
 

@@ -9,7 +9,7 @@ from tir.arith.symbolic import SymbolicChoice
 from tir.ir import Block, For, annotation
 
 MAX_STAGES = 16  # tiles of shared memory that take turns
-MAX_RESIDENT = 32  # blocks of a multiprocessor (CUDA C++ programming guide, technical specifications)
+MAX_RESIDENT = 32  # blocks of an SM (CUDA C++ programming guide, technical specifications)
 MAX_COUNT = 2**31 - 1  # iterations or statements: sums and products of two stay within 64 bits
 
 Rule = tuple[str, Callable[[Any], bool]]  # the values in words, and whether a value is one

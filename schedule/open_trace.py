@@ -37,7 +37,7 @@ class Hole:
     values: tuple[Any, ...] = ()
 
     def filled(self, number: Callable[[int], int]) -> Any:
-        """What stands there, given the number of each column."""
+        """The value, given the number of each column."""
         found = evaluate_formula(self.formula, number)
         if not self.values:
             return found
@@ -47,8 +47,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A place of the trace where a column selects one of several sequences of steps, perhaps empty: number `value %
-    len(options)`.
+    """A column that selects one of several sequences of steps, which may be empty: number `value % len(options)`.
 
     Branches in different sequences of an outer branch may share a column; they need not have as many options.
     """
@@ -106,16 +105,16 @@ class Role(StrEnum):
     VECTOR_WIDTH = "vector width"  # whole registers (0) or halves (1)
     COPY_WIDTH = "copy width"  # elements that a thread copies to shared memory at once
     STAGES = "stages"  # tiles of shared memory that take turns
-    RESIDENT = "resident"  # blocks for which a multiprocessor shall have registers
+    RESIDENT = "resident"  # blocks for which an SM has registers
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A column that takes one of a few values; for the column of a branch they are the numbers of its runs. They are drawn with
-    the probabilities `weights`, all alike if there are none.
+    """A column that takes one of a few values; for the column of a branch these are the numbers of its sequences. They are
+    sampled with the probabilities `weights`, uniformly if there are none.
 
-    `block` is the block whose loops it changes, whose tiles it goes with in crossover; empty where it concerns several. `buffer`
-    is the operand that it is about.
+    `block` is the block whose loops it changes; crossover keeps the choice with the tiles of this block. It is empty if the
+    choice concerns several blocks. `buffer` is the operand that it concerns.
     """
 
     name: str

@@ -413,8 +413,8 @@ def definition(op: str, dtype: str, lanes: int, avx512: bool = False) -> tuple[s
     `declare` lines of the intrinsics that it calls; a module holds each once.
 
     The function is internal, is to be inlined, and takes one argument, or two for pow and fmod. `avx512` says that the target has
-    AVX-512F and AVX-512VL, with which exp and its kin are shorter. Raises ValueError for an unknown op and TypeError for another
-    dtype.
+    AVX-512F and AVX-512VL, with which exp and similar functions are shorter. Raises ValueError for an unknown op and TypeError
+    for another dtype.
     """
     name = function_name(op, dtype, lanes)
     fmt = FORMATS[dtype]

@@ -45,7 +45,7 @@ class GPUKernel:
     indices: dict[str, Var]
     ranges: dict[str, Interval]
     body: Stmt
-    resident: int  # blocks that a multiprocessor shall hold at once
+    resident: int  # blocks that an SM holds at once
 
     @property
     def threads(self) -> dict[str, int]:

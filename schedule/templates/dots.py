@@ -52,7 +52,7 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """None to speak of, where it suits: it reads the larger operand once, as it lies, and nothing else does, unless that is a
+    """Zero where it suits: it reads the larger operand once, in place, and no other template does, unless that is a
     constant that is packed once."""
     packed = _large(c).buffer.name in constants and gemm.suits(c, processor)
     return 0.0 if suits(c, processor) and not packed else inf

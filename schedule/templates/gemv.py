@@ -40,7 +40,7 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """None to speak of: it reads the matrix once, as fast as memory gives it, and nothing else does."""
+    """Zero: it reads the matrix once, at the speed of memory, and no other template does."""
     return 0.0
 
 

@@ -234,7 +234,7 @@ def _fit_block(tiled: _TiledBlock, limits: GPU, rows: np.ndarray) -> None:
 
 
 def _allocated(threads: np.ndarray) -> np.ndarray:
-    """The threads for which a block gets registers: each of the four schedulers of a multiprocessor has as many warps."""
+    """The threads for which a block gets registers: each of the four warp schedulers of an SM has the same number of warps."""
     return -(-threads // (WARP_SCHEDULERS_PER_SM * WARP)) * (WARP_SCHEDULERS_PER_SM * WARP)
 
 

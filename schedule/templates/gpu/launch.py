@@ -18,7 +18,7 @@ from ..block_analysis import epilogue
 
 MAX_GROUPED_ROWS = 8  # rows of blocks that run together
 MIN_ROW_FOR_WARP = 32  # elements of a row that are worth a warp
-RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which a multiprocessor shall have registers
+RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which an SM has registers
 
 
 def has_threads(s: OpenSchedule, block: str) -> bool:

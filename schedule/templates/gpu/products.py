@@ -97,13 +97,13 @@ def is_matrices(c: Contraction) -> bool:
 
 
 def few_results(block: Block, gpu: GPU) -> bool:
-    """Whether a reduction has too few results for tiles (Ansor's condition, turned around)."""
+    """Whether a reduction has too few results for tiles (the opposite of Ansor's condition)."""
     results = size(tuple(it for it in block.iters if is_spatial(it)))
     return results < size(tuple(it for it in block.iters if not is_spatial(it))) and results <= gpu.threads
 
 
 def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:
-    """The largest of some tiles that leaves enough blocks for all processors, and is not mostly padding; else the one with the
+    """The largest of some tiles that leaves enough blocks for all SMs, and is not mostly padding; else the one with the
     least padding and most blocks."""
     rows, columns = size(c.rows), size(c.columns)
 

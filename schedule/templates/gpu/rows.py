@@ -153,7 +153,7 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
 
 
 def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) -> RowLayout:
-    """The threads of a row: as few as can hold it in registers, but more while processors would idle. ScheduleError where rows
+    """The threads of a row: as few as can hold it in registers, but more while SMs would idle. ScheduleError where rows
     cannot be `held`."""
     found = [find_block(s.func, name) for name in blocks]
     length = max(_length(b, rank) for b in found)

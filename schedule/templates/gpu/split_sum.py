@@ -19,7 +19,7 @@ from .launch import reduces_along_memory
 from .products import matches
 from .windows import as_matrices, unscheduled_epilogue
 
-GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses a processor well
+GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses an SM well
 SEED_PART_STEPS = 256  # steps of a part of a product, at the seed
 MIN_PART_STEPS = 64  # and in the others that are tried
 STEPS_PER_THREAD = 64  # steps of a part of any other reduction, for each thread
@@ -27,7 +27,7 @@ PART_MULTIPLE = 32  # parts are multiples of it, as tiles are
 
 
 class SplitSum(Template):
-    """Split-K: a product, or a convolution, whose results are too few for all processors is rewritten as a batch of products of
+    """Split-K: a product, or a convolution, whose results are too few for all SMs is rewritten as a batch of products of
     matrices, one for each part of its sum, which the other rules tile; then the parts are added up (`rfactor`).
 
     One way for each number of parts, since it decides how long the sum is after it is filled up to whole parts: as many as the
@@ -67,7 +67,7 @@ def build(s: OpenSchedule, block: str, n: int) -> None:
 
 
 class SumInStages(Template):
-    """A reduction that is no product is reduced in two stages where one would leave processors idle: parts, over the outermost of
+    """A reduction that is no product is reduced in two stages where one would leave SMs idle: parts, over the outermost of
     its reduce axes, and then the parts. It may be one of the stages of rows."""
 
     name = "sum in stages"
@@ -121,7 +121,7 @@ def in_stages(s: OpenSchedule, block: str, names: list[str]) -> None:
 
 
 def seed(c: Contraction, gpu: GPU) -> int:
-    """Into how many parts to split the sum of a product, so that there is work for all processors."""
+    """Into how many parts to split the sum of a product, so that there is work for all SMs."""
     blocks = -(-size(c.rows) // GOOD_TILE_EDGE) * -(-size(c.columns) // GOOD_TILE_EDGE) * size(c.batch)
     if blocks >= gpu.sms // 2:
         return 1
