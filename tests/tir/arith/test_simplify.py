@@ -5,24 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.tir.arith.expressions import RANGES, A, B, C, P, random_expr, random_ranges, values
 from tir.arith.bounds import bounds
-from tir.arith.enumeration import evaluate, grid
+from tir.arith.enumeration import evaluate
 from tir.arith.intervals import Ranges
-from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import COMPARISONS, FALSE, TRUE, Binary, Cast, Const, Expr, Select, Unary, Var, binary
+from tir.ir import COMPARISONS, FALSE, TRUE, Binary, Cast, Const, Expr, Select, Unary, binary
 from tir.traverse import variables
-
-A, B, C = (Var(name) for name in "abc")
-P = Var("p", "bool")
-RANGES: Ranges = {"a": (-7, 9), "b": (-3, 4), "c": (0, 5)}
-
-
-def values(names: set[str], ranges: Ranges) -> dict[str, np.ndarray]:
-    """All points of the ranges; of `p`, both truth values."""
-    spans = {n: (0, 1) if n == "p" else ranges[n] for n in sorted(names)}
-    points = grid({n: high - low + 1 for n, (low, high) in spans.items()})  # type: ignore[operator]
-    return {n: v.astype(bool) if n == "p" else v + spans[n][0] for n, v in points.items()}
 
 
 def same(before: Expr, after: Expr, ranges: Ranges = RANGES) -> bool:
@@ -105,35 +94,6 @@ def test_comparisons_are_decided_just_where_the_ranges_decide_them(op: str) -> N
         assert simplify(condition, RANGES) == (condition if len(found) > 1 else TRUE if found[0] else FALSE)
 
 
-def random_expr(rng: np.random.Generator, depth: int) -> Expr:
-    """An integer expression whose divisors are constants, of either sign."""
-    if depth == 0:
-        return [A, B, C, Const(int(rng.integers(-4, 5)))][rng.integers(4)]
-    x = random_expr(rng, depth - 1)
-    match rng.integers(8):
-        case 0:
-            return Select(random_condition(rng, depth - 1), x, random_expr(rng, depth - 1))
-        case 1 | 2:
-            return binary(("//", "%")[rng.integers(2)], x, int(rng.choice([-3, 1, 2, 3, 4, 6])))
-        case 3:
-            return Unary("neg", x)
-        case _:
-            return binary(("+", "-", "*", "min", "max", "+")[rng.integers(6)], x, random_expr(rng, rng.integers(depth)))
-
-
-def random_condition(rng: np.random.Generator, depth: int) -> Expr:
-    if depth > 1 and rng.integers(2):
-        op = ("and", "or")[rng.integers(2)]
-        return Binary(op, random_condition(rng, depth - 1), random_condition(rng, depth - 1))
-    condition = Binary(COMPARISONS[rng.integers(6)], random_expr(rng, depth), random_expr(rng, depth))
-    return Unary("not", condition) if rng.integers(4) == 0 else condition
-
-
-def random_ranges(rng: np.random.Generator) -> Ranges:
-    low, extent = rng.integers(-6, 3, 3).tolist(), rng.integers(1, 9, 3).tolist()
-    return {n: (l, l + e - 1) for n, l, e in zip("abc", low, extent, strict=True)}
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_random_expressions_keep_their_values(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -146,36 +106,3 @@ def test_random_expressions_keep_their_values(seed: int) -> None:
             assert np.all(evaluate(found, at) == exact), (str(e), str(found), known)
             low, high = bounds(e, known)
             assert (low is None or low <= exact.min()) and (high is None or exact.max() <= high), (str(e), known)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_what_is_proved_holds(seed: int) -> None:
-    """Whatever facts are given: where all of them hold, so does what they prove."""
-    rng = np.random.default_rng(seed)
-    proved = 0
-    for _ in range(600):
-        goal, facts, ranges = random_condition(rng, 2), [random_condition(rng, 2) for _ in range(2)], random_ranges(rng)
-        at = values(set("abc"), ranges)
-        truth, *given = (np.broadcast_to(evaluate(c, at), at["a"].shape) for c in (goal, *facts))
-        assert np.all(evaluate(simplify(goal, ranges), at) == truth), str(goal)
-        if prove(goal, ranges, facts):
-            proved += 1
-            assert np.all(truth | ~np.logical_and(*given)), (str(goal), [str(f) for f in facts], ranges)
-    assert proved > 20
-
-
-@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
-@pytest.mark.parametrize("c", [1, 2, 3])
-def test_a_quotient_is_bounded_by_what_is_divided(op: str, c: int) -> None:
-    """A bound on a // c is proved from the least bounds on a that imply it, and from no weaker ones; `a` may be negative."""
-    a = Var("a")
-    for bound in range(-4, 5):
-        goal = Binary(op, Binary("//", a, Const(c)), Const(bound))
-        for limit in range(-12, 13):
-            fact = Binary("<" if op in "<=" else ">=", a, Const(limit))
-            at = [n for n in range(-40, 41) if holds(fact, n)]
-            assert prove(goal, {}, [fact]) == all(holds(goal, n) for n in at), (str(goal), str(fact))
-
-
-def holds(condition: Expr, a: int) -> bool:
-    return bool(evaluate(condition, {"a": np.array(a)}))

@@ -1,0 +1,76 @@
+"""What is proved holds at every point; what follows by a sum of facts is proved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.tir.arith.expressions import RANGES, A, B, C, random_condition, random_expr, random_ranges, values
+from tir.arith.enumeration import evaluate
+from tir.arith.polynomial import to_expr
+from tir.arith.prove import equal, nonnegative, prove
+from tir.arith.simplify import simplify
+from tir.ir import COMPARISONS, Binary, Const, Var
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_proved_holds(seed: int) -> None:
+    """Whatever facts are given: where all of them hold, so does what they prove."""
+    rng = np.random.default_rng(seed)
+    proved = 0
+    for _ in range(600):
+        goal, facts, ranges = random_condition(rng, 2), [random_condition(rng, 2) for _ in range(2)], random_ranges(rng)
+        at = values(set("abc"), ranges)
+        truth, *given = (np.broadcast_to(evaluate(c, at), at["a"].shape) for c in (goal, *facts))
+        assert np.all(evaluate(simplify(goal, ranges), at) == truth), str(goal)
+        if prove(goal, ranges, facts):
+            proved += 1
+            assert np.all(truth | ~np.logical_and(*given)), (str(goal), [str(f) for f in facts], ranges)
+    assert proved > 20
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("c", [1, 2, 3])
+def test_a_quotient_is_bounded_by_what_is_divided(op: str, c: int) -> None:
+    """A bound on a // c is proved from the least bounds on a that imply it, and from no weaker ones; `a` may be negative."""
+    a = Var("a")
+    for bound in range(-4, 5):
+        goal = Binary(op, Binary("//", a, Const(c)), Const(bound))
+        for limit in range(-12, 13):
+            fact = Binary("<" if op in "<=" else ">=", a, Const(limit))
+            at = [n for n in range(-40, 41) if holds(fact, n)]
+            assert prove(goal, {}, [fact]) == all(holds(goal, n) for n in at), (str(goal), str(fact))
+
+
+def holds(condition: Expr, a: int) -> bool:
+    return bool(evaluate(condition, {"a": np.array(a)}))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_polynomials_of_comparisons(seed: int) -> None:
+    """They are all >= 0 exactly where the comparison holds."""
+    rng = np.random.default_rng(seed)
+    found = 0
+    for _ in range(200):
+        op = COMPARISONS[rng.integers(6)]
+        condition = Binary(op, random_expr(rng, 2), random_expr(rng, 2))
+        polynomials = nonnegative(condition)
+        at = values(set("abc"), random_ranges(rng))
+        if polynomials:
+            found += 1
+            holds = np.logical_and.reduce([np.broadcast_to(evaluate(to_expr(p), at) >= 0, at["a"].shape) for p in polynomials])
+            assert np.array_equal(holds, np.broadcast_to(evaluate(condition, at), at["a"].shape)), str(condition)
+        assert bool(polynomials) == (op != "!=")
+    assert found > 100
+
+
+def test_sums_of_facts() -> None:
+    """Of two, each with a factor."""
+    facts = (A + B * 4 < 32, B >= 0, C <= 2)
+    assert prove(A < 32, {}, facts) and not prove(A < 31, {}, facts) and not prove(A >= 0, {}, facts)
+    assert prove(A + B * 4 + C < 34, {}, facts) and not prove(A + B * 4 + C < 33, {}, facts)
+
+
+def test_equal_forms() -> None:
+    assert equal(A // 4 * 4 + A % 4, A) and equal((A * 6 + C) // 6, A, RANGES)
+    assert not equal((A * 6 + C) // 6, A) and not equal(A, B)
