@@ -1,0 +1,126 @@
+"""Loops bound to blocks and threads: one form for all kernels, then conditions on the number of the thread."""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+
+import pytest
+
+import tir
+from codegen.build import lower
+from codegen.passes.gpu_kernels import GPUError
+from tir.ir import PrimFunc
+from tir.script import parse
+
+TARGET = tir.Target("cuda")
+PARAMETERS = 'A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32"), D: T.Buffer((7,), "float32")'
+
+
+def program(body: str) -> PrimFunc:
+    lines = "\n".join("    " + line for line in dedent(body).strip("\n").splitlines())
+    return parse(f"@T.prim_func\ndef main({PARAMETERS}):\n{lines}\n")
+
+
+def after(name: str, func: PrimFunc) -> str:
+    """The body of a function after a pass."""
+    script = lower(func, TARGET, after=name).script()
+    return dedent(script[script.index("):\n") + 3 :]).strip("\n")
+
+
+TILE = """
+    for b in T.thread_binding(7, thread="blockIdx.x"):
+        tile = T.decl_buffer((13,), scope="shared")
+        for t in T.thread_binding(13, thread="threadIdx.x"):
+            tile[t] = A[b, t]
+        for u in T.thread_binding(5, thread="threadIdx.x"):
+            C[b, u] = tile[12 - u]
+        D[b] = tile[0]
+"""
+
+
+def test_loops_of_one_axis_share_a_variable():
+    assert after("unify_thread_binding", program(TILE)) == dedent("""
+        for bx in T.thread_binding(7, thread="blockIdx.x"):
+            tile = T.decl_buffer((13,), scope="shared")
+            for tx in T.thread_binding(13, thread="threadIdx.x"):
+                tile[tx] = A[bx, tx]
+            for tx in T.thread_binding(5, thread="threadIdx.x"):
+                C[bx, tx] = tile[12 - tx]
+            D[bx] = tile[0]
+    """).strip("\n")
+
+
+def test_threads_run_together_outside_of_conditions():
+    """The second loop has fewer iterations than the block threads; the last store is in none."""
+    assert after("lower_thread_binding", program(TILE)) == dedent("""
+        for bx in T.thread_binding(7, thread="blockIdx.x"):
+            for tx in T.thread_binding(13, thread="threadIdx.x", annotations={"together": T.bool(True)}):
+                tile = T.decl_buffer((13,), scope="shared")
+                tile[tx] = A[bx, tx]
+                T.evaluate(T.sync_threads())
+                if tx < 5:
+                    C[bx, tx] = tile[12 - tx]
+                if tx == 0:
+                    D[bx] = tile[0]
+    """).strip("\n")
+
+
+def test_loops_around_stay_on_the_host_and_neighbours_without_threads_share_a_kernel():
+    func = program("""
+        for step in range(3):
+            for t in T.thread_binding(13, thread="threadIdx.x"):
+                C[step, t] = A[step, t]
+            D[step] = A[step, 0]
+            D[step + 3] = A[step, 1]
+    """)
+    assert after("unify_thread_binding", func) == dedent("""
+        for step in range(3):
+            for bx in T.thread_binding(1, thread="blockIdx.x"):
+                for tx in T.thread_binding(13, thread="threadIdx.x"):
+                    C[step, tx] = A[step, tx]
+            for bx in T.thread_binding(1, thread="blockIdx.x"):
+                D[step] = A[step, 0]
+                D[step + 3] = A[step, 1]
+    """).strip("\n")
+
+
+def bound(thread: str, extent: int = 7, inside: str = "") -> str:
+    return f"""
+        for b in T.thread_binding({extent}, thread="{thread}"):
+            {inside or "C[0, b] = A[0, b]"}
+    """
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (bound("threadIdx.x", 1025), "main_kernel0: 1025 x 1 x 1 threads a block are more than 1024; bind smaller loops"),
+        (bound("threadIdx.z", 65), "main_kernel0: 65 threads of axis z are more than 64; bind a smaller loop, or threadIdx.x"),
+        (
+            bound("blockIdx.y", 65536),
+            "main_kernel0: 65536 blocks of axis y are more than 65535; bind a smaller loop, or blockIdx.x",
+        ),
+        (
+            bound("blockIdx.x", 7, 'for c in T.thread_binding(3, thread="blockIdx.x"): C[b, c] = A[b, c]'),
+            "`c` and `b` around it are both bound to blockIdx.x, and statements below use both; fuse the two and bind the result",
+        ),
+        (
+            bound("blockIdx.x", 7, "for t in T.thread_binding(b + 1, thread='threadIdx.x'): C[b, t] = A[b, t]"),
+            "main_kernel0: the extent of a loop bound to threadIdx.x must be a constant; split it by a constant first",
+        ),
+        (
+            """
+            own = T.alloc_buffer((7,), scope="local")
+            for b in T.thread_binding(7, thread="blockIdx.x"):
+                own[b] = A[0, b]
+            for c in T.thread_binding(7, thread="blockIdx.x"):
+                C[0, c] = own[c]
+            """,
+            "`own` in local memory is used by two kernels",
+        ),
+    ],
+)
+def test_what_no_kernel_can_do_is_refused(body, message):
+    with pytest.raises(GPUError, match=f"^{re.escape(message)}"):
+        lower(program(body), TARGET, after="unify_thread_binding")
