@@ -1,4 +1,4 @@
-"""What became of a candidate: one typed outcome, its timings where it has some, and a message where it has none."""
+"""The measurement of a candidate: a typed outcome, with timings if it is valid, and a message if it is not."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Outcome = Literal[
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-BROKEN: tuple[Outcome, ...] = ("wrong_result", "crash")  # no fault of the machine: such a candidate never wins again
+BROKEN: tuple[Outcome, ...] = ("wrong_result", "crash")  # not caused by the machine: such a candidate is never valid again
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One point of the search space: a sketch, the numbers in its holes, and the trace that the two make.
+    """One point of the search space: a sketch, its row of numbers, and the trace that these give.
 
-    `trace` is JSON data; None is the program as it was written. `score` is what the cost model of the search thought of it when
-    it was proposed (higher is better), if it has one; it plays no part in comparisons.
+    `trace` is JSON data; None is the original program. `score` is that of the cost model when the candidate was proposed (higher
+    is better), None without one; comparisons ignore it.
     """
 
     sketch: str

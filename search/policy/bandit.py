@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-OPTIMISM = 0.3  # factor of the confidence bound, a logarithm of time
+OPTIMISM = 0.3  # factor of the confidence bonus, a logarithm of time
 ORDER_LOSS = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
 MAX_ORDER_LOSS = 0.2  # of the last sketches
-TRUST = 0.5  # factor of a predicted loss of a sketch that was not tried
+TRUST = 0.5  # factor of the predicted loss of a sketch without trials
 MAX_LOSS = 1.0  # that a model may predict, as a logarithm
 MAX_FAILURES = 3  # trials after which a sketch without a valid candidate is given up
 CONFIDENT_TRIALS = 3  # trials after which half of a measured loss counts: n of n + CONFIDENT_TRIALS
@@ -20,9 +20,9 @@ class Bandit:
     """Holds for each sketch the number of its trials and the time of its best candidate.
 
     The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
-    Machine Learning 2002); those of the same batch count as tried. A sketch not yet tried is expected to be slower than the best
-    by `losses`, what a model predicts as a logarithm, and the more the later it stands in the order of preference. The best of a
-    few trials is far from the best that there is, so that a loss counts the less the fewer they are: n of n + CONFIDENT_TRIALS.
+    Machine Learning 2002); trials of the same batch count as done. A sketch without trials is expected to be slower than the best
+    by `losses`, a logarithm: the prediction of a model, plus a term that grows with its place in the order of preference. After n
+    trials the measured loss has the weight n / (n + CONFIDENT_TRIALS), because the best of a few trials is far from the optimum.
     """
 
     def __init__(self, count: int):

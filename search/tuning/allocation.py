@@ -1,8 +1,7 @@
 """Which task the next trials go to: the gradient of an objective over all tasks (Ansor, section 6 and appendix A).
 
-What the paper says and no released code does is done here: the choice is ε-greedy, and tasks are similar if their programs have
-the same structure, found without tags. `gamma` has no use in the original; here it is how much of the hope is left after each
-round without progress.
+As in the paper, but not in released code, the choice is ε-greedy, and tasks are similar if their programs have the same
+structure. `gamma` is not used in the original; here the optimistic part is multiplied by it after each round without progress.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ Objective = Callable[[Sequence[float]], float]
 class Allocation:
     """The constants of the choice, as in Ansor.
 
-    `alpha` weighs the progress of a task over the last `window` rounds against the hoped-for progress. A task is hoped to become
-    as fast as the best similar one, times `beta`; with each round without progress, hope is multiplied by `gamma`. The choice is
-    ε-greedy: random with the probability `epsilon`. `patience` is after how many rounds without progress a task is given up, None
-    for never.
+    `alpha` weighs the progress of a task over the last `window` rounds against the optimistic estimate. That is a speed of `beta`
+    times the best similar task; each round without progress multiplies it by `gamma`. The choice is ε-greedy: random with the
+    probability `epsilon`. After `patience` rounds without progress a task gets no more rounds; None for never.
     """
 
     alpha: float = 0.2
@@ -43,14 +41,14 @@ class Allocation:
 
 @dataclass
 class History:
-    """A task's rounds: `best` seconds after each, infinite while there is no valid candidate; `flop` of the task; `group`
-    names the tasks that are like it; `dead` is a task that gets no more rounds."""
+    """A task's rounds: `best` seconds after each, infinite while there is no valid candidate; the `flop` of the task; the
+    `group` of similar tasks; `dead` if it gets no more rounds."""
 
     flop: int
     group: str
     best: list[float] = field(default_factory=list)
     dead: bool = False
-    expelled: bool = False  # from its group: it is slower than similar tasks, and will stay so
+    expelled: bool = False  # from its group, because it stays slower than similar tasks
 
     @property
     def seconds(self) -> float:

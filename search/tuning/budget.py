@@ -6,20 +6,20 @@ import time
 from collections.abc import Callable
 
 BATCH = 16  # candidates proposed at once
-MIN_BATCH = 2  # candidates, where there is no time left for more
-POLISH_SHARE = 0.15  # share of the budget, the last, that goes to candidates next to the best
-RACE_SHARE = 0.15  # share of the seconds that is kept for races, unless these take less
-MAX_RACE_SHARE = 0.3  # share of the seconds, where calls are so long that rounds of a race take longer
+MIN_BATCH = 2  # candidates, if there is no time for more
+POLISH_SHARE = 0.15  # share of the budget, at its end, for neighbours of the best candidates
+RACE_SHARE = 0.15  # share of the seconds that is reserved for races, unless these take less
+MAX_RACE_SHARE = 0.3  # the same, if calls are so long that the rounds of a race take more
 
-Clock = Callable[[], float]  # seconds since whenever
+Clock = Callable[[], float]  # seconds since an arbitrary time
 
 
 class Budget:
     """`trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
 
-    `tasks` share it, of which `certain` get a round, all by default. The race of the leaders of each takes up to `race` seconds,
-    and to build, check and warm up as much again, which is kept back of a budget in seconds. `measured` counts the trials so far;
-    `rounds` holds, by the key of the task, the seconds that one round of its race takes, as far as known.
+    Several `tasks` share it; `certain` of them get a round, by default all. The race of a task takes up to `race` seconds, and
+    about as much again to build, check and warm up; a budget in seconds reserves both. `measured` counts the trials so far;
+    `rounds` has the seconds that one round of the race of a task takes, by its key, where that is known.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Budget:
 
     @property
     def reserve(self) -> float:
-        """Seconds kept for the final races, three rounds of each at least; 0 without a budget in seconds."""
+        """Seconds reserved for the final races, at least three rounds of each; 0 without a budget in seconds."""
         if self.seconds is None:
             return 0.0
         kept = min(2 * self._race * self._races, RACE_SHARE * self.seconds)
@@ -63,27 +63,27 @@ class Budget:
 
     @property
     def late(self) -> bool:
-        """Whether the seconds are used up but for what the final races take."""
+        """Whether the seconds are used up, except those reserved for the final races."""
         return self._searched() >= 1
 
     @property
     def used(self) -> float:
-        """The share of the budget that is used up; of one in seconds but for what the final races take."""
+        """The share of the budget that is used up, without the seconds reserved for the final races."""
         return max(0.0 if self.trials is None else self.measured / self.trials, self._searched())
 
     @property
     def spent(self) -> bool:
-        """Whether there is nothing left for the search."""
+        """Whether the budget of the search is used up."""
         return self.used >= 1
 
     @property
     def polishing(self) -> bool:
-        """Whether what is left is for candidates next to the best."""
+        """Whether the rest of the budget is for polishing."""
         return self.used >= 1 - POLISH_SHARE
 
     def share(self, polishes: bool, each: float = 0.0) -> tuple[int, bool]:
-        """How many candidates the next round of a single task has, and whether they are to be next to the best, which only some
-        searches can do. A candidate takes `each` seconds: there are fewer where there is no time left for many."""
+        """The number of candidates of the next round of a single task, and whether the round polishes, if the policy can do so
+        (`polishes`). A candidate takes `each` seconds; there are fewer candidates if there is little time left."""
         batch = BATCH
         if self.seconds is not None and each > 0:
             batch = min(BATCH, max(MIN_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
@@ -99,5 +99,5 @@ class Budget:
         return max(1, self._certain, len(self.rounds))
 
     def _searched(self) -> float:
-        """The share that is used up of the seconds for the search."""
+        """The share of the seconds for the search that is used up."""
         return 0.0 if self.seconds is None else self.elapsed / (self.seconds - self.reserve)

@@ -20,9 +20,9 @@ from .result import PHASES, NothingFound, Result
 class Journal:
     """Holds the measurements of a task, in memory and in `records`, and calls the callbacks for each event.
 
-    `measurements` are the trials of this run, copies left out, and `outcomes` counts them. `earlier` are candidates of earlier
-    runs with which the policy is updated, `again` those that need not be measured again. `best` is the fastest checked candidate,
-    of earlier runs too. `problem` is what went wrong on the way. The rest are fields of `Result`.
+    `measurements` are the trials of this run, without duplicates, and `outcomes` counts them. `earlier` are measurements of
+    earlier runs, with which the policy is updated; `again` are those of them that are not measured again. `best` is the fastest
+    checked candidate, earlier runs included. `problem` says what went wrong. The others are fields of `Result`.
     """
 
     def __init__(self, task: Task, budget: Budget, records: Records | None, seed: int, callbacks: Sequence[Callback]):
@@ -40,10 +40,10 @@ class Journal:
         self.scored: dict[str, int] = {}
         self.rules: dict[str, tuple[str, ...]] = {}
         self.problem = ""
-        self._copied = False  # whether a candidate was the program as written, or another valid one, again
-        self._broken: set[int] = set()  # identities of what broke in a race
+        self._copied = False  # whether a candidate was a duplicate of a valid one
+        self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
-        # What another compiler made of a trace says how fast it is, about; what failed then may work now.
+        # With another version of the compiler times are similar, but what failed then may work now.
         known = records.of(task.key, task.target) if records is not None else []
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
         self.earlier = [r.measurement for r in usable]
@@ -67,7 +67,7 @@ class Journal:
 
     @property
     def progress(self) -> tuple[int, dict[str, int], float | None]:
-        """Trials, how many had each outcome, and the seconds of the best, as events tell them."""
+        """Trials, how many had each outcome, and the seconds of the best, for events."""
         return len(self.measurements), dict(self.outcomes), None if self.best is None else self.best.seconds
 
     # --- what becomes known ------------------------------------------------------------------------------------------------
@@ -79,12 +79,12 @@ class Journal:
         self.baseline_stopped = limit if m.outcome == "run_timeout" and m.message != NO_BASELINE else None
 
     def measure_peak(self, measurer: Measurer) -> None:
-        """Keep the highest rate of arithmetic seen so far: other processes can only lower what one look finds."""
+        """Measure the arithmetic peak again, and keep the highest: other processes can only lower a measurement."""
         dtype = "float64" if any(b.dtype == "float64" for b in self.task.func.buffers) else "float32"
         self.peak = max((p for p in (self.peak, measurer.peak(dtype)) if p is not None), default=None)
 
     def add(self, measurement: Measurement) -> None:
-        """A candidate has ended. The same program as an earlier one cost no run, and counts as none."""
+        """Add the measurement of a candidate. A duplicate of an earlier program was not run, and is no trial."""
         if measurement.duplicate:
             self._copied |= measurement.outcome == "ok"
             return
@@ -103,7 +103,7 @@ class Journal:
             self.emit(NewBest(measurement, len(self.measurements)))
 
     def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
-        """Call a method of the records that writes to them; a full disk or a damaged file is no reason to lose the search."""
+        """Call a writing method of the records. If the disk is full or the file is damaged, the run continues without records."""
         if self.records is None:
             return None
         try:
@@ -116,38 +116,38 @@ class Journal:
 
     @property
     def sound(self) -> list[Measurement]:
-        """What was measured, now and earlier, but for what broke in a race."""
+        """All measurements, those of earlier runs included, except those that failed in a race."""
         return [m for m in (*self.measurements, *self.earlier) if id(m) not in self._broken]
 
     @property
     def written(self) -> Measurement | None:
-        """The program as written, if it is valid and did not break in a race."""
+        """The original program, if it is valid and did not fail in a race."""
         m = self.baseline
         return m if m is not None and m.outcome == "ok" and id(m) not in self._broken else None
 
     @property
     def found(self) -> bool:
-        """Whether any candidate was valid, now or earlier, copies included."""
+        """Whether any candidate was valid, in this run or earlier, duplicates included."""
         return self.outcomes["ok"] > 0 or self._copied or any(m.outcome == "ok" for m in self.earlier)
 
     def raced(
         self, entries: Sequence[tuple[Measurement, Measurement]], winner: tuple[Measurement, Measurement] | None, certain: bool
     ) -> None:
-        """Candidates raced: each as it was before, and in the race. The `winner` is the best, and in the records nothing that is
-        known of here counts as faster, if that is `certain`."""
+        """Add a race: for each candidate its measurement before, and in the race. The `winner` becomes the best. If that is
+        `certain`, the records say so, and no candidate that this run knows counts as faster."""
         results = {self._identifiers[id(before)]: after for before, after in entries if self.recorded(before)}
         identifier = None
         if winner is not None:
             before, self.best = winner
             identifier = self._identifiers.get(id(before))
-            if identifier is None and self.best.candidate == BASELINE:  # what is to be found again has to be recorded
+            if identifier is None and self.best.candidate == BASELINE:  # otherwise a later run would not know it
                 identifier = self._keep(Records.add, self._run, self.best)
                 results |= {} if identifier is None else {identifier: self.best}
         if results:
             self._keep(Records.race, self._run, results, identifier if certain else None)
 
     def discard(self, broken: Sequence[Measurement]) -> None:
-        """Candidates that were valid broke in a race: the best is one of the others."""
+        """Remove candidates that failed in a race; the best is one of the others."""
         self._broken |= {id(m) for m in broken}
         self.best = self._fastest()
 

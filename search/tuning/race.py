@@ -12,17 +12,17 @@ from .budget import Budget
 from .events import RaceStarted
 from .journal import Journal
 
-LEADERS = 4  # candidates in the race, at most, beside the first ones
-LEADER_MARGIN = 1.15  # time of a candidate in the race, at most, relative to the best
+MAX_LEADERS = 4  # candidates in the race, beside the first ones
+LEADER_MARGIN = 1.15  # maximum time of a candidate in the race, relative to the best
 FIRST_MARGIN = 4.0  # the same for one of the first candidates
-DISTURBANCE = 2.0  # slowdown of all candidates that shows that the machine was busy
+BUSY_SLOWDOWN = 2.0  # slowdown of all candidates above which the machine counts as busy
 
 Entry = tuple[Measurement, Measurement]  # of one candidate: before the race, and in it
 
 
 def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[Candidate]) -> None:
-    """Time the leading candidates (then numpy) in turns in one process, and let the fastest of them be the best. Where all of
-    them fail and some break, those next to them race. `first` are the first candidates of the run."""
+    """Time the leading candidates, then numpy, in turns in one process; the fastest becomes the best. If all of them fail, and
+    some because they are broken, the next ones race. `first` are the first candidates of the run."""
     while contenders := leaders(journal.best, journal.sound, first, journal.written if journal.found else None):
         journal.emit(RaceStarted(tuple(contenders)))
         with journal.phase("race"):
@@ -49,9 +49,9 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
 def leaders(
     best: Measurement | None, measured: Sequence[Measurement], first: Sequence[Candidate], written: Measurement | None
 ) -> list[Measurement]:
-    """The few fastest of what was `measured`, `best` before all, each program once; of the first candidates, which were timed
-    when the machine may have been busier than ever after, all that are not far slower; and the program as `written` if it is
-    about as fast. Where there is no best, that one alone."""
+    """The candidates of a race, each program once: `best`, then the fastest `measured` ones; those of the first candidates that
+    are not much slower, because the machine may have been busier at the beginning; and the original program, `written`, if it is
+    about as fast. If there is no best, only the original program."""
     if best is None:
         return [] if written is None else [written]
     valid = sorted((m for m in measured if m.outcome == "ok"), key=lambda m: m.seconds)
@@ -63,16 +63,16 @@ def leaders(
                 found.append(m)
 
     take([m for m in valid if not m.cut and m.seconds <= LEADER_MARGIN * best.seconds])
-    del found[LEADERS:]
+    del found[MAX_LEADERS:]
     take([m for m in valid if m.seconds <= FIRST_MARGIN * best.seconds and m.candidate in first])
     known = any(m.candidate == BASELINE for m in found)  # of an earlier run
     return [*found, written] if written is not None and written.seconds <= LEADER_MARGIN * best.seconds and not known else found
 
 
 def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
-    """The fastest of those that raced: all were disturbed alike, and disturbances only ever slow down. One of the first
-    candidates, which nobody searched for, gives way only to one that was faster in three of four rounds: the fastest of several
-    that are alike is one that had luck."""
+    """The entry with the smallest lower quartile of times, because disturbances only make calls slower. The best of the first
+    candidates is replaced only by one that was faster in three of four rounds: among several equally fast candidates, the fastest
+    one is partly luck."""
     fastest = min(raced, key=_lower_quartile)
     default = min((entry for entry in raced if entry[1].candidate in first), key=_lower_quartile, default=fastest)
     gains = [d / f for d, f in zip(default[1].samples, fastest[1].samples, strict=False)]
@@ -81,7 +81,7 @@ def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
 
 def disturbed(raced: Sequence[Entry]) -> bool:
     """Whether everything took much longer than before: then the machine was busy."""
-    return bool(raced) and all(after.seconds > DISTURBANCE * before.seconds for before, after in raced)
+    return bool(raced) and all(after.seconds > BUSY_SLOWDOWN * before.seconds for before, after in raced)
 
 
 def _lower_quartile(entry: Entry) -> float:

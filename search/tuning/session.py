@@ -33,7 +33,7 @@ from .budget import Budget
 from .events import Callback, Finished, Prepared, RoundEnded, Started
 from .journal import Journal
 from .options import Options
-from .race import LEADERS, race
+from .race import MAX_LEADERS, race
 from .result import Result
 
 MAX_COPIES = 100  # successive candidates that copy earlier ones before the space counts as exhausted
@@ -243,7 +243,7 @@ class Session:
             self._measured += 1
             journal.add(measurement)
             best = 0.0 if journal.best is None else journal.best.seconds
-            self._budget.rounds[self.task.key] = LEADERS * best + (journal.numpy or 0.0)
+            self._budget.rounds[self.task.key] = MAX_LEADERS * best + (journal.numpy or 0.0)
             if self._budget.late:
                 break
         journal.phases["build"] += measurer.build_seconds - built
