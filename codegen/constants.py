@@ -24,7 +24,7 @@ blocks that hold others, and where the result would take more than `MAX_GROWTH` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -68,10 +68,12 @@ MAX_GROWTH = 8  # bytes prepared for a byte of constants, at most: Winograd's F(
 
 @dataclass(frozen=True)
 class _Found:
-    """Statements to be moved, side by side; of the loops and conditions around them those that go along; and the temporaries that
-    they write: `results`, which others read, with a dimension for each loop if `expanded`, and `inner` ones."""
+    """Statements to be moved, side by side; the names of the constants that they need; of the loops and conditions around them
+    those that go along; and the temporaries that they write: `results`, which others read, with a dimension for each loop if
+    `expanded`, and `inner` ones."""
 
     stmts: tuple[Stmt, ...]
+    sources: frozenset[str]
     around: tuple[For | If, ...]
     results: tuple[Buffer, ...]
     inner: tuple[Buffer, ...]
@@ -94,9 +96,8 @@ def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
     nests: list[Stmt] = []
     made: dict[str, Buffer] = {}
     inner: list[Buffer] = []
-    copied: set[str] = set()
     for step in _steps(func, taken):
-        nests.append(_in_loops(step.part, step.found.around, copied, taken))
+        nests.append(_in_loops(step.part, step.found.around, taken))
         made |= {b.name: b for b in step.results}
         inner += step.found.inner
         main = step.main
@@ -136,18 +137,18 @@ class _Step:
 
 
 def _steps(func: PrimFunc, taken: set[str]) -> Iterator[_Step]:
-    known, main = {b.name: b for b in constants(func)}, func
+    known, main = {b.name: frozenset({b.name}) for b in constants(func)}, func
     while known and (found := next(_candidates(main, known), None)) is not None:
         step = _moved(main, found, taken)
-        known, main = known | {b.name: b for b in step.results}, step.main
+        known, main = known | {b.name: found.sources for b in step.results}, step.main
         yield step
 
 
 # --- what can be moved ---------------------------------------------------------------------------------------------------
 
 
-def _candidates(func: PrimFunc, known: Mapping[str, Buffer]) -> Iterator[_Found]:
-    """What can be moved where these buffers are constant, outer statements first."""
+def _candidates(func: PrimFunc, known: Mapping[str, frozenset[str]]) -> Iterator[_Found]:
+    """What can be moved, outer statements first; `known` has constants, and what was made of them, with the names of those."""
     search = _Search(func, known)
 
     def visit(path: tuple[Stmt, ...]) -> Iterator[_Found]:
@@ -171,9 +172,9 @@ def _candidates(func: PrimFunc, known: Mapping[str, Buffer]) -> Iterator[_Found]
 
 
 class _Search:
-    """Whether statements of a function can be moved, where the buffers `known` are constant."""
+    """Whether statements of a function can be moved."""
 
-    def __init__(self, func: PrimFunc, known: Mapping[str, Buffer]):
+    def __init__(self, func: PrimFunc, known: Mapping[str, frozenset[str]]):
         self.func, self.known = func, known
         self.temporaries = {b.name: b for b in func.allocs if b.scope == "global"}
         self.written = Counter(s.buffer.name for s in stores(func.body))
@@ -199,11 +200,10 @@ class _Search:
         if expanded is None:
             return None
         inner = tuple(self.temporaries[n] for n in outside if self.read[n] == read[n])
-        found = _Found(stmts, around, tuple(results), inner, expanded)
-        return found if _nbytes(*_result_buffers(found)) <= MAX_GROWTH * self._sources(read) else None
-
-    def _sources(self, read: Iterable[str]) -> int:
-        return _nbytes(*(self.known[n] for n in read if n in self.known))
+        sources = frozenset[str]().union(*(self.known[n] for n in read if n in self.known))
+        found = _Found(stmts, sources, around, tuple(results), inner, expanded)
+        nbytes = _nbytes(*(b for b in self.func.buffers if b.name in sources))
+        return found if _nbytes(*_result_buffers(found)) <= MAX_GROWTH * nbytes else None
 
     def _around(self, path: Sequence[Stmt], part: Stmt) -> tuple[For | If, ...] | None:
         """The loops on a path that a statement at its end depends on, and the conditions; None where these read what is no
@@ -314,15 +314,14 @@ def _with_dimensions(body: Stmt, table: Mapping[str, Buffer], around: Sequence[F
     return accesses(rewrite_statements(body, visit), tuple(x.var for x in around))
 
 
-def _in_loops(part: Stmt, around: Sequence[For | If], copied: set[str], taken: set[str]) -> Stmt:
-    """A statement in serial copies of loops, whose names are fresh where there are copies already, and in conditions."""
+def _in_loops(part: Stmt, around: Sequence[For | If], taken: set[str]) -> Stmt:
+    """A statement in serial copies of loops, under fresh names, and in conditions."""
     for s in reversed(around):
         if isinstance(s, If):
             part = s.with_(then=part)
             continue
-        var = s.var.with_(name=fresh(taken, s.name)) if s.name in copied else s.var
-        copied.add(s.name)
-        part = For(var, s.extent, part if var is s.var else substitute(part, {s.name: var}))
+        var = s.var.with_(name=fresh(taken, s.name))
+        part = For(var, s.extent, substitute(part, {s.name: var}))
     return part
 
 

@@ -200,6 +200,27 @@ for i in range(6):
     assert shapes(prepare) == {"W": (8, 4), "Q": (4, 8)} and [b.name for b in prepare.allocs] == ["P"]
 
 
+def test_a_loop_is_copied_for_one_statement_and_moved_with_another():
+    """Together their results would take too many bytes."""
+    text = """
+P = T.alloc_buffer((5, 8, 4))
+Q = T.alloc_buffer((5, 8, 4))
+for k in range(8):
+    for a, j in T.grid(5, 4):
+        with T.block("P"):
+            va, vk, vj = T.axis.remap("SSS", [a, k, j])
+            P[va, vk, vj] = W[vk, vj]
+    for a2, j2 in T.grid(5, 4):
+        with T.block("Q"):
+            va, vk, vj = T.axis.remap("SSS", [a2, k, j2])
+            Q[va, vk, vj] = W[vk, vj] + 1.0
+for i, j3 in T.grid(6, 4):
+    Y[i, j3] = X[i, 0] * P[4, 7, j3] + Q[4, 7, j3]
+"""
+    prepare, _ = together(body(text))
+    assert "for k_1, a, j in" in prepare.script() and "for k, a2, j2 in" in prepare.script()
+
+
 def test_conditions_on_constants_and_loops_go_along():
     text = """
 P = T.alloc_buffer((8, 4))
@@ -215,7 +236,7 @@ for i, k in T.grid(6, 8):
                 Y[vi, vj] = X[vi, vk] * P[vk, vj]
 """
     prepare, _ = together(body(text))
-    assert "if k < 5 and W[0, 0] == W[0, 0]:" in prepare.script()
+    assert "if k_1 < 5 and W[0, 0] == W[0, 0]:" in prepare.script()
 
 
 def test_constants_that_are_still_read_stay_parameters():
@@ -239,7 +260,7 @@ for k in T.parallel(8):
             Y[vi, vk, vj] = X[vi, vk] * P[vk, vj]
 """
     prepare, main = together(body(text, "X: T.Buffer((6, 8)), W: T.Buffer((8, 4)), Y: T.Buffer((6, 8, 4))"))
-    assert "for k in range(8)" in prepare.script() and "T.vectorized(4)" in prepare.script() and "parallel" in main.script()
+    assert "for k_1 in range(8)" in prepare.script() and "T.vectorized(4)" in prepare.script() and "parallel" in main.script()
 
 
 def test_hints_to_what_is_gone_are_dropped():
