@@ -15,13 +15,14 @@ from .identities import remove_identities
 from .layouts import simplify_layouts
 from .norms import recognise_norms
 from .powers import expand_powers
+from .products import merge_products
 from .sinking import sink_layouts
 from .unread import remove_unread
 
 __all__ = [
-    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "fold_affine", "merge_common", "move_factors",
-    "optimize", "recognise_activations", "recognise_norms", "remove_identities", "remove_unread", "simplify_layouts",
-    "sink_layouts",
+    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "fold_affine", "merge_common", "merge_products",
+    "move_factors", "optimize", "recognise_activations", "recognise_norms", "remove_identities", "remove_unread",
+    "simplify_layouts", "sink_layouts",
 ]  # fmt: skip
 
 Pass = Callable[[Graph], Graph]
@@ -40,6 +41,8 @@ PASSES: tuple[Pass, ...] = (
     sink_layouts,
     simplify_layouts,
     fold_affine,
+    merge_products,
+    simplify_layouts,
     remove_identities,
     merge_common,
     remove_unread,

@@ -36,6 +36,7 @@ def canonicalise(graph: Graph) -> Graph:
     Sum of two, Max or Clip from 0 on     Add, Relu
     a quotient by a constant              a product, with one rounding more
     a convolution to one pixel            a product of matrices
+    zeros around the image of one         its padding
     a bias of zeros                       none
     what is broadcast by Expand           broadcast by what reads it
     many matrices times one               one product of all their rows, between two views
@@ -79,7 +80,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             without = replace(call, inputs=call.inputs[:2])
             return _rule(r, without) or [without]
         case "Conv":
-            return _one_pixel(r, call)
+            return _one_pixel(r, call) or _padded(r, call)
         case "MatMul" if rank > 2 and len(others[0].shape) == 2:  # type: ignore[union-attr]
             return _all_rows(r, call)
         case "Gemm":
@@ -108,6 +109,24 @@ def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
         columns_value, views = columns.outputs[0], [rows, columns]
     product = r.call("Gemm", [rows.outputs[0], columns_value, *bias], f"{result.name}_product", transB=1)
     return [*views, *(_layer(r, product) or [product]), r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
+
+
+def _padded(r: Rewriting, call: Call) -> list[Call] | None:
+    """A convolution that pads an image itself, where a call before it puts zeros around it."""
+    pad, spatial = r.producer(call.inputs[0], "Pad"), len(call.outputs[0].shape) - 2
+    if pad is None or pad.attribute("mode", "constant") != "constant" or call.attribute("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    pads, axes = pad.attribute("pads"), pad.attribute("axes") or range(spatial + 2)
+    around = [0] * (2 * spatial + 4)  # before all axes, and after
+    for n, axis in enumerate((*axes, *axes)):
+        around[axis % (spatial + 2) + (spatial + 2) * (n >= len(axes))] = pads[n]
+    before, after = around[: spatial + 2], around[spatial + 2 :]
+    if np.any(pad.attribute("value", 0.0)) or min(pads) < 0 or any((*before[:2], *after[:2])):
+        return None
+    own = call.attribute("pads") or (0,) * (2 * spatial)
+    added = (*before[2:], *after[2:])
+    attributes = dict(call.attributes) | {"pads": tuple(a + b for a, b in zip(own, added, strict=True))}
+    return [replace(call, inputs=(pad.values[0], *call.inputs[1:]), attributes=tuple(sorted(attributes.items())))]
 
 
 def _all_rows(r: Rewriting, call: Call) -> list[Call]:

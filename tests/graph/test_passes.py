@@ -292,7 +292,7 @@ def test_norms(steps, operators):
 )
 def test_forms(what, operators, opset):
     given = {name: a for name, a in NUMBERS.items() if name in what.input}
-    roundings = 2 if what.op_type == "Div" else 0
+    roundings = 2 if operators == ["Mul"] else 0
     check(passes.canonicalise, [what], {"x": real(2, 4, 3, 7)}, ["y"], operators, given, roundings, opset)
 
 
@@ -307,13 +307,18 @@ X = {"x": real(2, 4, 3, 7)}
         (["Conv _ small"], ["Conv"]),
         (["Conv _ pixel zeros", "Relu _"], ["Reshape", "MatMul", "Reshape", "Relu"]),
         (["Conv _ small zeros"], ["Conv"]),
+        (["Pad _ around", ("Conv _ small", {"pads": [0, 1, 2, 0]})], ["Conv"]),
+        (["Pad _ around one", "Conv _ small"], ["Pad", "Conv"]),
+        (["Pad _ channels", "Conv _ wider"], ["Pad", "Conv"]),
+        ([("Pad _ around", {"mode": "edge"}), "Conv _ small"], ["Pad", "Conv"]),
         (["Expand row shape", "Add _ x"], ["Add"]),
         (["Expand row shape", "Add _ two"], ["Expand", "Add"]),
     ],
 )
 def test_forms_of_several_calls(steps, operators):
     constants = NUMBERS | {"pixel": real(5, 4, 3, 7), "small": real(5, 4, 1, 1), "shape": np.array([4, 3, 7])}
-    constants["zeros"] = np.zeros(5)
+    constants |= {"zeros": np.zeros(5), "around": np.array([0, 0, 1, 2, 0, 0, 0, 3]), "wider": real(5, 5, 1, 1)}
+    constants["channels"] = np.array([0, 1, 0, 0, 0, 0, 0, 0])
     given = {k: a for k, a in constants.items() if any(k in re.findall(r"\w+", str(step)) for step in steps)}
     inputs = X | ({"row": real(7)} if "row" in str(steps) else {})
     check(passes.canonicalise, chain(*steps), inputs, ["y"], operators, given, roundings=4 * 84)
@@ -353,6 +358,31 @@ def test_factors(steps, operators):
     constants = NUMBERS | {"w": real(7, 5), "wide": real(7)}
     given = {k: a for k, a in constants.items() if any(f" {k}" in step for step in steps)}
     check(passes.move_factors, chain(*steps), X, ["y"], operators, given, roundings=64)
+
+
+HEADS = [
+    node("MatMul", "x wq", "q0"), node("Add", "q0 bq", "q"), node("MatMul", "x wk", "k"), node("MatMul", "x wv", "v0"),
+    node("Add", "bv v0", "v"), node("Transpose", "q", "a"), node("Transpose", "k", "b"), node("Transpose", "v", "c"),
+]  # fmt: skip
+LAYERS = {"wq": real(5, 6), "wk": real(5, 4), "wv": real(5, 6), "bq": real(6), "bv": real(6)}
+
+
+def test_products_of_one_operand():
+    x = {"x": real(7, 5)}
+    wanted = ["MatMul", "Add", "Split", "Transpose", "Transpose", "Transpose"]
+    after = check(passes.merge_products, HEADS, x, ["a", "b", "c"], wanted, LAYERS, roundings=32)
+    assert after.calls[0].inputs[1].shape == (5, 16)
+    check(passes.merge_products, HEADS[2:3] + HEADS[6:7], x, ["b"], ["MatMul", "Transpose"], {"wk": LAYERS["wk"]})
+
+
+def test_products_that_are_computed_with_stay_apart():
+    x, outputs = {"x": real(7, 5)}, ["a", "b", "c", "d"]
+    nodes = [*HEADS, node("Relu", "q", "d")]
+    wanted = ["MatMul", "Add", "MatMul", "Add", "Split", "Transpose", "Transpose", "Transpose", "Relu"]
+    check(passes.merge_products, nodes, x, outputs, wanted, LAYERS, roundings=32)
+    nodes = [*HEADS, node("Relu", "q", "d"), node("Exp", "k", "e")]
+    check(passes.merge_products, nodes, x, [*outputs, "e"], [n.op_type for n in nodes], LAYERS)
+    check(passes.merge_products, HEADS, x, ["a", "b", "c", "q", "v"], [n.op_type for n in HEADS], LAYERS)
 
 
 def moved(rng, shape):
