@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tir.nearest import nearest
 
@@ -14,6 +14,8 @@ from .processor import host_caches, host_cores, vector_registers
 
 if TYPE_CHECKING:
     from schedule.machine import Machine
+
+M = TypeVar("M", bound="Machine")
 
 
 @dataclass(frozen=True, init=False)
@@ -62,8 +64,14 @@ class Target:
 
     @property
     def machine(self) -> Machine:
-        """What the machine is, as templates and cost models see it."""
+        """The machine model, which templates and cost models read."""
         return backend(self).machine(self)
+
+    def machine_as(self, model: type[M]) -> M:
+        """The machine model, an instance of `model`: the caller knows it from the kind of the target."""
+        machine = self.machine
+        assert isinstance(machine, model)
+        return machine
 
 
 _OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "kind")

@@ -16,7 +16,6 @@ from tir.ir import PrimFunc
 
 from .population import cpu as cpu_population
 from .population import gpu as gpu_population
-from .population.machine import machine_of
 from .space.derivation import GPU_SPACES, SPACES, Space
 from .space.sketch import Sketch
 
@@ -54,7 +53,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             spaces=SPACES,
             sample_tiles=cpu_population.sample_tiles,
             legalize=cpu_population.legalize,
-            prior=lambda target: TileModel(machine_of(target, CPU)),
+            prior=lambda target: TileModel(target.machine_as(CPU)),
             library=templates.schedule,
         ),
         SearchBackend(
@@ -62,7 +61,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             spaces=GPU_SPACES,
             sample_tiles=gpu_population.sample_tiles,
             legalize=gpu_population.legalize,
-            prior=lambda target: GPUModel(machine_of(target, GPU)),
+            prior=lambda target: GPUModel(target.machine_as(GPU)),
             library=lambda func, target: gpu_schedule(func, target.arch),
         ),
     )

@@ -18,7 +18,6 @@ from schedule.machine import CPU
 from schedule.open_trace import Role, Tile
 
 from ..space.sketch import Sketch
-from .machine import machine_of
 
 OPERAND_VECTORS = 2  # vector registers for operands, beside the accumulators
 DIVIDING_SHARE = 0.75  # how often a size that divides is preferred: it needs no guard
@@ -87,7 +86,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
     """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
     if not widths:
         return
-    budget = max(1, MAX_BODIES if any(t.perfect for t in widths) else machine_of(target, CPU).accumulators(OPERAND_VECTORS))
+    budget = max(1, MAX_BODIES if any(t.perfect for t in widths) else target.machine_as(CPU).accumulators(OPERAND_VECTORS))
     columns = np.array([t.columns[-1] for t in widths])
     width = np.stack(list(widths.values()), axis=1)
     for _ in range(MAX_ROUNDS):
@@ -140,7 +139,7 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
-    budget = np.full(n, machine_of(target, CPU).accumulators(OPERAND_VECTORS), dtype=np.int64)
+    budget = np.full(n, target.machine_as(CPU).accumulators(OPERAND_VECTORS), dtype=np.int64)
     for t in tiles:
         if not t.vector:
             continue

@@ -21,7 +21,6 @@ from schedule.open_trace import Role, Tile
 from tir.memory import WARP
 
 from ..space.sketch import Sketch
-from .machine import machine_of
 from .tiled_nests import by_block
 
 Weights = tuple[tuple[int, float], ...]  # numbers, each with its probability
@@ -115,7 +114,7 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
         for column in reversed(t.columns):
             rows[:, column] = np.clip(rows[:, column], 1, left)
             left //= rows[:, column]
-    limits = machine_of(target, GPU)
+    limits = target.machine_as(GPU)
     for tiled in _tiled_blocks(sketch):
         # Threads only grow to a warp, all else only shrinks; what shrinks may make room for threads.
         for _ in range(MAX_ROUNDS):
