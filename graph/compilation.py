@@ -20,6 +20,7 @@ from .passes import optimize
 from .prepare import filled, prepared
 
 if TYPE_CHECKING:
+    from codegen.cuda import CudaKernel
     from search import Records
 
 Cache = ObjectCache | Literal["user"] | None
@@ -32,7 +33,7 @@ def compile(
 @overload
 def compile(
     graph: PrimFunc, target: str | Target = "llvm", *, records: str | Path | Records | None = None, cache: Cache = "user"
-) -> Kernel: ...
+) -> Kernel | CudaKernel: ...
 
 
 def compile(graph, target="llvm", *, records=None, cache="user"):

@@ -11,6 +11,7 @@ from onnx import helper
 
 import tir
 from codegen import ObjectCache
+from codegen.cuda.compile import available
 from graph import kernels
 from graph.kernels import Part, decoded, encoded
 from graph.onnx import load_onnx
@@ -112,6 +113,11 @@ def test_a_function_becomes_a_kernel(cache):
     c = np.empty((5, 7), "float32")
     kernel(X, W, c)
     assert np.array_equal(c, X @ W)
+
+
+@pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
+def test_a_function_becomes_a_kernel_for_a_gpu():
+    assert "__global__" in tir.compile(matmul(64, 64, 64), "cuda", cache=None).source
 
 
 def test_parts_as_bytes():

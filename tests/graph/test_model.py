@@ -63,6 +63,14 @@ def test_arrays_with_gaps_are_copied(product):
     assert np.array_equal(net(odd)[0], x @ w)
 
 
+def test_without_memory(product, monkeypatch):
+    w, net = product
+    monkeypatch.setattr(net, "_entry", lambda *words: 1)
+    for call in (lambda: net(w), net.bind(w)):
+        with pytest.raises(MemoryError, match=r"^test: no memory for the temporaries of its kernels$"):
+            call()
+
+
 def test_large_outputs_are_aligned(product):
     w, net = product
     assert all(a.ctypes.data % 64 == 0 and a.flags.writeable for _ in range(3) for a in net(w))
