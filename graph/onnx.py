@@ -1,8 +1,9 @@
 """ONNX files to graphs.
 
 What can be computed while reading is: shapes are static, so that all arithmetic on them, and whatever else depends on constants
-alone, is folded, node by node, by the operators' definitions in numpy that the ONNX package has. What is left are operators of
-`ops`. All nodes that are not there are named in one error before anything else is done.
+alone, is folded, node by node, by the operators' definitions in numpy that the ONNX package has, or, where those fail, by ours.
+What is left are operators of `ops`, and what `expansions` writes out as those. All nodes that are not there are named in one
+error before anything else is done.
 """
 
 from __future__ import annotations

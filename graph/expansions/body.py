@@ -124,6 +124,35 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             yield from all_nodes(attribute.g.node)
 
 
+def renamed_node(
+    node: onnx.NodeProto, renamed: Mapping[str, str], given: Mapping[str, onnx.AttributeProto] | None = None
+) -> onnx.NodeProto:
+    """A node with other names, also of what the graphs that it holds read and make; attributes that refer to those of a function
+    become the ones `given` by name."""
+    import onnx
+
+    found = onnx.NodeProto()
+    found.CopyFrom(node)
+    del found.input[:], found.output[:], found.attribute[:]
+    found.input.extend(renamed.get(name, name) for name in node.input)
+    found.output.extend(renamed.get(name, name) for name in node.output)
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name in (given or {}):
+                found.attribute.append((given or {})[attribute.ref_attr_name])
+                found.attribute[-1].name = attribute.name
+            continue
+        found.attribute.append(attribute)
+        if attribute.g.node:
+            graph = found.attribute[-1].g
+            inner = [renamed_node(n, renamed, given) for n in graph.node]
+            del graph.node[:]
+            graph.node.extend(inner)
+            for output in graph.output:
+                output.name = renamed.get(output.name, output.name)
+    return found
+
+
 def element_type(dtype: str) -> int:
     """The number that ONNX has for an element type of `dtypes`."""
     import onnx

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Value
-from .body import Body, element_type
+from .body import Body, all_nodes, element_type, renamed_node
 
 if TYPE_CHECKING:
     import onnx
@@ -28,30 +28,10 @@ def write_function(body: Body, node: onnx.NodeProto, values: Sequence[Value | No
     renamed |= {inner: outer for inner, outer in zip(function.output, node.output, strict=False) if outer}
     defaults = [a.default_value for a in _schema(node.op_type, opset).attributes.values()]
     given = {a.name: a for a in (*defaults, *function.attribute_proto, *node.attribute) if a.name}
-    for inner in function.node:
-        for name in inner.output:
-            if name not in renamed:
-                renamed[name] = body.name(name)
-        body.nodes.append(_bound(inner, renamed, given))
+    for inner in all_nodes(function.node):
+        renamed |= {name: body.name(name) for name in inner.output if name not in renamed}
+    body.nodes += [renamed_node(inner, renamed, given) for inner in function.node]
     body.opset = max((o.version for o in function.opset_import if o.domain in ("", "ai.onnx")), default=opset)
-
-
-def _bound(node: onnx.NodeProto, renamed: dict[str, str], given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """A node of a function with the names of values, and with the attributes, of the call."""
-    import onnx
-
-    found = onnx.NodeProto()
-    found.CopyFrom(node)
-    del found.input[:], found.output[:], found.attribute[:]
-    found.input.extend(renamed[name] for name in node.input)
-    found.output.extend(renamed[name] for name in node.output)
-    for attribute in node.attribute:
-        if not attribute.ref_attr_name:
-            found.attribute.append(attribute)
-        elif attribute.ref_attr_name in given:
-            found.attribute.append(given[attribute.ref_attr_name])
-            found.attribute[-1].name = attribute.name
-    return found
 
 
 def _schema(name: str, opset: int) -> Any:

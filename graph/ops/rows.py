@@ -234,11 +234,10 @@ def flat_softmax(x, *, axis=1):
     return _softmax(x, range(first, x.ndim))
 
 
-@operator("LogSoftmax", 13)
-def log_softmax(x, *, axis=-1):
-    """x - max - log(sum(exp(x - max))) along an axis; of halves in float32."""
+def _log_softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
+    """x - max - log(sum(exp(x - max))) along axes; of halves in float32."""
     need("the input", x, dtype="float")
-    rows = Rows(x, [axis])
+    rows = Rows(x, axes)
     top = rows.reduce(te.max, lambda *i: x[i], "top")
     total = rows.reduce(te.sum, lambda *i: te.exp(wide(x[i]) - wide(top[rows.outer(i)])), "sum")
 
@@ -246,6 +245,18 @@ def log_softmax(x, *, axis=-1):
         return (wide(x[i]) - wide(top[rows.outer(i)]) - te.log(total[rows.outer(i)])).astype(x.dtype)
 
     return te.compute(x.shape, formula, name="log_softmax")
+
+
+@operator("LogSoftmax", 13)
+def log_softmax(x, *, axis=-1):
+    return _log_softmax(x, [axis])
+
+
+@operator("LogSoftmax", 1, 12)
+def flat_log_softmax(x, *, axis=1):
+    """Along all axes from `axis` on, as the operator was before version 13."""
+    (first,) = normal_axes([axis], x.ndim)
+    return _log_softmax(x, range(first, x.ndim))
 
 
 @operator("LayerNormalization", 17)

@@ -167,6 +167,51 @@ def test_operators_that_are_functions_of_others_are_written_out():
         close(found, wanted, 64)
 
 
+def test_scans_are_written_out_step_by_step():
+    """Running sums from the last row to the first, and the largest row so far; a weight of the body is there once a step."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("total", "row", "next", "seen")]
+    nodes = [helper.make_node("Add", ["total", "row"], ["sum"]), helper.make_node("Mul", ["sum", "half"], ["next"])]
+    nodes.append(helper.make_node("Max", ["sum", "row"], ["seen"]))
+    body = helper.make_graph(nodes, "body", values[:2], values[2:], [numpy_helper.from_array(np.array(0.5, "float32"), "half")])
+    scan = helper.make_node("Scan", ["start", "x"], ["last", "all"], body=body, num_scan_inputs=1, scan_input_directions=[1])
+    rows = np.arange(12, dtype="float32").reshape(4, 3) - 5
+    given = {"start": np.ones(3, "float32"), "x": rows}
+    proto = model([scan], given, ["last", "all"])
+    total, seen = given["start"], []
+    for row in rows[::-1]:
+        seen.append(np.maximum(total + row, row))
+        total = (total + row) / 2
+    for found, wanted in zip(evaluate(load_onnx(proto), given), (total, np.stack(seen)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("count", [3, None])
+def test_loops_of_a_constant_number_of_steps(count):
+    """x doubled at each step, plus the number of the step."""
+    infos = [
+        helper.make_tensor_value_info("i", TensorProto.INT64, []),
+        helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+    ]
+    state = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("v", "w")]
+    nodes = [
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["v", "v"], ["d"]),
+        helper.make_node("Add", ["d", "f"], ["w"]),
+    ]
+    body = helper.make_graph(nodes, "body", [*infos, state[0]], [infos[1], state[1]])
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body, name="loop")
+    constants = {"n": np.array(3)}
+    if count is None:
+        inputs = {"x": X, "n": np.array(3)}
+        refused(
+            model([loop], inputs, ["y"]),
+            "test: 1 node cannot be imported\n  node `loop` Loop of opset 18: its count, `n`, must be constant",
+        )
+        return
+    (found,) = evaluate(load_onnx(model([loop], {"x": X}, ["y"], constants)), [X])
+    np.testing.assert_array_equal(found, ((X * 2) * 2 + 1) * 2 + 2)
+
+
 def test_what_is_empty_is_nothing():
     nodes = [
         helper.make_node("Split", ["x", "sizes"], ["a", "b"], axis=1),
