@@ -30,7 +30,8 @@ NETWORKS = (
     "inception_v3", "densenet121", "r3d_18", "unet", "dcgan", "vit_b_16", "bert", "gpt2_prefill", "gpt2_decode", "lstm",
 )  # fmt: skip
 EXPORTS = ("folded", "unfolded", "torchscript")
-ROWS = tuple(f"{network}-{export}" for network in NETWORKS for export in EXPORTS)
+MALFORMED = ("r3d_18-unfolded",)  # torch writes biases of two dimensions, which onnxruntime refuses, too
+ROWS = tuple(row for network in NETWORKS for export in EXPORTS if (row := f"{network}-{export}") not in MALFORMED)
 DEFAULT = tuple(f"{network}-folded" for network in NETWORKS)
 THREADED = True
 

@@ -179,5 +179,5 @@ def _readable(array: np.ndarray) -> np.ndarray:
 
 def label(func: PrimFunc) -> str:
     """A group's function by its operators and the shapes of its first parameters and of its last."""
-    *inputs, output = ("x".join(map(str, b.shape)) for b in func.buffers)
+    *inputs, output = ("x".join(map(str, b.shape)) or "scalar" for b in func.buffers)
     return f"{func.name}({', '.join(inputs[:2])}) -> {output}"

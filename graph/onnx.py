@@ -206,7 +206,8 @@ class _Import:
         if shape is None:
             if stated is None or not all(isinstance(d, int) for d in stated):
                 raise GraphError(
-                    f"{self.name}: the shape of the input `{info.name}` is open, {text}; give it: shapes={{{info.name!r}: (...)}}"
+                    f"{self.name}: the shape of the input `{info.name}` is open, {text}; "
+                    f"give it: shapes={{{info.name!r}: (...)}}, or in a shell --shape {info.name}=..."
                 )
             shape = [int(d) for d in stated]
         found = tuple(int(d) for d in shape)
