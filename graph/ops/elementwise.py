@@ -214,7 +214,7 @@ def prelu(x, slope):
     return elementwise("prelu", lambda a, s: te.select(a < zero(a), a * s, a), x, slope)
 
 
-LONGEST_POWER = 64  # the exponent from which on powers of integers of 64 bits are 0, 1, -1, or wrap around
+LONGEST_POWER = 64  # the exponent from which on powers of integers of 64 bits are 0, 1, -1, or have wrapped around
 
 
 @operator("Pow", 7)
@@ -226,14 +226,25 @@ def power(x, y):
         return elementwise("pow", lambda a, b: te.pow(a, b.astype(a.dtype)), x, y)
     if dtypes.is_float(y.dtype):
         return elementwise("pow", lambda a, b: te.pow(a.astype("float64"), b.astype("float64")).astype(a.dtype), x, y)
-    k = te.reduce_axis((0, LONGEST_POWER), "k")
-    shape = broadcast(x, y)
+    k = te.reduce_axis((0, LONGEST_POWER + 2), "k")
+
+    def magnitude(*i: Expr) -> Expr:
+        size = at(y, i).astype("int64")
+        size = te.select(size < zero(size), -size, size)
+        return te.select(size > like(size, LONGEST_POWER), like(size, LONGEST_POWER) + size % like(size, 2), size)
+
+    def factors(*i: Expr) -> Expr:
+        a = at(x, i)
+        return te.prod(te.select(k.astype("int64") < magnitude(*i), a, one(a)), axis=k)
+
+    product = te.compute(broadcast(x, y), factors, name="product")
 
     def formula(*i: Expr) -> Expr:
         a, b = at(x, i), at(y, i)
-        return te.prod(te.select(k.astype("int64") < b.astype("int64"), a, one(a)), axis=k)
+        fraction = te.all(b < zero(b), te.not_equal(a * a, one(a)))  # of which 0 is left
+        return te.select(fraction, zero(a), product[i])
 
-    return te.compute(shape, formula, name="pow")
+    return te.compute(product.shape, formula, name="pow")
 
 
 def _variadic(name: str, since: int, combine: Formula, dtype: str = "float", mean: bool = False) -> None:

@@ -292,6 +292,11 @@ def test_negative_pads_take_elements_away():
     np.testing.assert_array_equal(found, np.pad(x, ((0, 3), (2, 0)), constant_values=7)[1:, :-2])
 
 
+def test_powers_of_integers():
+    x, y = np.array([2, -1, -1, 1, 3, 2, -3, 0, 2]), np.array([-1, 65, 1000, -7, -2, 62, 3, 65, 64])
+    np.testing.assert_array_equal(result("Pow", [x, y]), [0, -1, 1, 1, 0, 2**62, -27, 0, 0])
+
+
 def test_scatter_is_scatter_elements():
     xs = [real(5, 7), np.array([[0, -2, 3]]), real(1, 3)]
     np.testing.assert_array_equal(result("Scatter", xs, opset=10, axis=1), result("ScatterElements", xs, axis=1))

@@ -1,0 +1,29 @@
+"""What is written out as other operators, on ONNX's node tests of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from graph import expansions
+
+from .conformance import cases, check, operator_of
+
+FOLLOW = ("Attention", "GroupNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss")  # of ONNX's functions
+EVERY = 3  # of the tests of an operator, in order of their names, one of so many
+
+
+def tests():
+    known = cases()
+    wanted = {*expansions.names(), *FOLLOW}
+    by_operator = {}
+    for name in sorted(known):
+        if (operator := operator_of(known[name], known)) in wanted and "expanded" not in name:
+            by_operator.setdefault(operator, []).append(name)
+    return {operator: names[::EVERY] for operator, names in by_operator.items()}
+
+
+@pytest.mark.parametrize("operator", ["Resize", "QLinearMatMul", "QLinearConv", "MatMulInteger", "ConvInteger", *FOLLOW])
+def test_expansion(operator):
+    found = [check(name) for name in tests()[operator]]
+    assert not [o for o in found if o.result == "wrong"]
+    assert sum(o.result == "right" for o in found) > len(found) // 2
