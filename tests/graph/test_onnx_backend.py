@@ -59,6 +59,13 @@ def test_inputs_that_say_shapes_become_constants():
         prepared.run([x, np.array([2])])
 
 
+def test_inputs_that_are_empty_are_known():
+    for axis in (0, 1):
+        x, empty = np.ones((2, 3), "float32"), np.zeros((2, 0) if axis else (0, 3), "float32")
+        (y,) = TirBackend.run_node(helper.make_node("Concat", ["a", "b"], ["y"], axis=axis), [x, empty])
+        np.testing.assert_array_equal(y, x)
+
+
 def test_a_node_runs_alone():
     x = np.array([-1.5, 2.5], "float32")
     (y,) = TirBackend.run_node(helper.make_node("Relu", ["x"], ["y"]), [x])
