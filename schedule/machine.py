@@ -117,11 +117,10 @@ class CPU:
 
     def tile_cycles(self, rows: int, vectors: int, steps: int, element: float = PACKED_ELEMENT_LOADS) -> float:
         """Cycles of a register tile of `rows` rows by `vectors` vectors of columns over `steps` steps of the reduction, its entry
-        and its stores included. A step issues its multiply-adds, waits for those of the step before, and exposes a part of its
-        loads: of each vector of columns, and `element` of each element of the rows."""
-        issue, _, waiting = self.step_cycles(rows * vectors, vectors, rows)
+        and its stores included. A step issues its multiply-adds and its loads, waits for the step before, and exposes a part of
+        its loads: of each vector of columns, and `element` of each element of the rows."""
         loading = (PANEL_VECTOR_LOADS * vectors + element * rows) / self.loads
-        return (max(issue, waiting) + loading) * steps + self.entry_cycles(rows * vectors)
+        return (max(self.step_cycles(rows * vectors, vectors, rows)) + loading) * steps + self.entry_cycles(rows * vectors)
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tir.arith.bounds import extent_range
-from tir.arith.intervals import Interval, polynomial_bounds
+from tir.arith.intervals import UNBOUNDED, Interval, polynomial_bounds
 from tir.arith.polynomial import add, coefficient, constant, excess, scale, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
 from tir.arith.statements import drop_implied_conditions, min_operands, simplify_tree
 from tir.ir import (
+    TRUE,
     Allocate,
     Binary,
     Const,
@@ -21,11 +22,13 @@ from tir.ir import (
     PrimFunc,
     Seq,
     Stmt,
+    Store,
     Unary,
+    Var,
     conjunction,
     conjuncts,
 )
-from tir.traverse import loops, map_statements, variables, walk
+from tir.traverse import loads, loops, map_statements, stores, substitute, variables, walk
 
 Ranges = dict[str, Interval]
 
@@ -118,7 +121,8 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
               => for i: if i * f + f - 1 < n: (for ii: S) else: (for ii: if i * f + ii < n: S)
 
     so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
-    vectorised among those in the guards.
+    vectorised among those in the guards. Where it fails in the last iteration alone, `i` is a number there, and the loops of the
+    tile are as long as it is.
     """
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
@@ -144,7 +148,40 @@ def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
     verdict = simplify(test, ranges)
     if isinstance(verdict, Const):
         return fast if verdict.value else body  # type: ignore[return-value]
-    return If(verdict, fast, body)  # type: ignore[arg-type]
+    return If(verdict, fast, _partial_tile(test, body, ranges))  # type: ignore[arg-type]
+
+
+def _partial_tile(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
+    """`body` where `test` fails: for the last value of a variable, if it fails for that alone. Indices that divide it stay as
+    they are, since lanes that run on from row to row are known by them."""
+    found = {v for v in walk(test) if isinstance(v, Var)}
+    var = found.pop()
+    low, last = ranges.get(var.name, UNBOUNDED)
+    if found or low is None or last is None or simplify(test, {**ranges, var.name: (low, last - 1)}) != TRUE:
+        return body
+    if any(isinstance(n, Binary) and n.op in ("//", "%") and var.name in variables(n) for n in walk(body)):
+        return body
+    fixed = simplify_tree(substitute(body, {var: Const(last, var.dtype)}), ranges)
+    return drop_implied_conditions(_clipped_tiles(fixed), ranges)  # type: ignore[arg-type]
+
+
+def _clipped_tiles(s: Stmt) -> Stmt:
+    """`s` with unrolled loops that end where all that is in them is under a bound on their variable, and vectorised ones, unless
+    they fill accumulators: those are whole vectors, of which `promote_registers` drops the guards."""
+    match s:
+        case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
+            if s.kind is Kind.UNROLLED or not any(map(_accumulates, stores(body))):
+                guards = [c for c in _common_guards(body) if variables(c) == {var.name}]
+                limits = [_limit(c, var.name, {}, {}) for c in guards]
+                extent = min([extent, *(n.value for n in limits if isinstance(n, Const))])
+            return s.with_(extent=Const(extent), body=_clipped_tiles(body))
+        case _:
+            return map_statements(s, _clipped_tiles)
+
+
+def _accumulates(s: Store) -> bool:
+    """Whether a store begins or continues a sum."""
+    return isinstance(s.value, Const) or any(load.buffer == s.buffer for load in loads(s.value))
 
 
 def _full_tile_test(body: Stmt, ranges: Ranges) -> Expr | None:

@@ -150,8 +150,33 @@ def test_full_tiles_run_without_a_guard():
             else:
                 for i_1 in T.unroll(2):
                     for i_2 in T.vectorized(4):
-                        if i_0 * 8 + i_1 * 4 + i_2 < 13:
-                            B[i_0 * 8 + i_1 * 4 + i_2] = A[i_0 * 8 + i_1 * 4 + i_2] * T.float32(2.0)
+                        if i_1 * 4 + i_2 + 8 < 13:
+                            B[i_1 * 4 + i_2 + 8] = A[i_1 * 4 + i_2 + 8] * T.float32(2.0)
+        """,
+    )
+
+
+def test_loops_of_the_partial_tile_are_as_long_as_it_is():
+    """Those of accumulators are vectors still, whose guard leaves them later."""
+    partial = less(i * 4 + j, Const(13))
+    copy = For(j, Const(4), If(partial, Store(C, (i * 4 + j,), Load(A, (i * 4 + j,)))), Kind.VECTORIZED)
+    add = For(k, Const(4), If(less(i * 4 + k, Const(13)), Store(C, (i * 4 + k,), Load(C, (i * 4 + k,)) + 1)), Kind.VECTORIZED)
+    check_pass(
+        PrimFunc("main", (A, C), For(i, Const(4), seq(copy, add))),
+        "version_guards",
+        """
+        for i in range(4):
+            if i * 4 < 10:
+                for j in T.vectorized(4):
+                    C[i * 4 + j] = A[i * 4 + j]
+                for k in T.vectorized(4):
+                    C[i * 4 + k] = C[i * 4 + k] + 1
+            else:
+                for j in T.vectorized(1):
+                    C[j + 12] = A[j + 12]
+                for k in T.vectorized(4):
+                    if k + 12 < 13:
+                        C[k + 12] = C[k + 12] + 1
         """,
     )
 
@@ -213,13 +238,13 @@ def test_a_guard_that_fails_in_every_tile_keeps_no_other():
                             if j_1 < 5:
                                 C[i_0 * 2 + i_1, j_1] = C[i_0 * 2 + i_1, j_1] + A[i_0 * 2 + i_1, k] * B[k, j_1]
             else:
-                for i_1_init, j_1_init in T.grid(T.min(2, 7 - i_0 * 2), 5):
-                    C[i_0 * 2 + i_1_init, j_1_init] = T.float32(0.0)
+                for i_1_init, j_1_init in T.grid(1, 5):
+                    C[6, j_1_init] = T.float32(0.0)
                 for k in range(3):
-                    for i_1 in T.unroll(2):
+                    for i_1 in T.unroll(1):
                         for j_1 in T.vectorized(8):
-                            if i_0 * 2 + i_1 < 7 and j_1 < 5:
-                                C[i_0 * 2 + i_1, j_1] = C[i_0 * 2 + i_1, j_1] + A[i_0 * 2 + i_1, k] * B[k, j_1]
+                            if j_1 < 5:
+                                C[i_1 + 6, j_1] = C[i_1 + 6, j_1] + A[i_1 + 6, k] * B[k, j_1]
         """,
     )
 

@@ -58,9 +58,9 @@ def nests(func: PrimFunc, after: str) -> list[list[str]]:
 
 
 def test_whole_and_partial_tiles_change_alike():
-    before = nests(tile(4, 2, False, M=9).func, "promote_registers")
-    after = nests(tile(4, 2, False, M=9).func, "order_unrolled")
-    assert len(before) == 2 and before[0] == before[1]  # the last tile has one row of four
+    before = nests(tile(4, 2, False, M=11).func, "promote_registers")
+    after = nests(tile(4, 2, False, M=11).func, "order_unrolled")
+    assert len(before) == 2 and before[0] == before[1]  # the last tile has three rows of four
     assert after == [before[0][::-1]] * 2
 
 
