@@ -88,12 +88,15 @@ def _run(args: argparse.Namespace) -> int:
 def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
     """Print what each pass changes, and how far the outputs are from those of the interpreter in float64; whether all is well."""
     from graph import GraphError
-    from graph.passes.check import check_passes, widened
+    from graph.passes.check import PassCheck, check_passes, widened
     from graph.reference import evaluate
 
+    def show(found: PassCheck) -> None:
+        print(f"  {found.name:22} {found.calls:5} calls, changes outputs by {found.change:.2g}", flush=True)
+
+    print("checking by the interpreter, in float64, which takes minutes for a large network", file=sys.stderr, flush=True)
     try:
-        for found in check_passes(graph, inputs):
-            print(f"  {found.name:22} {found.calls:5} calls, changes outputs by {found.change:.2g}")
+        check_passes(graph, inputs, observe=show)
     except GraphError as error:
         print(f"error: {error}", file=sys.stderr)
         return False

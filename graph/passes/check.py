@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,9 +26,13 @@ class PassCheck:
 
 
 def check_passes(
-    graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray], passes: Sequence[Pass] = PASSES
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray],
+    passes: Sequence[Pass] = PASSES,
+    observe: Callable[[PassCheck], None] = lambda check: None,
 ) -> list[PassCheck]:
-    """Run the passes and, in float64 by the interpreter, the graph after each that changed it, on `inputs` (see `evaluate`).
+    """Run the passes and, in float64 by the interpreter, the graph after each that changed it, on `inputs` (see `evaluate`);
+    `observe` is told of each.
 
     Raises GraphError that names the first pass that changes an output by more than `TOLERANCE` of its largest element.
     """
@@ -48,6 +52,7 @@ def check_passes(
                     what = f"the pass {name} changes the output `{value.name}` by {change:.3g} of its largest element"
                     raise GraphError(f"graph {graph.name}: {what}")
         checks.append(PassCheck(name, len(after.calls), change))
+        observe(checks[-1])
 
     optimize(wide, passes, compare)
     return checks
