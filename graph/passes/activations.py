@@ -46,6 +46,7 @@ FORMS = (
     Form("HardSwish", {}, "HardSigmoid", _SIXTH, {(1, 0): 1}, {(1, 1): 1}),
 )
 _FUNCTIONS = tuple(dict.fromkeys(f.function for f in FORMS))
+_DEFAULTS: dict[str, Attribute] = {"beta": 0.5}  # of bounds that a call may leave out; it has no others of the table
 
 
 def recognise_activations(graph: Graph) -> Graph:
@@ -64,7 +65,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             given, found = _polynomial(r, argument, {x: _X}), _of(r, call, {x: _X, function.outputs[0]: _E})
             for form in FORMS:
                 same = form.function == function.operator and all(
-                    _near(function.attribute(n, v), v) for n, v in form.bounds.items()
+                    _near(function.attribute(n, _DEFAULTS.get(n)), v) for n, v in form.bounds.items()
                 )
                 if same and _equal(given, form.argument) and _equal(found, form.result):
                     return [r.call(form.operator, [x], call.outputs, **form.attributes)]

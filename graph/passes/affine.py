@@ -98,7 +98,8 @@ def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None
     if (added := r.producer(source, "Add")) is not None:  # the bias of a product
         constant = next((v for v in added.values if v.name in r.constants), None)
         product = None if constant is None else other(added.inputs, constant)
-        linear = r.producer(product, "MatMul") if product is not None and r.read_once(product) else None
+        fits = product is not None and product.shape == source.shape and r.read_once(product)
+        linear = r.producer(product, "MatMul") if fits else None
     elif linear is not None and len(linear.values) > 2:
         constant = linear.values[2]
     if linear is None or constant is None:

@@ -12,12 +12,15 @@ from .rewriting import Rewriting, other, rewrite
 
 
 def move_factors(graph: Graph) -> Graph:
-    """(a * x) (b * y) becomes (x y) * (a b), and (x * a) * b becomes x * (a b), for numbers a and b."""
+    """(a * x) (b * y) becomes (x y) * (a b), and (x * a) * b becomes x * (a b), for numbers a and b.
+
+    Not of halves: with their range the scale may be what keeps the product finite.
+    """
     return rewrite(graph, _rule)
 
 
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
-    if not call.outputs[0].dtype.startswith("float"):
+    if call.outputs[0].dtype not in ("float32", "float64"):
         return None
     return _after(r, call) if call.operator == "MatMul" else _joined(r, call) if call.operator == "Mul" else None
 

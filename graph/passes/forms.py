@@ -74,8 +74,8 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
         case "Div" if result.dtype.startswith("float") and (array := r.array(others[0])) is not None:
             with np.errstate(all="ignore"):
                 inverse = 1 / array
-            factor = r.constant(f"{result.name}_factor", inverse) if np.isfinite(inverse).all() and inverse.all() else None
-            return None if factor is None else [r.call("Mul", [x, factor], call.outputs)]
+            exact = np.isfinite(inverse).all() and (np.abs(inverse) >= np.finfo(inverse.dtype).tiny).all()  # to one rounding
+            return [r.call("Mul", [x, r.constant(f"{result.name}_factor", inverse)], call.outputs)] if exact else None
         case operator if operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]):
             without = replace(call, inputs=call.inputs[:2])
             return _rule(r, without) or [without]

@@ -50,11 +50,8 @@ def _part(graph: Graph, consumers: Mapping[Value, list[Call]], call: Call) -> Pa
     match consumers.get(call.outputs[0], []):
         case [Call("Add") as added]:
             bias = other(added.inputs, call.outputs[0])
-            if (
-                bias is None
-                or bias.name not in graph.constants
-                or (bias.shape[-1:], prod(bias.shape)) != (weight.shape[1:], weight.shape[1])
-            ):
+            row = bias is not None and (bias.shape[-1:], prod(bias.shape)) == (weight.shape[1:], weight.shape[1])
+            if bias is None or not row or bias.name not in graph.constants or added.outputs[0].shape != call.outputs[0].shape:
                 return None
             calls.append(added)
     made = {c.outputs[0] for c in calls}
@@ -69,8 +66,10 @@ def _product(r: Rewriting, parts: Sequence[Part]) -> list[Call]:
     weight = r.constant(f"{name}_weights", np.concatenate([r.constants[p.weight.name] for p in parts], axis=1))
     calls = [r.call("MatMul", [parts[0].calls[0].inputs[0], weight], f"{name}_parts")]
     if any(p.bias is not None for p in parts):
-        rows = [np.zeros(p.weight.shape[1:]) if p.bias is None else r.constants[p.bias.name].reshape(-1) for p in parts]
-        bias = r.constant(f"{name}_biases", np.concatenate(rows).astype(weight.dtype))
+        rows = [
+            np.zeros(p.weight.shape[1:], weight.dtype) if p.bias is None else r.constants[p.bias.name].reshape(-1) for p in parts
+        ]
+        bias = r.constant(f"{name}_biases", np.concatenate(rows))
         calls.append(r.call("Add", [calls[0].outputs[0], bias], f"{name}_sums"))
     sizes = tuple(p.weight.shape[1] for p in parts)
     return [*calls, r.call("Split", calls[-1].outputs, [p.result for p in parts], axis=axis, split=sizes)]

@@ -15,6 +15,7 @@ from graph.ir import Call, Graph, GraphError, Value, verify
 from graph.onnx import load_onnx
 from graph.ops import result_types
 from graph.passes.check import check_passes
+from graph.reference import evaluate
 
 from .models import model, residual, same_outputs, transformer
 
@@ -129,13 +130,14 @@ STATISTICS = {"w": real(5, 3, 3, 3), "b": real(5), "s": real(5), "o": real(5), "
 
 
 def chain(*steps, output="y"):
-    """Nodes of steps "Operator input other", each the input `_` of the next; attributes in a dict after it."""
+    """Nodes of steps "Operator input other", each the input `_` of the next, `-` one that is left out; attributes in a
+    dict after it."""
     nodes, last = [], "x"
     for n, step in enumerate(steps):
         (text, attributes) = step if isinstance(step, tuple) else (step, {})
         operator, *inputs = text.split()
         made = output if n == len(steps) - 1 else f"s{n}"
-        inputs = [last if i == "_" else i for i in inputs]
+        inputs = [{"_": last, "-": ""}.get(i, i) for i in inputs]
         nodes.append(helper.make_node(operator, inputs, [made], **attributes))
         last = made
     return nodes
@@ -171,12 +173,14 @@ def test_affine_after_convolutions(steps):
         (["MatMul _ m", "Mul _ row"], ["MatMul"]),
         (["MatMul _ m", "Add row _", "Mul _ row", "Add _ same"], ["MatMul", "Add"]),
         (["MatMul _ m", "Add _ row"], ["MatMul", "Add"]),
+        (["MatMul _ m", "Add _ deep", "Mul _ row"], ["MatMul", "Add", "Mul"]),
         ([("Gemm _ m row", {"beta": 0.5, "alpha": 2.0}), "Mul _ row", "Add _ row"], ["Gemm"]),
         ([("Gemm _ t", {"transB": 1}), ("BatchNormalization _ row row row square", {"epsilon": 0.01})], ["Gemm"]),
     ],
 )
 def test_affine_after_products(steps, operators):
     constants = {"m": real(4, 7), "t": real(7, 4), "row": WEIGHTS["row"], "same": WEIGHTS["same"], "square": WEIGHTS["row"] ** 2}
+    constants["deep"] = real(1, 1, 7)
     given = {k: a for k, a in constants.items() if any(k in str(step) for step in steps)}
     check(passes.fold_affine, chain(*steps), {"x": real(3, 4)}, ["y"], operators, given, roundings=64)
 
@@ -216,6 +220,7 @@ TANH = [*CUBE, "Mul _ cubic", "Add x _", "Mul _ pi", "Tanh _", "Add _ one"]
         (["Add _ three", "Clip _ zero six", "Mul x _", "Div _ six"], "HardSwish"),
         (["Add _ three", "Clip _ zero six", "Div _ six", "Mul x _"], "HardSwish"),
         ([("HardSigmoid _", {"alpha": 1 / 6, "beta": 0.5}), "Mul _ x"], "HardSwish"),
+        ([("HardSigmoid _", {"alpha": 1 / 6}), "Mul _ x"], "HardSwish"),
         (["Neg _", "Exp _", "Add _ one", "Div one _"], "Sigmoid"),
         (["Neg _", "Exp _", "Add one _", "Reciprocal _"], "Sigmoid"),
     ],
@@ -235,6 +240,8 @@ def test_activations(steps, operator):
         ["Mul _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"],
         ["Div _ root", "Tanh _", "Add _ one", "Mul x _", "Mul _ half"],
         ["Add _ three", "Clip _ zero three", "Mul x _", "Div _ six"],
+        ["Add _ three", "Clip _ - six", "Mul x _", "Div _ six"],
+        ["HardSigmoid _", "Mul _ x"],
         ["Neg _", "Exp _", "Add _ two", "Div one _"],
         ["Div _ root", "Erf _", "Add _ one", "Mul w _", "Mul _ half"],
     ],
@@ -360,6 +367,19 @@ def test_factors(steps, operators):
     check(passes.move_factors, chain(*steps), X, ["y"], operators, given, roundings=64)
 
 
+def test_factors_keep_products_of_halves_finite():
+    x, w = np.full((1, 4), 200, "float16"), np.full((4, 1), 200, "float16")
+    given = {"w": w, "small": np.array(0.125, "float16")}
+    after = check(passes.move_factors, chain("Mul _ small", "MatMul _ w"), {"x": x}, ["y"], ["Mul", "MatMul"], given)
+    assert np.isfinite(evaluate(after, {"x": x})[0]).all()
+
+
+def test_quotients_whose_inverse_is_inexact_stay():
+    """1 / 40000 has 10 bits less as a half than other numbers: it lies below the least normal one."""
+    x, wide = np.array([30000, 7], "float16"), np.array(40000, "float16")
+    check(passes.canonicalise, chain("Div _ wide"), {"x": x}, ["y"], ["Div"], {"wide": wide})
+
+
 HEADS = [
     node("MatMul", "x wq", "q0"), node("Add", "q0 bq", "q"), node("MatMul", "x wk", "k"), node("MatMul", "x wv", "v0"),
     node("Add", "bv v0", "v"), node("Transpose", "q", "a"), node("Transpose", "k", "b"), node("Transpose", "v", "c"),
@@ -373,6 +393,17 @@ def test_products_of_one_operand():
     after = check(passes.merge_products, HEADS, x, ["a", "b", "c"], wanted, LAYERS, roundings=32)
     assert after.calls[0].inputs[1].shape == (5, 16)
     check(passes.merge_products, HEADS[2:3] + HEADS[6:7], x, ["b"], ["MatMul", "Transpose"], {"wk": LAYERS["wk"]})
+
+
+def test_products_of_integers_keep_large_biases():
+    layers = {name: array.astype("int64") for name, array in LAYERS.items()} | {"bq": np.full(6, 2**53 + 1)}
+    wanted = ["MatMul", "Add", "Split", "Transpose", "Transpose", "Transpose"]
+    check(passes.merge_products, HEADS, {"x": np.ones((7, 5), "int64")}, ["a", "b", "c"], wanted, layers)
+
+
+def test_products_whose_bias_adds_dimensions_stay_apart():
+    layers = LAYERS | {"bq": real(1, 1, 6), "bv": real(1, 1, 6)}
+    check(passes.merge_products, HEADS, {"x": real(7, 5)}, ["a", "b", "c"], [n.op_type for n in HEADS], layers)
 
 
 def test_products_that_are_computed_with_stay_apart():
