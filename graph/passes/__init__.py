@@ -17,12 +17,13 @@ from .norms import recognise_norms
 from .powers import expand_powers
 from .products import merge_products
 from .sinking import sink_layouts
+from .transposed import expand_transposed
 from .unread import remove_unread
 
 __all__ = [
-    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "fold_affine", "merge_common", "merge_products",
-    "move_factors", "optimize", "recognise_activations", "recognise_norms", "remove_identities", "remove_unread",
-    "simplify_layouts", "sink_layouts",
+    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "expand_transposed", "fold_affine",
+    "merge_common", "merge_products", "move_factors", "optimize", "recognise_activations", "recognise_norms",
+    "remove_identities", "remove_unread", "simplify_layouts", "sink_layouts",
 ]  # fmt: skip
 
 Pass = Callable[[Graph], Graph]
@@ -41,6 +42,9 @@ PASSES: tuple[Pass, ...] = (
     sink_layouts,
     simplify_layouts,
     fold_affine,
+    expand_transposed,
+    canonicalise,
+    sink_layouts,
     merge_products,
     simplify_layouts,
     remove_identities,

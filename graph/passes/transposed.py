@@ -1,0 +1,101 @@
+"""Transposed convolutions as convolutions.
+
+With the stride s, the outputs s m + r for all m, a phase, see every s-th element of the kernel alone: a convolution of stride 1.
+All phases are one convolution with s times as many channels in each dimension, and no element of the input or the kernel is
+multiplied by a zero between elements (Shi et al., arXiv 1609.07009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..ir import Call, Graph
+from ..ops.convolution import Window, transposed_windows
+from .rewriting import Rewriting, rewrite
+
+
+def expand_transposed(graph: Graph) -> Graph:
+    """ConvTranspose with a constant weight becomes Conv, and what puts its phases side by side."""
+    return rewrite(graph, _rule)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The phases of a transposed convolution along one axis: `stride` of them, each with `taps` elements of the kernel, `count`
+    outputs of each from the input padded by `before` and `after`. Of all outputs side by side, `crop` come before the first."""
+
+    stride: int
+    taps: int
+    count: int
+    before: int
+    after: int
+    crop: int
+
+    @classmethod
+    def of(cls, w: Window) -> Phases | None:
+        """The phases for windows over the output; None where the input would be cut."""
+        stride = w.kernel if w.outputs == 1 else w.stride  # one window takes no step
+        taps, first, last = -(-w.kernel // stride), w.before // stride, (w.before + w.extent - 1) // stride
+        before, after = taps - 1 - first, last + 1 - w.outputs
+        if w.dilation != 1 or min(before, after) < 0:
+            return None
+        return cls(stride, taps, last - first + 1, before, after, w.before - stride * first)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    if call.operator != "ConvTranspose" or any(r.array(v) is None for v in call.values[1:]):
+        return None
+    (x, weight, *bias), (result,) = call.values, call.outputs
+    names = ("strides", "dilations", "pads", "auto_pad", "output_padding", "output_shape")
+    given: list[Any] = [call.attribute(name, "NOTSET" if name == "auto_pad" else None) for name in names]
+    axes = [Phases.of(w) for w in transposed_windows(x.shape[2:], weight.shape[2:], *given)]
+    phases = [p for p in axes if p is not None]
+    if len(phases) < len(axes):
+        return None
+    groups = call.attribute("group", 1)
+    size = prod(p.stride for p in phases)
+    operands = [x, r.constant(f"{weight.name}_phases", _by_phase(r.constants[weight.name], phases, groups))]
+    operands += [r.constant(f"{b.name}_phases", np.repeat(r.constants[b.name], size)) for b in bias]
+    pads = (*(p.before for p in phases), *(p.after for p in phases))
+    attributes = {"pads": pads, "group": groups}
+    if size == 1:
+        return [r.call("Conv", operands, call.outputs, **attributes)]
+    conv = r.call("Conv", operands, f"{result.name}_phases", **attributes)
+    return [conv, *_side_by_side(r, conv, phases, call)]
+
+
+def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.ndarray:
+    """The weight (C, M / groups, kernel ...) of the convolution of all phases: (M strides, C / groups, taps ...), the taps
+    reversed."""
+    d = len(phases)
+    channels, each, *kernel = weight.shape
+    more = [(0, p.taps * p.stride - k) for p, k in zip(phases, kernel, strict=True)]
+    split = np.pad(weight, [(0, 0), (0, 0), *more]).reshape(
+        groups, channels // groups, each, *(e for p in phases for e in (p.taps, p.stride))
+    )
+    taps, steps = [3 + 2 * n for n in range(d)], [4 + 2 * n for n in range(d)]
+    ordered = np.flip(split, tuple(taps)).transpose(0, 2, *steps, 1, *taps)
+    return np.ascontiguousarray(ordered).reshape(-1, channels // groups, *(p.taps for p in phases))
+
+
+def _side_by_side(r: Rewriting, conv: Call, phases: Sequence[Phases], call: Call) -> list[Call]:
+    """The outputs of a transposed convolution in order, of those by phase."""
+    (result,), d = call.outputs, len(phases)
+    images, channels = result.shape[:2]
+    strides, counts = [p.stride for p in phases], [p.count for p in phases]
+    split = r.call("Reshape", conv.outputs, f"{result.name}_split", shape=(images, channels, *strides, *counts))
+    order = (0, 1, *(n for axis in range(d) for n in (2 + d + axis, 2 + axis)))
+    mixed = r.call("Transpose", split.outputs, f"{result.name}_mixed", perm=order)
+    shape = (images, channels, *(p.stride * p.count for p in phases))
+    if shape == result.shape:
+        return [split, mixed, r.call("Reshape", mixed.outputs, call.outputs, shape=shape)]
+    whole = r.call("Reshape", mixed.outputs, f"{result.name}_whole", shape=shape)
+    starts = tuple(p.crop for p in phases)
+    ends = tuple(p.crop + extent for p, extent in zip(phases, result.shape[2:], strict=True))
+    cut = r.call("Slice", whole.outputs, call.outputs, starts=starts, ends=ends, axes=tuple(range(2, 2 + d)))
+    return [split, mixed, whole, cut]
