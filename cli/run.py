@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     from graph import GraphError
     from graph.reference import random_inputs
+    from search.measure.reference import to_float
 
     target = parse_processor(args.target, args.threads)
     if args.outputs:
@@ -71,7 +72,7 @@ def _run(args: argparse.Namespace) -> int:
     with refusing("--inputs", GraphError):
         outputs = model(inputs)
     for value, array in zip(graph.outputs, outputs, strict=True):
-        print(f"  {value}, {_summary(array)}")
+        print(f"  {value}, {_summary(to_float(array, value.dtype))}")
     if args.outputs:
         write_arrays(args.outputs, {v.name: a for v, a in zip(graph.outputs, outputs, strict=True)})
     if args.export:

@@ -165,10 +165,11 @@ def users_cache() -> ObjectCache | None:
 
 @cache
 def compiler_sources(*others: str) -> str:
-    """A hash of the sources of this compiler, from the IR to the search, which make schedules and code, and of other files."""
+    """A hash of the sources of this compiler, from the IR to the search, which make schedules and code, of other files, and of
+    what makes objects of modules."""
     root = Path(__file__).resolve().parents[1]
     packages = ("tir", "schedule", "codegen", "costmodel", "search")
-    found = hashlib.sha256()
+    found = hashlib.sha256(json.dumps(_compiler()).encode())
     for file in (*(f for p in packages for f in sorted((root / p).rglob("*.py"))), *map(Path, others)):
         found.update(f"{file.name}\0".encode() + file.read_bytes())
     return found.hexdigest()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 import tir
+from search.measure.reference import random_array
 from tir import dtypes
 
 from .ir import Call, Graph, GraphError, Value, type_text
@@ -91,10 +92,7 @@ def _fitting(value: Value, array: np.ndarray) -> np.ndarray:
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
     """Floats between -1 and 1, the same at each call; integers, which are mostly indices, are 0."""
     rng = np.random.default_rng(SEED)
-    arrays = {}
-    for value in graph.inputs:
-        dtype = dtypes.storage(value.dtype)
-        arrays[value.name] = (rng.uniform(-1, 1, value.shape) if dtypes.is_float(value.dtype) else np.zeros(value.shape)).astype(
-            dtype
-        )
-    return arrays
+    return {
+        v.name: random_array(v.shape, v.dtype, rng) if dtypes.is_float(v.dtype) else np.zeros(v.shape, dtypes.storage(v.dtype))
+        for v in graph.inputs
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -54,6 +55,13 @@ def test_a_run(path, tmp_path, capsys):
 def test_random_inputs(path, capsys):
     assert main([str(path), "--shape", "x=3,5"]) == 0
     assert "  y: float32[3, 5], from 0 to " in capsys.readouterr().out
+
+
+def test_bfloat16_is_shown_as_numbers(tmp_path, capsys):
+    onnx.save(model([helper.make_node("Abs", ["x"], ["y"])], {"x": (TensorProto.BFLOAT16, [99])}, ["y"]), tmp_path / "m.onnx")
+    assert main([str(tmp_path / "m.onnx")]) == 0
+    low, high = re.search(r"y: bfloat16\[99\], from (\S+) to (\S+)", capsys.readouterr().out).groups()
+    assert 0 <= float(low) < 0.1 < 0.9 < float(high) <= 1
 
 
 def test_outputs_may_have_any_name(tmp_path, capsys):

@@ -273,3 +273,9 @@ def test_the_sources_of_the_compiler_are_told_apart(tmp_path):
     file.write_text("A = 1\n")
     known = [compiler_sources(), compiler_sources(), compiler_sources(str(file))]
     assert known[0] == known[1] != known[2] and all(len(k) == 64 for k in known)
+
+
+def test_another_llvm_makes_other_objects(monkeypatch):
+    known = compiler_sources.__wrapped__()
+    monkeypatch.setattr("codegen.cache._compiler", lambda: ["another version"])
+    assert compiler_sources.__wrapped__() != known
