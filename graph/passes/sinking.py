@@ -47,18 +47,28 @@ def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
     if calls and not alone:  # views that would stand between calls of one group
         return None
     inner = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_before", source.shape, result.dtype),))
+    if not _stays_elementwise(inner):
+        return None
     return [*calls, *(_behind(r, inner, source) or [inner]), replace(moved, inputs=inner.outputs, outputs=(result,))]
+
+
+def _stays_elementwise(call: Call) -> bool:
+    """Whether a call works element by element on other shapes too: a norm by channels does on matrices alone."""
+    try:
+        return elementwise(call)
+    except ValueError:  # its operator takes no such shapes
+        return False
 
 
 def _before(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call], Value] | None:
     """The calls that make of an operand after a view or a transpose the one before it, and that one; None where that costs a
     kernel."""
     source, result = moved.values[0], moved.outputs[0]
-    if prod(value.shape) == 1:
-        return _viewed(r, value, value.shape if len(value.shape) <= len(source.shape) else ())
     same = moved if value == result else r.producer(value, moved.operator)
     if same is not None and _key(same) == _key(moved) and (same.operator == "Reshape" or r.read_once(value)):
         return [], same.values[0]
+    if prod(value.shape) == 1:
+        return _viewed(r, value, value.shape if len(value.shape) <= len(source.shape) else ())
     own = (1,) * (len(result.shape) - len(value.shape)) + value.shape
     if moved.operator == "Reshape":
         shape = source.shape if value.shape == result.shape else _broadcast(own, result.shape, source.shape)

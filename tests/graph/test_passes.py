@@ -511,6 +511,25 @@ def test_sinking(steps, operators):
     check(passes.sink_layouts, chain(*steps), inputs, ["y"], operators, given)
 
 
+def test_sinking_of_one_element():
+    nodes = [node("ReduceMax", "x", "a"), node("Reshape", "a none", "b"), node("Exp", "b", "c"), node("Add", "b c", "y")]
+    check(
+        passes.sink_layouts,
+        nodes,
+        {"x": real(3, 5)},
+        ["y"],
+        ["ReduceMax", "Exp", "Add", "Reshape"],
+        {"none": np.zeros(0, "int64")},
+    )
+
+
+def test_norms_by_channel_do_not_sink():
+    """The channels of a matrix are its columns, those of what it is a view of are not."""
+    nodes = [node("Exp", "x", "a"), node("Reshape", "a s", "b"), node("BatchNormalization", "b w w w v", "y")]
+    constants = {"s": np.array([6, 3]), "w": real(3), "v": real(3, low=0.5)}
+    check(passes.sink_layouts, nodes, {"x": real(2, 3, 3)}, ["y"], ["Exp", "Reshape", "BatchNormalization"], constants)
+
+
 def test_common():
     nodes = [
         node("Add", "x one", "a"),
