@@ -187,7 +187,7 @@ def split(x, *, axis=0, split=None, num_outputs=None):
 @operator("Expand", 8, operands={1: "shape"})
 def expand(x, *, shape):
     """Broadcast with `shape`, in which an extent of 1 keeps that of `x`."""
-    like = te.compute(shape or (1,), lambda *_: te.const(0, x.dtype), name="like")
+    like = te.compute(shape, lambda *_: te.const(0, x.dtype), name="like")
     widest = elementwise("widest", lambda a, b: a, x, like)
     rank = widest.ndim - x.ndim
 

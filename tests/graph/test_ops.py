@@ -148,6 +148,7 @@ CASES = [
     ("Gather", [real(5, 7), np.array([[0, -1, 4], [2, 2, -5]])], [], {}, OPSET),
     ("Gather", [real(5, 7), np.array(3, "int32")], [], {"axis": 1}, OPSET),
     ("Expand", [real(3, 1)], [np.array([2, 1, 5])], {}, OPSET),
+    ("Expand", [real()], [np.array([], "int64")], {}, OPSET),
     ("Pad", [real(3, 5)], [np.array([0, 2, 1, 0]), np.float64(7)], {}, OPSET),
     ("Pad", [real(3, 5)], [np.array([2, 1]), None, np.array([-1])], {}, OPSET),
     *[("Pad", [real(3, 5)], [np.array([2, 0, 1, 4])], {"mode": m}, 19) for m in ("reflect", "edge", "wrap")],
