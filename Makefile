@@ -7,6 +7,7 @@ BUDGET ?= 78
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
+GRAPH_ARGS ?=
 CONFORMANCE_ARGS ?=
 
 PY := .venv/bin/python
@@ -17,7 +18,7 @@ READY := .venv/.ready
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=... FUZZ_ARGS=... CONFORMANCE_ARGS=..."
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
 	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
@@ -30,8 +31,9 @@ tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends w
 test: $(READY) ## run the test suite
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(PYTEST_ARGS)
 
-fuzz: $(READY) ## random programs under random schedules; FUZZ_ARGS="--programs 2000 --seed 0"
+fuzz: $(READY) ## random programs under random schedules, and random networks; FUZZ_ARGS="--programs 2000 --seed 0" GRAPH_ARGS="--graphs 500"
 	@$(PY) -m tests.schedule.fuzz --jobs 2 $(FUZZ_ARGS)
+	@$(PY) -m tests.graph.fuzz --jobs 2 $(GRAPH_ARGS)
 
 conformance: $(READY) ## run ONNX's own node tests; CONFORMANCE_ARGS="--reasons resize"
 	@$(PY) -m tests.graph.conformance --jobs $$($(PY) -c 'import os; print(os.cpu_count())') $(CONFORMANCE_ARGS)

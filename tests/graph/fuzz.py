@@ -1,0 +1,186 @@
+"""Random networks: `python -m tests.graph.fuzz --graphs 500 --seed 0`.
+
+A case is its seed. What ONNX's evaluator makes of it, the imported graph must make by the interpreter, each pass must keep, and
+what is compiled for one and for two threads must make. Of a case that fails, the smallest part found that fails so is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import numpy as np
+
+import tir
+from graph.ir import Graph
+from graph.onnx import load_onnx
+from graph.passes import optimize
+from graph.passes.check import check_passes, widened
+from graph.reference import evaluate
+
+from .models import exact
+from .random_graphs import Case, drawn, needed
+
+ROUNDINGS = 4096  # of the largest value of a network, that a result may differ by: more than any sum and slope of a case makes
+MOVING = {
+    "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+}  # fmt: skip
+SEEDS_A_JOB = 10
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in the case of a seed: the stage, and the smallest network found that shows it."""
+
+    seed: int
+    stage: str
+    case: Case
+    message: str
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.stage}\n{self.case}\n{self.message}\n"
+
+
+def bound(case: Case, dtype: str = "") -> float:
+    """The largest error that an element of an output may have: none where elements are only moved. `dtype` is the element type that
+    is computed in, where it is not that of the values."""
+    if all(n.op_type in MOVING for n in case.nodes):
+        return 0.0
+    there = [case.values[n] for n in (*case.inputs, *case.constants, *(o for node in case.nodes for o in node.output))]
+    floats = [a for a in there if a.dtype.kind == "f"]
+    largest = max((float(np.abs(a).max(initial=0)) for a in there if a.dtype.kind in "fi"), default=1.0)
+    return ROUNDINGS * max((float(np.finfo(dtype or a.dtype).eps) for a in floats), default=0.0) * max(largest, 1.0)
+
+
+def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray], bound: float) -> str:
+    """How results differ; empty where they do not."""
+    for n, (a, b) in enumerate(zip(wanted, found, strict=True)):
+        if a.shape != b.shape or a.dtype.kind != b.dtype.kind:
+            return f"output {n}: wanted {a.dtype}{list(a.shape)}, found {b.dtype}{list(b.shape)}"
+        if a.dtype.kind != "f":
+            wrong = a != b
+        else:
+            wrong = ~(np.abs(a.astype("float64") - b) <= bound)
+        if wrong.any():
+            at = tuple(map(int, np.argwhere(wrong)[0]))
+            return f"output {n}: {int(wrong.sum())} of {a.size} wrong, at {at} wanted {a[at]}, found {b[at]}, bound {bound:.3g}"
+    return ""
+
+
+def stages(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+    """What is checked, in order: a name, and what says how it fails."""
+    graphs: list[Graph] = []
+    most, inputs = bound(case), case.inputs
+    wanted: list[np.ndarray] = []
+
+    def imported() -> str:
+        graphs.append(load_onnx(case.proto()))
+        wide = widened(graphs[0])
+        wanted.extend(evaluate(wide, [inputs[v.name].astype(v.dtype) for v in wide.inputs]))
+        return difference(exact(case.proto(), inputs), wanted, max(most, bound(case, "float32")))  # it rounds some to float32
+
+    def passes() -> str:
+        check_passes(graphs[0], inputs)
+        return difference(wanted, evaluate(optimize(graphs[0]), inputs), most)
+
+    def run(threads: int) -> str:
+        model = tir.compile(graphs[0], f"llvm -num-cores {threads}", cache=None)
+        first = difference(wanted, model(inputs), most)
+        return first or difference(wanted, model(inputs), most)
+
+    yield "import", imported
+    yield "passes", passes
+    if compiled:
+        yield "one thread", lambda: run(1)
+        yield "two threads", lambda: run(2)
+
+
+def fault(case: Case, compiled: bool = True) -> tuple[str, str] | None:
+    """The first stage that fails, and how; None if none does."""
+    for stage, check in stages(case, compiled):
+        try:
+            with np.errstate(all="ignore"):
+                message = check()
+        except Exception as error:
+            return stage, f"{type(error).__name__}: {error}\n" + "".join(traceback.format_tb(error.__traceback__)[-3:])
+        if message:
+            return stage, message
+    return None
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """Parts of a network: of fewer outputs, and with values in place of what makes them."""
+    made = [name for node in case.nodes for name in node.output]
+    if len(case.outputs) > 1:
+        yield from (needed(case, [o]) for o in case.outputs)
+        yield from (needed(case, [p for p in case.outputs if p != o]) for o in case.outputs)
+    yield from (needed(case, [name], tuple(case.inputs)) for name in made if name not in case.outputs)
+    for name in (*reversed(made), *(n for n, a in case.constants.items() if a.dtype.kind == "f")):
+        if name not in case.outputs:
+            yield needed(case, case.outputs, (*case.inputs, name))
+
+
+def size(case: Case) -> tuple[int, int, int]:
+    return len(case.nodes), len(case.outputs), len(case.constants)
+
+
+def smallest(case: Case, stage: str, compiled: bool) -> Case:
+    """A part of a network that fails at the same stage, of which no smaller part was found that does."""
+    for part in smaller(case):
+        if part.nodes and size(part) < size(case):
+            found = fault(part, compiled)
+            if found is not None and found[0] == stage:
+                return smallest(part, stage, compiled)
+    return case
+
+
+def checked(seed: int, compiled: bool = True) -> Failure | None:
+    """The failure of the case of a seed, if it fails."""
+    case = drawn(np.random.default_rng(seed))
+    found = fault(case, compiled)
+    if found is None:
+        return None
+    case = smallest(case, found[0], compiled)
+    return Failure(seed, found[0], case, (fault(case, compiled) or found)[1])
+
+
+def several(seeds: Iterable[int], compile_one_in: int) -> list[Failure]:
+    found = [checked(n, bool(compile_one_in) and n % compile_one_in == 0) for n in seeds]
+    return [f for f in found if f is not None]
+
+
+def main() -> int:
+    """The command; 1 where a case failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.graph.fuzz", description="Random networks.")
+    parser.add_argument("--graphs", type=int, default=500, help="number of cases")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first case; the others follow")
+    parser.add_argument("--compile", type=int, default=1, help="one case in so many is also compiled; 0: none")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    options = parser.parse_args()
+    last = options.seed + options.graphs
+    chunks = [range(n, min(n + SEEDS_A_JOB, last)) for n in range(options.seed, last, SEEDS_A_JOB)]
+    stages, died = Counter[str](), 0
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"), max_tasks_per_child=None) as pool:
+        for seeds, job in [(c, pool.submit(several, c, options.compile)) for c in chunks]:
+            try:
+                failures = job.result()
+            except BrokenProcessPool:
+                print(f"seeds {seeds[0]} to {seeds[-1]}, or those beside them: the process ended")
+                died += 1
+                continue
+            for failure in failures:
+                stages[failure.stage] += 1
+                print(failure, flush=True)
+    print(f"graphs: {options.graphs}; failures: {dict(stages)}; died: {died}")
+    return 1 if stages or died else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
