@@ -9,8 +9,7 @@ import numpy as np
 
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
-from ..ops import result_types
-from .rewriting import Rewriting, other, rewrite
+from .rewriting import Rewriting, fits_elementwise, other, rewrite
 
 REDUCTIONS = (
     "ReduceL1",
@@ -155,8 +154,7 @@ def _unexpanded(r: Rewriting, call: Call) -> list[Call] | None:
     if not expanded or not elementwise(call) or moves(call):
         return None
     new = call.with_inputs(expanded)
-    (shape, _), *_ = result_types(new)
-    return [new] if shape == call.outputs[0].shape else None
+    return [new] if fits_elementwise(new) else None
 
 
 def _keeping(r: Rewriting, call: Call) -> list[Call]:

@@ -9,6 +9,7 @@ import numpy as np
 from tir.traverse import fresh
 
 from ..ir import Attribute, Call, Graph, Value, constant
+from ..kinds import elementwise
 from ..ops import result_types
 from .unread import remove_unread
 
@@ -87,6 +88,16 @@ class Rewriting:
 
     def _name(self, wanted: str) -> str:
         return fresh(self._taken, wanted)
+
+
+def fits_elementwise(call: Call) -> bool:
+    """Whether a call whose operands were exchanged is one that its operator takes, gives the output it is to give, and still
+    computes element by element: some operators do so for some shapes alone."""
+    try:
+        types = result_types(call)
+    except (TypeError, ValueError):
+        return False
+    return types == tuple((v.shape, v.dtype) for v in call.outputs) and elementwise(call)
 
 
 def other(values: Collection[Value | None], one: Value) -> Value | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
-from .rewriting import Rewriting, rewrite
+from .rewriting import Rewriting, fits_elementwise, rewrite
 
 
 def sink_layouts(graph: Graph) -> Graph:
@@ -47,17 +47,9 @@ def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
     if calls and not alone:  # views that would stand between calls of one group
         return None
     inner = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_before", source.shape, result.dtype),))
-    if not _stays_elementwise(inner):
+    if not fits_elementwise(inner):
         return None
     return [*calls, *(_behind(r, inner, source) or [inner]), replace(moved, inputs=inner.outputs, outputs=(result,))]
-
-
-def _stays_elementwise(call: Call) -> bool:
-    """Whether a call works element by element on other shapes too: a norm by channels does on matrices alone."""
-    try:
-        return elementwise(call)
-    except ValueError:  # its operator takes no such shapes
-        return False
 
 
 def _before(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call], Value] | None:

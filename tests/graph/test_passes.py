@@ -331,6 +331,13 @@ def test_forms_of_several_calls(steps, operators):
     check(passes.canonicalise, chain(*steps), inputs, ["y"], operators, given, roundings=4 * 84)
 
 
+def test_expanded_scales_stay_where_the_operator_wants_all_of_them():
+    inputs = {"x": real(3, 4), "one": real(1)}
+    constants = {"four": np.array([4]), "row": real(4, low=0.5)}
+    nodes = chain("Expand one four", "BatchNormalization x _ row row row")
+    check(passes.canonicalise, nodes, inputs, ["y"], ["Expand", "BatchNormalization"], constants)
+
+
 @pytest.mark.parametrize(
     ("shape", "step", "operators"),
     [
