@@ -166,19 +166,21 @@ def main() -> int:
     options = parser.parse_args()
     last = options.seed + options.graphs
     chunks = [range(n, min(n + SEEDS_A_JOB, last)) for n in range(options.seed, last, SEEDS_A_JOB)]
-    stages, died = Counter[str](), 0
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"), max_tasks_per_child=None) as pool:
+    stages, died = Counter[str](), False
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         for seeds, job in [(c, pool.submit(several, c, options.compile)) for c in chunks]:
             try:
                 failures = job.result()
             except BrokenProcessPool:
-                print(f"seeds {seeds[0]} to {seeds[-1]}, or those beside them: the process ended")
-                died += 1
-                continue
+                print(
+                    f"a process ended by itself at seeds {seeds[0]} to {seeds[-1]} or beside them; those after them did not run"
+                )
+                died = True
+                break
             for failure in failures:
                 stages[failure.stage] += 1
                 print(failure, flush=True)
-    print(f"graphs: {options.graphs}; failures: {dict(stages)}; died: {died}")
+    print(f"graphs: {options.graphs}; failures: {dict(stages)}")
     return 1 if stages or died else 0
 
 

@@ -514,7 +514,7 @@ def drawn(rng: np.random.Generator) -> Case:
         if made == wanted:
             break
     read = {name for node in d.nodes for name in node.input}
-    inner = [name for name in d.values if name in read]
+    inner = [name for name, array in d.values.items() if name in read and array.size]
     outputs = [n for n in d.values if n not in read and n not in d.constants]
     outputs += [n for n in inner if rng.random() < 0.1]
     rng.shuffle(outputs)
