@@ -6,21 +6,23 @@ Slow, exact, and independent of fusion, schedules and code generation, which are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-import tir
 from search.measure.reference import random_array
-from tir import dtypes
+from tir import dtypes, interpreter
+from tir.ir import PrimFunc
 
 from .ir import Call, Graph, GraphError, Value, type_text
+from .kinds import work
 from .ops import function
 from .places import part_offsets
 
 SEED = 0  # of random inputs
 Run = Callable[[Call, Sequence[np.ndarray | None]], list[np.ndarray]]
 
-FEW = 100_000  # elements up to which starting at once pays more than compiling with numba
+FEW = 100_000  # points of loops up to which starting at once pays more than compiling with numba
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray], run: Run | None = None) -> list[np.ndarray]:
@@ -58,9 +60,14 @@ def run_call(call: Call, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray
         if v is not None and a is not None
     }
     outputs = [np.empty(v.shape, dtypes.storage(v.dtype)) for v in call.outputs]
-    size = sum(a.size for a in (*given.values(), *outputs))
-    tir.run(function(call), *given.values(), *outputs, fast=size > FEW)
+    _interpreted(function(call), work(call) > FEW)(*given.values(), *outputs)
     return outputs
+
+
+@lru_cache(256)
+def _interpreted(func: PrimFunc, fast: bool) -> Callable[..., None]:
+    """A function as the interpreter runs it, for equal calls."""
+    return interpreter.compile(func, fast=fast)
 
 
 def arranged(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> list[np.ndarray]:
