@@ -12,7 +12,7 @@ FOLLOW = ("Attention", "GroupNormalization", "RotaryEmbedding", "SoftmaxCrossEnt
 EVERY = 3  # of the tests of an operator, in order of their names, one of so many
 
 
-def tests():
+def names_by_operator():
     known = cases()
     wanted = {*expansions.names(), *FOLLOW}
     by_operator = {}
@@ -24,6 +24,6 @@ def tests():
 
 @pytest.mark.parametrize("operator", ["Resize", "QLinearMatMul", "QLinearConv", "MatMulInteger", "ConvInteger", *FOLLOW])
 def test_expansion(operator):
-    found = [check(name) for name in tests()[operator]]
+    found = [check(name) for name in names_by_operator()[operator]]
     assert not [o for o in found if o.result == "wrong"]
     assert sum(o.result == "right" for o in found) > len(found) // 2
