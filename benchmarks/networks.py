@@ -195,7 +195,7 @@ CAPTION = (
 
 INTRODUCTION = f"""# Whole networks
 
-Made by `python -m benchmarks networks --rows all --threads 1,2 --save DIR`. Nothing is searched. Random weights, batch 1, float32
+Made by `python -m benchmarks networks --threads 1,2 --save DIR`. Nothing is searched. Random weights, batch 1, float32
 (OpenVINO is held to it). Each library runs in a process of its own, and they are called in turns, on the same number of threads:
 `ms` and the ratios are medians. `× NAME` says how many times faster than it ours is, `× best` than the faster of onnxruntime and
 OpenVINO. `off` is the largest difference from torch in float64, as a part of an output's root mean square, at most {TOLERANCE:g}.
