@@ -79,7 +79,7 @@ def plan(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
         else:
             addresses[root] = Address(output_base(n))
     lives = {v: life for v, life in lifetimes(graph, groups, inside).items() if v not in addresses}
-    offsets = place({v: v.nbytes for v in lives}, lives)
+    offsets = place(lives)
     addresses |= {v: Address(ARENA, offset) for v, offset in offsets.items()}
     nbytes = max((offset + v.nbytes for v, offset in offsets.items()), default=0)
     copies = [
@@ -116,14 +116,14 @@ def consecutive(values: Sequence[Value]) -> tuple[dict[Value, int], int]:
     return offsets, end
 
 
-def place(sizes: Mapping[Value, int], lives: Mapping[Value, Lifetime]) -> dict[Value, int]:
+def place(lives: Mapping[Value, Lifetime]) -> dict[Value, int]:
     """An offset for each value, such that no two whose lifetimes meet overlap."""
     offsets: dict[Value, int] = {}
-    for value in sorted(sizes, key=lambda v: -sizes[v]):
-        taken = sorted((offsets[v], offsets[v] + sizes[v]) for v in offsets if lives[v].meets(lives[value]))
+    for value in sorted(lives, key=lambda v: -v.nbytes):
+        taken = sorted((offsets[v], offsets[v] + v.nbytes) for v in offsets if lives[v].meets(lives[value]))
         offset = 0
         for begin, end in taken:
-            if offset + sizes[value] <= begin:
+            if offset + value.nbytes <= begin:
                 break
             offset = max(offset, aligned(end))
         offsets[value] = offset

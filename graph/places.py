@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from tir import dtypes
-from tir.affine import Polynomial, add, as_constant, polynomial
+from tir.arith.polynomial import Polynomial, add, as_constant, polynomial
 from tir.ir import Block, Const, Expr, Load, Store, Var
 from tir.traverse import blocks, substitute
 

@@ -31,7 +31,7 @@ class Preparation:
 
 def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel]) -> tuple[list[Group], list[Preparation]]:
     """The groups with the inputs that their kernels take once constants are prepared, and what prepares these."""
-    taken = {*graph.constants, *(v.name for c in graph.calls for v in (*c.values, *c.outputs))}
+    taken = graph.names()
     made: dict[tuple[PrimFunc, tuple[Value, ...]], Preparation] = {}  # groups may share weights
     result = []
     for group, kernel in zip(groups, kernels, strict=True):

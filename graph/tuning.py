@@ -200,12 +200,9 @@ def _opened(records: str | Path | Records | None) -> Iterator[Records]:
     """The records as given, opened; where there are none, a file for this run alone."""
     if isinstance(records, Records):
         yield records
-    elif records is not None:
-        with Records(records) as opened:
-            yield opened
-    else:
-        with tempfile.TemporaryDirectory(prefix="tir-tune-") as folder, Records(Path(folder) / "records.db") as opened:
-            yield opened
+        return
+    with tempfile.TemporaryDirectory(prefix="tir-tune-") as folder, Records(records or Path(folder) / "records.db") as opened:
+        yield opened
 
 
 def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records) -> Progress:
