@@ -98,9 +98,9 @@ class Model:
     def __call__(self, *inputs) -> list[np.ndarray]:
         """The outputs, new arrays in the order of `graph.outputs`, for inputs in the order of `graph.inputs`, or a dict of them.
 
-        Kernels do not check the elements of inputs: indices, as into an embedding, must lie within what they index, or memory
-        elsewhere is read. Raises GraphError where an input is missing or has another shape or element type, MemoryError
-        where there is no memory for the temporaries of a kernel.
+        The elements of inputs are not checked: of indices that lie outside of what they index, as into an embedding, the nearest
+        one inside is taken. Raises GraphError where an input is missing or has another shape or element type, MemoryError where
+        there is no memory for the temporaries of a kernel.
         """
         addresses = self._quick_check(inputs)
         if addresses is None:

@@ -17,6 +17,13 @@ def from_front(index: Expr, extent: int) -> Expr:
     return te.select(index < te.const(0, index.dtype), index + te.const(extent, index.dtype), index)
 
 
+def nearest(index: Expr, extent: int) -> Expr:
+    """An index counted from the front, the nearest there is where it lies outside: what is read is in memory whatever the indices
+    are, which are known only when a network runs."""
+    first, last = te.const(0, index.dtype), te.const(extent - 1, index.dtype)
+    return te.minimum(te.maximum(from_front(index, extent), first), last)
+
+
 @operator("Gather")
 def gather(x, indices, *, axis=0):
     """The elements of `x` whose index along `axis` is an element of `indices`."""
@@ -26,7 +33,7 @@ def gather(x, indices, *, axis=0):
     shape = [*shape_of(x)[:along], *shape_of(indices), *shape_of(x)[along + 1 :]]
 
     def formula(*index: Expr) -> Expr:
-        chosen = from_front(indices[index[along : along + rank]], extent)
+        chosen = nearest(indices[index[along : along + rank]], extent)
         return x[(*index[:along], chosen, *index[along + rank :])]
 
     return te.compute(shape, formula, name="gather")
@@ -40,7 +47,7 @@ def gather_elements(x, indices, *, axis=0):
     _inside("the indices", indices, x, [along])
     extent = shape_of(x)[along]
     return te.compute(
-        indices.shape, lambda *i: x[(*i[:along], from_front(indices[i], extent), *i[along + 1 :])], name="gather_elements"
+        indices.shape, lambda *i: x[(*i[:along], nearest(indices[i], extent), *i[along + 1 :])], name="gather_elements"
     )
 
 
@@ -65,7 +72,7 @@ def gather_nd(x, indices, *, batch_dims=0):
 
     def formula(*i: Expr) -> Expr:
         row, rest = i[: len(lead)], i[len(lead) :]
-        chosen = [from_front(indices[(*row, te.const(n))], shape_of(x)[batch_dims + n]) for n in range(depth)]
+        chosen = [nearest(indices[(*row, te.const(n))], shape_of(x)[batch_dims + n]) for n in range(depth)]
         return x[(*row[:batch_dims], *chosen, *rest)]
 
     return te.compute(shape, formula, name="gather_nd")

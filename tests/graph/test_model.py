@@ -137,3 +137,11 @@ def test_constants_are_prepared_when_compiling():
     exact = 0.5 * (0.5 * x.astype("float64") @ w.T + bias) @ w.T + bias
     assert np.abs(y - exact).max() <= 82 * np.finfo("f").eps * ((np.abs(x) @ np.abs(w).T + 1) @ np.abs(w).T + 1).max()
     assert net.plan.weights_nbytes < 2 * w.nbytes
+
+
+@pytest.mark.parametrize("operator", ["Gather", "GatherElements", "GatherND"])
+def test_indices_outside_read_the_nearest_element(operator):
+    x, indices = np.arange(7, dtype="f"), np.array([2, 7, 10**12, -1, -7, -8, -(10**12)])
+    given = indices[:, None] if operator == "GatherND" else indices
+    net = compiled([node(operator, "x i", "y")], {"x": x, "i": given}, ["y"])
+    assert net(x, given)[0].tolist() == [2, 6, 6, 6, 0, 0, 0]
