@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import threading
 from collections.abc import Callable, Sequence
 from textwrap import dedent
 
@@ -17,6 +18,28 @@ from tir.ir import Buffer, PrimFunc
 
 ONE = "llvm -num-cores 1"
 TWO = "llvm -num-cores 2"
+
+
+def at_once(*jobs: Callable[[], None]) -> None:
+    """Run each job in a thread of its own, all started together; their errors are raised here."""
+    barrier = threading.Barrier(len(jobs))
+    errors: list[BaseException] = []
+
+    def work(job: Callable[[], None]) -> None:
+        try:
+            barrier.wait(10)
+            job()
+        except BaseException as error:  # the outermost frame of the thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(job,), daemon=True) for job in jobs]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive(), "a kernel hangs"
+    if errors:
+        raise errors[0]
 
 
 def fenced(array: np.ndarray, at_end: bool) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 
 from schedule import Schedule
 from tests.programs import matmul
+from tir import te
 from tir.ir import PrimFunc
 
 
@@ -21,6 +22,18 @@ def tiled(m: int, k: int, n: int, rows: int, columns: int, *, parallel: bool = F
     s.vectorize(ji)
     if parallel:
         s.parallel(io)
+    return s.func
+
+
+def packed_product() -> PrimFunc:
+    """A product whose right operand is constant, and packed."""
+    A, B = te.placeholder((13, 30), name="A"), te.placeholder((30, 70), name="B")
+    k = te.reduce_axis((0, 30), name="k")
+    C = te.compute((13, 70), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = Schedule(te.create_prim_func([A, B, C], name="product", constants=[B]))
+    s.reorder("k", "j")
+    s.split("j", [None, 16])
+    s.pack("C", 1)
     return s.func
 
 

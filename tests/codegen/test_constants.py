@@ -16,13 +16,15 @@ from tests.arrays import copies, integers
 from tests.schedule.random_programs import program
 from tests.schedule.random_steps import attempt, register_intrinsics
 from tests.schedule.templates import patterns
-from tir import dtypes, te
+from tir import dtypes
 from tir.constants import constants, with_constants
 from tir.interpreter import run
 from tir.ir import PrimFunc, const_shape
 from tir.script import parse
 from tir.traverse import stores
 from tir.verify import verify
+
+from .matmul import packed_product
 
 ONE = "llvm -num-cores 1"
 TWO = "llvm -num-cores 2"
@@ -379,19 +381,8 @@ def test_random_schedules():
 # --- kernels -------------------------------------------------------------------------------------------------------------
 
 
-def product() -> PrimFunc:
-    A, B = te.placeholder((13, 30), name="A"), te.placeholder((30, 70), name="B")
-    k = te.reduce_axis((0, 30), name="k")
-    C = te.compute((13, 70), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-    s = Schedule(te.create_prim_func([A, B, C], name="product", constants=[B]))
-    s.reorder("k", "j")
-    s.split("j", [None, 16])
-    s.pack("C", 1)
-    return s.func
-
-
 def test_kernels_have_the_signature_of_the_function(tmp_path):
-    func = product()
+    func = packed_product()
     cache = ObjectCache(tmp_path)
     kernel = codegen.build(func, ONE, cache=cache)
     a, b, c = integers(func, 1)
@@ -409,7 +400,7 @@ def test_kernels_have_the_signature_of_the_function(tmp_path):
 
 
 def test_arrays_are_prepared_for_main():
-    func = product()
+    func = packed_product()
     kernel = codegen.build(func, ONE)
     a, b, c = integers(func, 1)
     (packed,) = kernel.prepare(b)
@@ -420,6 +411,6 @@ def test_arrays_are_prepared_for_main():
 
 
 def test_a_kernel_with_nothing_to_prepare():
-    func = with_constants(product(), [])
+    func = with_constants(packed_product(), [])
     kernel = codegen.build(func, ONE)
     assert kernel.main is kernel and kernel.prepared == () and kernel.prepare() == []

@@ -16,25 +16,9 @@ from codegen.export import C_TYPES
 from tests.arrays import integers
 from tir import dtypes, te
 
-from .matmul import matmul, operands, tiled
-from .test_constants import product
-
-ONE = "llvm -num-cores 1"
-TWO = "llvm -num-cores 2"
-CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-CXX = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-
-needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler")
-needs_cxx = pytest.mark.skipif(CXX is None, reason="there is no C++ compiler")
-
-
-def has_openmp(tmp_path) -> bool:
-    """Whether the C compiler can link OpenMP."""
-    source = tmp_path / "probe.c"
-    source.write_text("int main(void) { return 0; }\n")
-    words = [CC, "-fopenmp", str(source), "-o", str(tmp_path / "probe")]
-    return subprocess.run(words, capture_output=True).returncode == 0
-
+from .c_programs import CC, CXX, REFUSED, has_openmp, needs_cc, needs_cxx
+from .harness import ONE, TWO
+from .matmul import matmul, operands, packed_product, tiled
 
 # Reads A and B from one file and writes C to another, twice over, so that nothing is left behind by a call.
 MAIN = """
@@ -132,7 +116,7 @@ def test_a_loaded_library_can_be_replaced(tmp_path):
 
 @needs_cc
 def test_constants_are_prepared_by_a_function_of_their_own(tmp_path):
-    func = product()
+    func = packed_product()
     header = codegen.build(func, ONE).export(tmp_path / "libproduct.so")
     text = header.read_text()
     assert "   product_prepare is called once: it writes arrays that product takes each time.\n" in text
@@ -213,20 +197,6 @@ def test_the_kernel_itself_stays_as_it_is(tmp_path):
     kernel(a, b, c)
     assert np.array_equal(c, a @ b)
     assert b"renamed\0" in (tmp_path / "other.o").read_bytes() and (tmp_path / "renamed.h").exists()
-
-
-# Each row: the file, the name asked for, and the reason of the refusal.
-REFUSED = [
-    ("product.dll", None, "export to 'product.dll': the suffix must be .so (shared library) or .o (object file)"),
-    ("product", None, "export to 'product': the suffix must be .so (shared library) or .o (object file)"),
-    ("7mm.o", None, "export to '7mm.o': '7mm' is no name of a C function; pass another as name="),
-    ("k.o", "a b", "export to 'k.o': 'a b' is no name of a C function; pass another as name="),
-    ("main.o", None, "export to 'main.o': 'main' is a word of C or C++; pass another as name="),
-    ("k.o", "template", "export to 'k.o': 'template' is a word of C or C++; pass another as name="),
-    ("libexp.so", None, "export to 'libexp.so': 'exp' is taken by a library of C; pass another as name="),
-    ("tanhf.o", None, "export to 'tanhf.o': 'tanhf' is taken by a library of C; pass another as name="),
-    ("k.o", "omp_get_thread_num", "export to 'k.o': 'omp_get_thread_num' is taken by a library of C; pass another as name="),
-]
 
 
 @pytest.mark.parametrize(("file", "name", "message"), REFUSED, ids=[f"{f}-{n}" for f, n, _ in REFUSED])

@@ -18,10 +18,9 @@ from codegen import NoOpenMP, openmp
 from codegen.llvm import cores
 from codegen.processor import host_cores
 
+from .harness import ONE, TWO, at_once
 from .matmul import matmul, operands, tiled
 
-ONE = "llvm -num-cores 1"
-TWO = "llvm -num-cores 2"
 CALLS = 20
 
 
@@ -69,28 +68,6 @@ def test_without_one(monkeypatch, fresh_search):
     )
     codegen.build(tiled(12, 7, 16, 3, 16, parallel=True), ONE)(a, b, c)
     assert np.array_equal(c, a @ b)
-
-
-def at_once(*jobs: Callable[[], None]) -> None:
-    """Run each job in a thread of its own, all started together; their errors are raised here."""
-    barrier = threading.Barrier(len(jobs))
-    errors: list[BaseException] = []
-
-    def work(job: Callable[[], None]) -> None:
-        try:
-            barrier.wait(10)
-            job()
-        except BaseException as error:  # the outermost frame of the thread
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(job,), daemon=True) for job in jobs]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(60)
-        assert not t.is_alive(), "a kernel hangs"
-    if errors:
-        raise errors[0]
 
 
 def caller(kernel, m: int, k: int, n: int, seed: int) -> Callable[[], None]:

@@ -12,7 +12,8 @@ from onnx import helper
 import tir
 from codegen import ExportError
 from graph.onnx import load_onnx
-from tests.codegen.test_export import CC, ONE, REFUSED, TWO, has_openmp, needs_cc
+from tests.codegen.c_programs import CC, REFUSED, has_openmp, needs_cc
+from tests.codegen.harness import ONE, TWO
 
 from .models import model, residual
 

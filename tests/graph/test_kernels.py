@@ -16,7 +16,7 @@ from graph import kernels
 from graph.kernels import Part, decoded, encoded
 from graph.onnx import load_onnx
 from search.records import NearHit
-from tests.codegen.test_constants import product
+from tests.codegen.matmul import packed_product
 from tests.programs import matmul
 
 from .models import model
@@ -121,6 +121,6 @@ def test_a_function_becomes_a_kernel_for_a_gpu():
 
 
 def test_parts_as_bytes():
-    kernel = tir.build(product(), TARGET)
+    kernel = tir.build(packed_product(), TARGET)
     parts = [Part.of(part) for part in kernel.parts]
     assert len(parts) == 2 and decoded(encoded(parts)) == parts and parts[0].params == kernel.main.func.params

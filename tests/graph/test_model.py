@@ -10,7 +10,7 @@ from onnx import helper
 
 import tir
 from graph.onnx import load_onnx
-from tests.codegen.test_openmp import at_once
+from tests.codegen.harness import at_once
 
 from .models import model
 

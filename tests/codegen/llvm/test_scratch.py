@@ -11,8 +11,7 @@ import pytest
 import codegen
 from schedule import Schedule
 from tests.arrays import integers
-from tests.codegen.harness import ONE, TWO, same
-from tests.codegen.test_openmp import at_once
+from tests.codegen.harness import ONE, TWO, at_once, same
 from tir import te
 from tir.ir import PrimFunc
 

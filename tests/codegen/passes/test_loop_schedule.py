@@ -9,9 +9,9 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.codegen.harness import ONE, TWO, same
+from tests.codegen.harness import ONE, TWO, at_once, same
 from tests.codegen.matmul import tiled
-from tests.codegen.test_openmp import at_once, caller
+from tests.codegen.test_openmp import caller
 from tir import te
 from tir.ir import Buffer, Const, Expr, For, Kind, Load, PrimFunc, Store, Var
 
