@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from ctypes import c_size_t
-from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.simplify import simplify
-from tir.ir import Buffer, Const, Expr, PrimFunc, Var
+from tir.ir import Buffer, Const, Expr, PrimFunc
 from tir.traverse import substitute
 
 from .alignment import ALIGNMENT, rounded
@@ -24,6 +23,8 @@ Address = Callable[[Buffer, Any, tuple[int, ...]], int]
 # PyArrayObject, which is part of numpy's binary interface. `array.ctypes.data` gives the same and takes ten times as long.
 DATA_OFFSET = object.__basicsize__
 CPYTHON = sys.implementation.name == "cpython"
+
+DECLINED = -1  # the status of a call that did not run, since its arguments need a closer look
 
 
 class ArgumentError(TypeError, ValueError):
@@ -76,45 +77,6 @@ def block(nbytes: int) -> np.ndarray:
     memory = np.empty(size + alignment, np.uint8)
     start = -address(memory) % alignment
     return memory[start : start + nbytes]
-
-
-def quick_check(params: Sequence[Buffer | Var], written: Set[str]) -> Callable[[Sequence[Any]], list[int] | None]:
-    """A function that gives the addresses of arguments which fit `params` beyond doubt, and None where `checked` has to look more
-    closely: parameters of a size given at the call, other kinds of arrays, anything wrong.
-
-    It asks the same of numpy arrays as `checked` with `Kernel._address`: shape, dtype, byte order, layout, alignment,
-    writability, and that no written array shares memory with another.
-    """
-    buffers = [p for p in params if isinstance(p, Buffer) and all(isinstance(d, Const) for d in p.shape)]
-    if len(buffers) != len(params) or not CPYTHON:
-        return lambda arrays: None
-    shapes = [tuple(int(d.value) for d in p.shape) for p in buffers]  # type: ignore[attr-defined]
-    storages = [np.dtype(dtypes.storage(p.dtype)) for p in buffers]
-    writes = [p.name in written for p in buffers]
-    expected = list(zip(shapes, storages, [d.itemsize for d in storages], writes, strict=True))
-    nbytes = [prod(shape) * d.itemsize for shape, d in zip(shapes, storages, strict=True)]
-    apart = [(n, m) for n, m in combinations(range(len(writes)), 2) if writes[n] or writes[m]]
-
-    def addresses(arrays: Sequence[Any]) -> list[int] | None:
-        if len(arrays) != len(expected):
-            return None
-        found = []
-        for array, (shape, dtype, itemsize, is_written) in zip(arrays, expected, strict=True):
-            if type(array) is not np.ndarray or array.shape != shape or array.dtype is not dtype:
-                return None
-            flags = array.flags
-            if not (flags.carray if is_written else flags.c_contiguous):
-                return None
-            begin = c_size_t.from_address(id(array) + DATA_OFFSET).value
-            if begin % itemsize:
-                return None
-            found.append(begin)
-        for n, m in apart:
-            if found[n] < found[m] + nbytes[m] and found[m] < found[n] + nbytes[n]:
-                return None
-        return found
-
-    return addresses
 
 
 def _shape(name: str, p: Buffer, sizes: Mapping[str, Expr]) -> tuple[int, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,18 @@ import numpy as np
 
 from tir import dtypes
 from tir.constants import constants
-from tir.ir import Buffer, PrimFunc, const_shape
-from tir.traverse import stores
+from tir.ir import Buffer, Const, For, Kind, PrimFunc, Stmt, Store, const_shape
+from tir.traverse import stores, substatements
 
-from .arguments import ArgumentError, block, checked, quick_check
+from .arguments import DECLINED, ArgumentError, address, block, checked
 
 if TYPE_CHECKING:
     from .report import Report
+
+# The most elements that a kernel stores in a call during which no other thread of Python runs. To let them run takes some 50 ns,
+# and where one computes, up to 5 ms (`sys.getswitchinterval`) until it gives way again. So many stores take at most a
+# millisecond or two.
+MAX_LOCKED_STORES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -85,30 +90,37 @@ class Kernel:
         return []
 
     @cached_property
-    def _quick_check(self) -> Callable[[Sequence[Any]], list[int] | None]:
-        return quick_check(self.func.params, self._written)
-
-    @cached_property
     def _entry(self):
+        """The machine code as a function of addresses and sizes, which returns its status."""
         from .llvm.compile import Library
         from .llvm.emit import symbol
 
         name = symbol(self.func)
         return Library([self.code], [name], self.target).function(name, len(self.func.params))
 
+    @cached_property
+    def _run(self) -> Callable[..., int]:
+        """The same as a function of arrays and sizes, which returns DECLINED where they may not fit the parameters."""
+        from .llvm.native_call import native_call
+
+        short = _stores(self.lowered.body) <= MAX_LOCKED_STORES
+        return native_call(self._entry, self.func.params, self._written, short)
+
     def __call__(self, *arrays) -> None:
         """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, and MemoryError
         if there is no memory for the temporaries."""
-        if self._entry(*self.pointers(*arrays)):
+        status = self._run(*arrays)
+        if status and (status != DECLINED or self._entry(*self.pointers(*arrays))):
             raise self._no_memory()
 
     def bind(self, *arrays) -> Callable[[], None]:
-        """The call with these arrays as a function without arguments, for short kernels that are called often: what `__call__`
-        checks at each call is checked here, once. It keeps the arrays alive; they must not be resized."""
-        entry, pointers = self._entry, self.pointers(*arrays)
+        """The call with these arrays as a function without arguments. It keeps the arrays alive; they must not be resized. Raises
+        ArgumentError as a call does."""
+        run, entry, pointers = self._run, self._entry, self.pointers(*arrays)
 
-        def call(*, _arrays=arrays) -> None:
-            if entry(*pointers):
+        def call() -> None:
+            status = run(*arrays)
+            if status and (status != DECLINED or entry(*pointers)):
                 raise self._no_memory()
 
         return call
@@ -147,10 +159,9 @@ class Kernel:
 
         Short kernels are called several times a sample, so that a sample takes at least 1 ms.
         """
-        entry, pointers = self._entry, self.pointers(*arrays)
+        call = self.bind(*arrays)
         start = time.perf_counter()
-        if entry(*pointers):
-            raise self._no_memory()
+        call()
         once = time.perf_counter() - start
         calls = 1 if once >= 1e-3 else min(10_000, max(1, int(1e-3 / max(once, 1e-8))))
         enabled = gc.isenabled()
@@ -159,7 +170,7 @@ class Kernel:
         def sample() -> float:
             start = time.perf_counter()
             for _ in range(calls):
-                entry(*pointers)
+                call()
             return (time.perf_counter() - start) / calls
 
         try:
@@ -170,7 +181,7 @@ class Kernel:
 
     def pointers(self, *arrays) -> list[int]:
         """The checked arguments as machine words."""
-        return self._quick_check(arrays) or list(checked(self.func, self._written, arrays, self._address).values())
+        return list(checked(self.func, self._written, arrays, self._address).values())
 
     def _address(self, p: Buffer, a, shape: tuple[int, ...]) -> int:
         name = self.func.name
@@ -189,12 +200,12 @@ class Kernel:
             raise ArgumentError(f"{name}: {p.name} must be C-contiguous, got strides {a.strides}; use np.ascontiguousarray")
         if p.name in self._written and not a.flags.writeable:
             raise ArgumentError(f"{name}: {p.name} is written but the array is read-only")
-        address = a.ctypes.data
-        if address % dtypes.nbytes(p.dtype):
+        begin = address(a)
+        if begin % dtypes.nbytes(p.dtype):
             raise ArgumentError(
-                f"{name}: {p.name} must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {address:#x}"
+                f"{name}: {p.name} must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {begin:#x}"
             )
-        return address
+        return begin
 
 
 class SplitKernel(Kernel):
@@ -243,6 +254,14 @@ class SplitKernel(Kernel):
 
     def time(self, *arrays, seconds: float = 0.2, runs: int = 5, max_runs: int = 100) -> Timing:
         return self.main.time(*self._prepared(arrays), seconds=seconds, runs=runs, max_runs=max_runs)
+
+
+def _stores(s: Stmt) -> float:
+    """How many elements a statement stores at most; infinite where that is not known, and for parallel loops."""
+    inside = isinstance(s, Store) + sum(map(_stores, substatements(s)))
+    if not isinstance(s, For):
+        return inside
+    return inside * s.extent.value if isinstance(s.extent, Const) and s.kind is not Kind.PARALLEL else inf
 
 
 def _empty(buffer: Buffer) -> np.ndarray:

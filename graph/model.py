@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from codegen import Target
-from codegen.arguments import address, block, quick_check
+from codegen.arguments import DECLINED, address, block
 from codegen.kernel import duration
 from codegen.llvm.compile import Library, object_code
+from codegen.llvm.native_call import native_call
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from tir import dtypes
-from tir.ir import PrimFunc
+from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
 from .ir import Graph, Value
@@ -84,7 +85,8 @@ class Model:
         self.keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
         self.bases = [WEIGHTS, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
         self._entry, self._timed = self._loaded()
-        self._quick_check = quick_check([buffer(v) for v in graph.inputs], frozenset())
+        params = [_bytes(WEIGHTS, weights.nbytes), _bytes(ARENA, plan.nbytes), *map(buffer, (*graph.inputs, *graph.outputs))]
+        self._run = native_call(self._entry, params, frozenset(), short=False)  # no call writes to what another may read
         self._new_outputs = [_maker(v) for v in graph.outputs]
         self._arenas: list[np.ndarray] = []  # of calls that have ended
 
@@ -102,38 +104,35 @@ class Model:
         one inside is taken. Raises GraphError where an input is missing or has another shape or element type, MemoryError where
         there is no memory for the temporaries of a kernel.
         """
-        addresses = self._quick_check(inputs)
-        if addresses is None:
-            arrays = [_readable(a) for a in self._arranged(inputs)]
-            return self._called([address(a) for a in arrays])
-        return self._called(addresses)
+        status, outputs = self._called(self._run, inputs)
+        if status == DECLINED:
+            _, outputs = self._called(self._unchecked, [_readable(a) for a in self._arranged(inputs)])
+        return outputs
 
     def bind(self, *inputs) -> Callable[[], list[np.ndarray]]:
-        """The call with these arrays as a function without arguments, which reads them anew each time: what `__call__` checks at
-        each call is checked here, once. It keeps the arrays alive; they must not be resized."""
-        arrays = self._arranged(inputs)
-        addresses = [address(a) for a in arrays]
-        if any(_readable(a) is not a for a in arrays):
-            return lambda: self(*arrays)
-        return lambda: self._called(addresses, arrays)
+        """The call with these arrays as a function without arguments, which reads them anew each time. It keeps the arrays alive;
+        they must not be resized. Raises as a call does."""
+        return partial(self, *self._arranged(inputs))
 
     def _arranged(self, inputs: tuple) -> list[np.ndarray]:
         by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
         return arranged(self.graph, inputs[0] if by_name else inputs)
 
-    def _called(self, inputs: Sequence[int], alive: object = None, times: np.ndarray | None = None) -> list[np.ndarray]:
-        """The outputs for inputs at these addresses, which what is `alive` holds; `times` gets the times of the steps."""
+    def _called(self, run: Callable[..., int], inputs: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
+        """The status of `run`, a function of weights, arena, inputs and outputs, which is 0 or DECLINED, and the outputs."""
         outputs = [new() for new in self._new_outputs]
         try:
             arena = self._arenas.pop()
         except IndexError:
             arena = block(self.plan.nbytes)
-        words = [address(self.weights), address(arena), *inputs, *map(address, outputs)]
-        failed = self._entry(*words) if times is None else self._timed(*words, address(times))
+        status = run(self.weights, arena, *inputs, *outputs)
         self._arenas.append(arena)
-        if failed:
+        if status not in (0, DECLINED):
             raise MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
-        return outputs
+        return status, outputs
+
+    def _unchecked(self, *arrays: np.ndarray) -> int:
+        return self._entry(*map(address, arrays))
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """Where the time of a call goes: of each kernel the median of `runs` runs of the whole network, after one to warm up.
@@ -144,7 +143,7 @@ class Model:
         times = np.empty((len(self.steps) + 1, TIMESPEC_WORDS), np.int64)
         samples = np.empty((runs + 1, len(self.steps)))
         for row in samples:
-            self._called([address(a) for a in arrays], times=times)
+            self._called(lambda *given: self._timed(*map(address, given), address(times)), arrays)
             row[:] = 1e-9 * np.diff(times @ (1_000_000_000, 1))
         medians = np.median(samples[1:], axis=0).tolist()
         found: dict[PrimFunc, tuple[float, int]] = {}
@@ -164,6 +163,10 @@ class Model:
         from .export import export
 
         return export(self, path, name, compiler=compiler)
+
+
+def _bytes(name: str, count: int) -> Buffer:
+    return Buffer(name, (Const(count),), "uint8")
 
 
 def _maker(value: Value) -> Callable[[], np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -77,9 +77,11 @@ def assembly(text: str, target, comments: bool = False) -> str:
 
 
 class Library:
-    """Object files loaded into this process together, and the functions `names` in them; what they keep is freed with them."""
+    """Object files loaded into this process together, and the functions `names` in them; what they keep is freed with them.
 
-    def __init__(self, objects: Sequence[bytes], names: Sequence[str], target):
+    `runtime` has the addresses of functions that they call, beside those of the process and of OpenMP."""
+
+    def __init__(self, objects: Sequence[bytes], names: Sequence[str], target, runtime: Mapping[str, int] = {}):
         self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=False, suppress_errors=False)
         code = b"".join(objects)
         keeping = [f"{name}{RELEASE}" for name in names if f"{name}{RELEASE}\0".encode() in code]
@@ -88,7 +90,7 @@ class Library:
             builder.add_object_img(one)
         for name in (*names, *keeping):
             builder.export_symbol(name)
-        for name, address in runtime_symbols(code).items():
+        for name, address in {**runtime_symbols(code), **runtime}.items():
             builder.import_symbol(name, address)
         self._tracker = builder.link(self._jit, f"tir_{id(self)}")
         self._release = [ctypes.CFUNCTYPE(None)(self._tracker[name]) for name in keeping]
@@ -96,6 +98,10 @@ class Library:
     def __del__(self) -> None:
         for release in getattr(self, "_release", ()):
             release()
+
+    def address(self, name: str) -> int:
+        """Where the code of one of the functions begins, as long as the library is there."""
+        return self._tracker[name]
 
     def function(self, name: str, arguments: int) -> Callable[..., int]:
         """One of the functions as a ctypes function of `arguments` words that returns its status; it releases the GIL as it runs

@@ -215,28 +215,3 @@ def test_build_refuses_what_is_no_function():
     with pytest.raises(TypeError) as caught:
         codegen.build(s)
     assert str(caught.value) == "build takes a PrimFunc, got Schedule (a Schedule's program is its .func)"
-
-
-def test_arguments_that_fit_are_checked_quickly(kernel, symbolic):
-    """The quick check says the same as the whole one where it says anything, and nothing where something is wrong or unusual."""
-    a, b = arrays()
-    assert kernel._quick_check((a, b)) == [a.ctypes.data, b.ctypes.data]
-    assert kernel._quick_check((a[:], b)) == [a.ctypes.data, b.ctypes.data]
-    both = np.zeros(2 * 91, "float32")
-    touching = both[:91].reshape(7, 13), both[91:].reshape(7, 13)
-    assert kernel._quick_check(touching) == [both.ctypes.data, both.ctypes.data + 4 * 91]
-    fixed = b.copy()
-    fixed.flags.writeable = False
-    odd = np.zeros(4 * 91 + 1, "uint8")[1:].view("float32").reshape(7, 13)
-
-    class Own(np.ndarray):
-        pass
-
-    wrong = [
-        (a,), (a, b, b), (a, a), (a, both[90:181].reshape(7, 13)[::-1]), (both[1:92].reshape(7, 13), touching[0]), (a, fixed),
-        (a, odd), (odd, b), (a.tolist(), b), (a.astype("float64"), b), (a.astype(">f4"), b), (a.T, b), (np.asfortranarray(a), b),
-        (a[:, ::2], b), (a.reshape(13, 7), b), (a.view(Own), b), (a, None),
-    ]  # fmt: skip
-    for given in wrong:
-        assert kernel._quick_check(given) is None
-    assert symbolic._quick_check((np.ones(8, "float32"), np.ones(8, "float32"), 7)) is None

@@ -65,7 +65,7 @@ def test_arrays_with_gaps_are_copied(product):
 
 def test_without_memory(product, monkeypatch):
     w, net = product
-    monkeypatch.setattr(net, "_entry", lambda *words: 1)
+    monkeypatch.setattr(net, "_run", lambda *arrays: 1)
     for call in (lambda: net(w), net.bind(w)):
         with pytest.raises(MemoryError, match=r"^test: no memory for the temporaries of its kernels$"):
             call()

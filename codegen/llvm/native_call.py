@@ -1,0 +1,283 @@
+"""Calls from Python to machine code, without ctypes: functions of CPython that LLVM compiles, which check numpy's arrays.
+
+A function of CPython is a `PyMethodDef` with the address of its code. The code is called with pointers to its arguments, which
+are objects. It reads what an array is from the object, where numpy's C interface has it (`PyArrayObject`), and compares that with
+a table of words, one for each kernel; so one function serves all kernels of as many arguments of the same ranks. It says nothing
+of what is wrong: it declines, and Python looks more closely.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence, Set
+from functools import cache
+from itertools import combinations
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from tir import dtypes
+from tir.arith.polynomial import polynomial
+from tir.ir import Buffer, Expr, Var
+
+from ..arguments import DECLINED
+from ..target import Target
+from .compile import Library, machine
+
+# Bytes from the beginning of an array, as an object, to what it says of itself; the type of any object is before that.
+TYPE, HEAD = 8, 16
+DATA, RANK, SHAPE, DTYPE, FLAGS = HEAD, HEAD + 8, HEAD + 16, HEAD + 40, HEAD + 48
+CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # in flags
+KIND = HEAD + 8  # of a dtype: kind, type and byte order as characters, a byte of flags, and its number in 32 bits
+KIND_MASK = 0xFFFF_FFFF_00FF_FFFF  # all of that but the flags
+
+MAX_SIZE = 2**31 - 1  # of what a size and its factors may be here, so that no length overflows 64 bits
+FASTCALL = 0x80  # how CPython calls it: with an array of pointers to the arguments, and their number
+
+RUNTIME = ("PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyEval_SaveThread", "PyEval_RestoreThread")
+
+
+class Kind(NamedTuple):
+    """What there is to check of an argument: an array of a rank, which may be written, or a size where that is None."""
+
+    rank: int | None
+    written: bool = False
+
+
+def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[str], short: bool) -> Callable[..., int]:
+    """A function of arguments for `params` that calls a function of ctypes with their addresses and sizes, and returns its
+    status; or DECLINED, without a call, where they are not beyond doubt what `arguments.checked` asks for.
+
+    Other threads of Python run meanwhile, unless the call is `short`.
+    """
+    address = ctypes.cast(entry, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+    words = _table(address, params, written, short) if supported() else None
+    if words is None:
+        return lambda *arguments: DECLINED
+    table = np.array(words, np.uint64).view(_Table)
+    table.entry = entry
+    method = _method(tuple(Kind(len(p.shape), p.name in written) if isinstance(p, Buffer) else Kind(None) for p in params))
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    return new(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(method), table, None)
+
+
+class _Table(np.ndarray):
+    """The words that a call compares with, and the function that holds the code that it runs."""
+
+    entry: object
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+    library: object
+
+
+# --- what is known of this interpreter -----------------------------------------------------------------------------------
+
+
+@cache
+def supported() -> bool:
+    """Whether objects lie in memory as this module reads them: in 64-bit CPython with its lock, and arrays as probes show."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or object.__basicsize__ != HEAD or sys.byteorder != "little":
+        return False
+    fixed = np.zeros((3, 5, 7), "float32")
+    fixed.flags.writeable = False
+    odd = np.zeros(41, "uint8")[1:].view("float64")
+    return all(map(_as_known, (fixed, np.zeros((5, 3), "int64").T, np.zeros((), "bool"), np.zeros(13, ">u2"), odd, odd[::2])))
+
+
+def _as_known(array: np.ndarray) -> bool:
+    """Whether the words at the known places of an array are what it says of itself."""
+
+    def word(place: int) -> int:
+        return ctypes.c_uint64.from_address(place).value
+
+    def half(place: int) -> int:
+        return ctypes.c_int32.from_address(place).value
+
+    at, flags = id(array), array.flags
+    known = CONTIGUOUS * flags.c_contiguous | ALIGNED * flags.aligned | WRITEABLE * flags.writeable
+    return (
+        np.ndarray.__basicsize__ >= FLAGS + 4
+        and word(at + TYPE) == id(np.ndarray)
+        and word(at + DATA) == array.ctypes.data
+        and half(at + RANK) == array.ndim
+        and all(word(word(at + SHAPE) + 8 * n) == length for n, length in enumerate(array.shape))
+        and word(at + DTYPE) == id(array.dtype)
+        and half(at + FLAGS) & (CONTIGUOUS | ALIGNED | WRITEABLE) == known
+        and ctypes.string_at(id(array.dtype) + KIND, 3) == f"{array.dtype.kind}{array.dtype.char}{array.dtype.byteorder}".encode()
+        and half(id(array.dtype) + KIND + 4) == array.dtype.num
+    )
+
+
+# --- the words of a kernel -----------------------------------------------------------------------------------------------
+
+
+def _table(entry: int, params: Sequence[Buffer | Var], written: Set[str], short: bool) -> list[int] | None:
+    """The entry; whether the call is short; of each size the largest; and of each array its dtype, flags, bytes of an element and
+    lengths. A length is a constant and a factor for each size; None where one is no such sum."""
+    sizes = [p.name for p in params if isinstance(p, Var)]
+    words = [entry, int(short), *(min(int(dtypes.limits(p.dtype)[1]), MAX_SIZE) for p in params if isinstance(p, Var))]
+    for p in params:
+        if isinstance(p, Buffer):
+            dtype = np.dtype(dtypes.storage(p.dtype))
+            flags = CONTIGUOUS | (ALIGNED | WRITEABLE) * (p.name in written)
+            words += (ctypes.c_uint64.from_address(id(dtype) + KIND).value & KIND_MASK, flags, dtype.itemsize)
+            for d in p.shape:
+                found = _length(d, sizes)
+                if found is None:
+                    return None
+                words += (x % 2**64 for x in found)
+    return words
+
+
+def _length(d: Expr, sizes: Sequence[str]) -> list[int] | None:
+    """A length as a constant and a factor for each size; None where it is no such sum, or they are large."""
+    found = polynomial(d)
+    factors = {m[0].name: c for m, c in found.items() if len(m) == 1 and isinstance(m[0], Var)}
+    if len(factors) + (() in found) < len(found) or not factors.keys() <= set(sizes):
+        return None
+    numbers = [found.get((), 0), *(factors.get(name, 0) for name in sizes)]
+    return numbers if all(abs(x) <= MAX_SIZE for x in numbers[1:]) or not factors else None
+
+
+# --- the code ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _method(kinds: tuple[Kind, ...]) -> _MethodDef:
+    """The code for arguments of these kinds, as CPython finds it."""
+    module = llvm.parse_assembly(_Code().text(kinds))
+    module.verify()
+    target = Target("llvm", num_cores=1)
+    runtime = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in RUNTIME}
+    library = Library([machine(target, level=1).emit_object(module)], ["call"], target, runtime)
+    method = _MethodDef(b"kernel", library.address("call"), FASTCALL, None)
+    method.library = library
+    return method
+
+
+class _Code:
+    """`ptr @call(ptr table, ptr arguments, i64 count)` in LLVM IR: a straight line, which is left where something is unusual."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.count = self.words = 0
+        self.table = ""
+
+    def op(self, text: str) -> str:
+        self.count += 1
+        self.lines.append(f"  %x{self.count} = {text}")
+        return f"%x{self.count}"
+
+    def load(self, base: str, offset: int, type: str = "i64") -> str:
+        place = self.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+        return self.op(f"load {type}, ptr {place}")
+
+    def word(self) -> str:
+        """The next word of the table."""
+        self.words += 1
+        return self.load(self.table, 8 * (self.words - 1))
+
+    def need(self, *conditions: str) -> None:
+        """Go on where all of the comparisons, which are without their opcode, hold."""
+        found = [self.op(f"icmp {c}") for c in conditions]
+        all_of = found[0]
+        for other in found[1:]:
+            all_of = self.op(f"and i1 {all_of}, {other}")
+        self.lines += [f"  br i1 {all_of}, label %next{self.count}, label %decline", f"next{self.count}:"]
+
+    def text(self, kinds: tuple[Kind, ...]) -> str:
+        """The module."""
+        self.need(f"eq i64 %count, {len(kinds)}")
+        self.table = self.load("%table", DATA, "ptr")
+        entry, short = self.word(), self.word()
+        given = [self.load("%arguments", 8 * n, "ptr") for n in range(len(kinds))]
+        sizes = {n: self.size(given[n]) for n, k in enumerate(kinds) if k.rank is None}
+        spans = {n: self.array(given[n], k.rank, list(sizes.values())) for n, k in enumerate(kinds) if k.rank is not None}
+        for n, m in combinations(spans, 2):
+            if kinds[n].written or kinds[m].written:
+                self.apart(spans[n], spans[m])
+        values = [sizes[n] if n in sizes else spans[n][0] for n in range(len(kinds))]
+        self.finish(entry, short, values)
+        declared = (
+            "declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)",
+            "declare ptr @PyLong_FromLongLong(i64)",
+            "declare ptr @PyEval_SaveThread()",
+            "declare void @PyEval_RestoreThread(ptr)",
+            "define ptr @call(ptr %table, ptr %arguments, i64 %count) nounwind {",
+            "  %overflow = alloca i32",
+        )
+        return "\n".join([*declared, *self.lines, "}"]) + "\n"
+
+    def size(self, argument: str) -> str:
+        """The value of an int that is neither negative nor too large."""
+        self.need(f"eq i64 {self.load(argument, TYPE)}, {id(int)}")
+        value = self.op(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {argument}, ptr %overflow)")
+        overflow = self.op("load i32, ptr %overflow")
+        self.need(f"eq i32 {overflow}, 0", f"ule i64 {value}, {self.word()}")
+        return value
+
+    def array(self, argument: str, rank: int, sizes: Sequence[str]) -> tuple[str, str]:
+        """Where the elements of an array that fits begin and end."""
+        self.need(f"eq i64 {self.load(argument, TYPE)}, {id(np.ndarray)}")
+        kind, flags, nbytes = self.word(), self.op(f"trunc i64 {self.word()} to i32"), self.word()
+        begin, dtype = self.load(argument, DATA), self.load(argument, DTYPE, "ptr")
+        found_kind = self.op(f"and i64 {self.load(dtype, KIND)}, {KIND_MASK - 2**64}")
+        found_flags = self.op(f"and i32 {self.load(argument, FLAGS, 'i32')}, {flags}")
+        last = self.op(f"sub i64 {nbytes}, 1")
+        beside = self.op(f"and i64 {begin}, {last}")
+        ranks = f"eq i32 {self.load(argument, RANK, 'i32')}, {rank}"
+        self.need(f"eq i64 {found_kind}, {kind}", f"eq i32 {found_flags}, {flags}", f"eq i64 {beside}, 0", ranks)
+        shape = self.load(argument, SHAPE, "ptr")
+        lengths = [self.load(shape, 8 * n) for n in range(rank)]
+        for length in lengths:
+            self.need(f"eq i64 {length}, {self.length(sizes)}")
+        for length in lengths:
+            nbytes = self.op(f"mul i64 {nbytes}, {length}")
+        return begin, self.op(f"add i64 {begin}, {nbytes}")
+
+    def length(self, sizes: Sequence[str]) -> str:
+        """A length of the table, for these sizes."""
+        total = self.word()
+        for size in sizes:
+            term = self.op(f"mul i64 {size}, {self.word()}")
+            total = self.op(f"add i64 {total}, {term}")
+        return total
+
+    def apart(self, one: tuple[str, str], other: tuple[str, str]) -> None:
+        """Go on where two spans of memory do not meet."""
+        after, before = self.op(f"icmp uge i64 {one[0]}, {other[1]}"), self.op(f"icmp uge i64 {other[0]}, {one[1]}")
+        either = self.op(f"or i1 {after}, {before}")
+        self.need(f"eq i1 {either}, 1")
+
+    def finish(self, entry: str, short: str, values: Sequence[str]) -> None:
+        """Call the entry, without the lock of the interpreter if that may take long, and answer."""
+        code, is_short = self.op(f"inttoptr i64 {entry} to ptr"), self.op(f"icmp ne i64 {short}, 0")
+        run = f"call i32 {code}({', '.join(f'i64 {v}' for v in values)})"
+        self.lines += [
+            f"  br i1 {is_short}, label %hold, label %release",
+            "hold:",
+            f"  %held = {run}",
+            "  br label %done",
+            "release:",
+            "  %state = call ptr @PyEval_SaveThread()",
+            f"  %free = {run}",
+            "  call void @PyEval_RestoreThread(ptr %state)",
+            "  br label %done",
+            "done:",
+            "  %status = phi i32 [%held, %hold], [%free, %release]",
+            "  %wide = sext i32 %status to i64",
+            "  br label %answer",
+            "decline:",
+            "  br label %answer",
+            "answer:",
+            f"  %result = phi i64 [%wide, %done], [{DECLINED}, %decline]",
+            "  %object = call ptr @PyLong_FromLongLong(i64 %result)",
+            "  ret ptr %object",
+        ]
