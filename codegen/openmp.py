@@ -13,6 +13,8 @@ from pathlib import Path
 
 SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
+OMP_PAUSE_SOFT = 1  # of the OpenMP 5.0 API, section 3.2.44: settings stay as they are
+
 
 class NoOpenMP(RuntimeError):
     """There is no OpenMP runtime; parallel loops cannot be built for more than one core."""
@@ -38,19 +40,29 @@ WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # by which a user says otherwis
 
 @cache
 def library() -> ctypes.CDLL:
-    """The runtime, loaded so that its threads soon sleep, unless the environment or who loaded it before says otherwise.
+    """The runtime, loaded so that its threads soon sleep, unless the environment or who loaded it before says otherwise, and
+    that a forked process can use.
 
     Raises NoOpenMP with what to install.
     """
     with _environment({} if any(name in os.environ for name in WAITING) else SPIN):
         for name in candidates():
             try:
-                return ctypes.CDLL(name)
+                found = ctypes.CDLL(name)
             except OSError:
                 continue
+            _end_threads_before_forks(found)
+            return found
     raise NoOpenMP(
         "no OpenMP runtime found (libgomp.so.1, or the one in scikit-learn); install libgomp, or build with num_cores=1"
     )
+
+
+def _end_threads_before_forks(library: ctypes.CDLL) -> None:
+    """Let the threads that wait for the thread that forks end: a forked process has none of them, and would wait for them for
+    ever. Who calls next, here or there, starts new ones."""
+    if hasattr(os, "register_at_fork") and hasattr(library, "omp_pause_resource_all"):
+        os.register_at_fork(before=lambda: library.omp_pause_resource_all(OMP_PAUSE_SOFT))
 
 
 @contextmanager

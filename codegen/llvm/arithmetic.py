@@ -254,7 +254,8 @@ class Arithmetic(Memory):
             short = source if dtypes.is_half(source) else result
             feature = {"float16": "+f16c", "bfloat16": "+avx512bf16"}.get(short, "")
             native = feature in target.mattr.split(",") or (short == "float16" and target.vector_bits >= 256)
-            self.module.library[name] = halves.definition(source, result, v.lanes, native)
+            self.module.library[name], declarations = halves.definition(source, result, v.lanes, native)
+            self.module.declarations |= declarations
         return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
 
     def float_binary(self, op: str, a: Expr, b: Expr) -> Value:

@@ -82,7 +82,9 @@ class Library:
     `runtime` has the addresses of functions that they call, beside those of the process and of OpenMP."""
 
     def __init__(self, objects: Sequence[bytes], names: Sequence[str], target, runtime: Mapping[str, int] = {}):
-        self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=False, suppress_errors=False)
+        # JITLink puts the sections of an object into one piece of memory, and calls what is further away through a table. The
+        # loader before it maps each section on its own, and ends the process where two come to lie 2 GiB apart.
+        self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=True, suppress_errors=False)
         code = b"".join(objects)
         keeping = [f"{name}{RELEASE}" for name in names if f"{name}{RELEASE}\0".encode() in code]
         builder = llvm.JITLibraryBuilder().add_current_process()

@@ -19,15 +19,17 @@ def function_name(source: str, result: str, lanes: int) -> str:
     return f"tir.{source}.to.{result}.v{lanes}"
 
 
-def definition(source: str, result: str, lanes: int, native: bool) -> str:
-    """The LLVM IR of a conversion: between bit patterns of float16 or bfloat16, as i16, and float; or of double to float, to odd.
+def definition(source: str, result: str, lanes: int, native: bool) -> tuple[str, frozenset[str]]:
+    """The LLVM IR of a conversion, and the `declare` lines of the intrinsics that it calls.
+
+    It is between bit patterns of float16 or bfloat16, as i16, and float; or of double to float, to odd.
 
     Rounding to odd keeps what a second rounding, to a much shorter type, must know: the two are one correct rounding. `native`
     says that the processor converts.
     """
 
     parameter = {"float16": "i16", "bfloat16": "i16", "float64": "double", "float32": "float"}[source]
-    return function(function_name(source, result, lanes), [parameter], lanes, _conversion(source, result, native))[0]
+    return function(function_name(source, result, lanes), [parameter], lanes, _conversion(source, result, native))
 
 
 def _conversion(source: str, result: str, native: bool) -> Callable[[Body, Value], Value]:
@@ -39,9 +41,16 @@ def _conversion(source: str, result: str, native: bool) -> Callable[[Body, Value
         case "float64", _:
             return _to_odd
         case _ if native:
-            return lambda b, x: b.bitcast(b.convert("fptrunc", x, TYPES[result]), "i16")
+            return lambda b, x: b.bitcast(b.convert("fptrunc", _kept(b, x), TYPES[result]), "i16")
         case _:
             return _to_half if result == "float16" else _to_bfloat
+
+
+def _kept(b: Body, x: Value) -> Value:
+    """The value, of which LLVM does not see that it is a constant; no instruction. Where it sees so as late as it selects
+    instructions, because a mask has no lane left, it makes a constant of a type that the processor has no registers for, and ends
+    the process."""
+    return b.intrinsic("arithmetic.fence", x)
 
 
 def _from_half(b: Body, x: Value) -> Value:

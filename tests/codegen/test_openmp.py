@@ -148,6 +148,42 @@ def test_threads_that_wait_soon_sleep(given, spins):
     assert done.stdout.split() == [given.get("GOMP_SPINCOUNT", "None"), given.get("OMP_WAIT_POLICY", "None")]
 
 
+FORKS = """
+import os, threading
+import numpy as np
+import codegen
+from tests.codegen.matmul import operands, tiled
+
+kernel = codegen.build(tiled(97, 13, 109, 6, 32, parallel=True), "llvm -num-cores 2")
+a, b, c = operands(97, 13, 109)
+
+def right():
+    c.fill(np.nan)
+    kernel(a, b, c)
+    return np.array_equal(c, a @ b)
+
+def fork(job):
+    child = os.fork()
+    if not child:
+        os._exit(0 if job() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+answers = []
+work = threading.Thread(target=lambda: answers.append(right() and fork(lambda: right() and fork(right)) and right()))
+work.start()
+work.join()
+print(right(), fork(lambda: right() and fork(right)), right(), *answers)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_forked_process_has_threads_of_its_own():
+    """And one that it forks; whichever thread called before and forks."""
+    root = Path(__file__).resolve().parent.parent.parent
+    done = subprocess.run([sys.executable, "-c", FORKS], cwd=root, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "True True True True", done.stderr
+
+
 MEETS = """
 import os
 import codegen
