@@ -28,6 +28,7 @@ BENCHMARKS = (
     "pipelines",
     "vector_math",
     "breadth",
+    "calls",
     "published",
     "primitives",
     "ablation",
