@@ -5,9 +5,10 @@ Calls are grouped along post-dominators: the first call that all paths from a va
 an element from those at its place alone. A group has at most one call that does more, its anchor. Anchors take calls along in the
 order of their work, since the same epilogue costs a longer kernel the smaller part.
 
-Then a group takes in what leads to it, where nothing is computed twice: a call whose elements it needs once each, one that only
-moves elements, or the transposes of the operands of a product, which packs them anyway. What a call does is read from the loop
-nest of its definition (see `kinds`).
+A product writes its rows where a transpose has them. Then a group takes in what leads to it, where nothing is computed twice: a
+call whose elements it needs once each, one that only moves elements, or the parts and transposes of the operands of a product,
+which packs them anyway. What only moves elements goes into each group that reads it. What a call does is read from the loop nest
+of its definition (see `kinds`).
 
 A group becomes one function whose names depend on nothing but its operators, types and wiring, so that equal groups are equal
 functions: one kernel, one task of the search.
@@ -22,7 +23,7 @@ from tir import te
 from tir.ir import PrimFunc
 
 from .ir import Call, Graph, Value
-from .kinds import elementwise_inputs, is_product, moves, permutes, pointwise, read_once, work
+from .kinds import elementwise_inputs, is_product, moves, moves_rows, picks, pointwise, read_once, work
 from .ops import placeholder, tensors
 from .places import places
 
@@ -68,7 +69,9 @@ class _Fusion:
         single = set(self.kernels)
         self.pointwise = {n for n in single if pointwise(graph.calls[n])}
         self._members = {n: [n] for n in self.kernels}  # of each group, by its last call
-        self._sink = {n: n for n in self.kernels}
+        self._sinks = {
+            n: frozenset({n}) for n in self.kernels
+        }  # of a call, the last calls of its groups; only a copy has several
 
     def seeds(self) -> list[int]:
         """Calls that may take others along: anchors first, the most work first, then the others in order."""
@@ -80,26 +83,44 @@ class _Fusion:
         return [members for _, members in sorted(self._members.items())]
 
     def take_along(self, n: int) -> None:
-        """Merge the group of a call with what it leads to, as far as that is pointwise."""
-        while (path := self._path(self._sink[n])) and self._merge([n, *path]):
+        """Merge the group of a call with what it leads to, as far as that is pointwise, and for a product with the rows' move to
+        other places that ends it."""
+        while (path := self._path(self._last(n))) and self._merge([n, *path]):
             pass
+        reader = self._reader(self._last(n)) if is_product(self.calls[n]) else None
+        if reader is not None and moves_rows(self.calls[reader]):
+            self._merge([n, reader])
 
     def take_in(self, n: int) -> None:
-        """Merge a group that ends with a call with the only group that reads it, if nothing is computed twice by that."""
-        if self._sink[n] != n or len(self.calls[n].outputs) > 1 or len(self.readers[n]) != 1:
+        """Merge a group that ends with a call with the groups that read it, if nothing is computed twice by that: what several
+        groups read goes into all of them if it only moves elements."""
+        call, readers, own = self.calls[n], self.readers[n], self._members.get(n)
+        if own is None or not readers or len(call.outputs) > 1 or any(m not in self.pointwise for m in own):
             return
-        (reader,), call = self.readers[n], self.calls[n]
-        if reader not in self._sink or n not in self.pointwise or any(m not in self.pointwise for m in self._members[n]):
+        copies = own == [n] and moves(call)
+        if any(r not in self._sinks or not self._fits(call, r, copies) for r in readers):
             return
-        follower, value = self.calls[reader], call.outputs[0]
-        copies = self._members[n] == [n] and moves(call)
-        operand = any(m not in self.pointwise and m > reader for m in self._members[self._sink[reader]])
+        into = frozenset[int]().union(*(self._sinks[r] for r in readers))
+        if copies or len(into) == 1:
+            del self._members[n]
+            for last in into:
+                self._members[last] += own
+            self._sinks |= dict.fromkeys(own, into)
+
+    def _fits(self, call: Call, reader: int, copies: bool) -> bool:
+        """Whether what a call makes may be computed where another reads it; if it `copies`, no element is computed twice."""
         if reader not in self.pointwise:
-            fits = copies and permutes(call) is not None and is_product(follower)
-        else:
-            fits = copies or (read_once(follower, value) and not operand)
-        if fits:
-            self._merge([n, reader])
+            return copies and picks(call) and is_product(self.calls[reader])
+        operand = any(m not in self.pointwise and m > reader for m in self._members[self._last(reader)])
+        return copies or (read_once(self.calls[reader], call.outputs[0]) and not operand)
+
+    def _last(self, n: int) -> int:
+        """The last call of the group of a call; of the first such group."""
+        return min(self._sinks[n])
+
+    def _reader(self, n: int) -> int | None:
+        """The only call that reads what one makes, if a kernel makes its result."""
+        return self.readers[n][0] if len(self.readers[n]) == 1 and self.readers[n][0] in self._sinks else None
 
     def _path(self, n: int) -> list[int] | None:
         """The calls from one to its post-dominator, if all of them are pointwise at the places of the values on the way."""
@@ -121,15 +142,14 @@ class _Fusion:
 
     def _merge(self, parts: Collection[int]) -> bool:
         """Make the groups of some calls one, unless that has two anchors."""
-        sinks = {self._sink[n] for n in parts}
+        sinks = frozenset[int]().union(*(self._sinks[n] for n in parts))
         members = [m for s in sinks for m in self._members[s]]
         if sum(m not in self.pointwise for m in members) > 1:
             return False
-        last = max(sinks)
         for s in sinks:
             del self._members[s]
-        self._members[last] = members
-        self._sink |= dict.fromkeys(members, last)
+        self._members[max(sinks)] = members
+        self._sinks |= {m: frozenset({max(sinks)}) for m in members}
         return True
 
 
@@ -173,16 +193,24 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     for call in calls:
         depth |= dict.fromkeys(call.outputs, 1 + max((depth.get(v, 0) for v in call.values), default=0))
     ordered = list(_before(calls[-1], maker, depth, set()))
-    inputs = tuple(dict.fromkeys(v for c in ordered for v in c.values if v not in maker))
-    known = {v: placeholder(v, f"p{n}") for n, v in enumerate(inputs)}
+    reads = list(dict.fromkeys((_reader(c), v) for c in ordered for v in c.values if v not in maker))
+    inputs = tuple(v for _, v in reads)
+    given = {read: placeholder(read[1], f"p{n}") for n, read in enumerate(reads)}
+    made: dict[Value, te.Tensor] = {}
     for call in ordered:
-        results = tensors(call, [None if v is None else known[v] for v in call.inputs])
-        known |= dict(zip(call.outputs, results, strict=False))
+        operands = [None if v is None else made[v] if v in made else given[_reader(call), v] for v in call.inputs]
+        made |= dict(zip(call.outputs, tensors(call, operands), strict=False))
     outputs = ordered[-1].outputs
     name = "_".join(c.operator.lower() for c in ordered)
-    constants = [known[v] for v in inputs if v in constant]
-    func = te.create_prim_func([known[v] for v in (*inputs, *outputs)], name=name, constants=constants)
+    constants = [tensor for (_, v), tensor in given.items() if v in constant]
+    func = te.create_prim_func([*given.values(), *(made[v] for v in outputs)], name=name, constants=constants)
     return Group(tuple(ordered), inputs, outputs, func)
+
+
+def _reader(call: Call) -> Call | None:
+    """What tells apart the parameters by which a group reads one value: a call that moves elements has its own, so that the parts
+    of a value, such as queries and keys, are operands of their own."""
+    return call if moves(call) else None
 
 
 def _before(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:

@@ -35,9 +35,16 @@ def moves(call: Call) -> bool:
     return block is not None and _moved(_stored(block))
 
 
-def permutes(call: Call) -> tuple[int, ...] | None:
-    """The dimensions of the only input, in the order in which the output has them, where that is all the call does."""
-    return _permutation(function(call)) if len(call.values) == 1 else None
+def picks(call: Call) -> bool:
+    """Whether each element of the output is the one of the only input whose indices are its own, in some order, and constants: a
+    transpose, a part of one dimension, or both."""
+    return len(call.values) == 1 and _picked(function(call)) is not None
+
+
+def moves_rows(call: Call) -> bool:
+    """Whether a call does that and the last dimension stays the last."""
+    picked = _picked(function(call)) if len(call.values) == 1 else None
+    return picked is not None and picked[-1:] == (len(call.outputs[0].shape) - 1,)
 
 
 def read_once(call: Call, value: Value) -> bool:
@@ -119,15 +126,16 @@ def _moved(value: Expr) -> bool:
 
 
 @cache
-def _permutation(func: PrimFunc) -> tuple[int, ...] | None:
+def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
+    """Of each dimension of the input, the one of the output that walks it, None at a constant; None where the call does more."""
     block = _block(func)
     value = None if block is None else _stored(block)
-    if block is None or not isinstance(value, Load):
+    if block is None or not isinstance(value, Load) or not at_axes(value):
         return None
     axes = [it.var for it in block.iters]
-    if len(value.indices) != len(axes) or set(value.indices) != set(axes):
-        return None
-    return tuple(value.indices.index(v) for v in axes)
+    found = tuple(axes.index(i) if isinstance(i, Var) else None for i in value.indices)
+    units = {n for n, it in enumerate(block.iters) if it.extent == Const(1)}
+    return found if {*found} - {None} >= {*range(len(axes))} - units else None
 
 
 @cache

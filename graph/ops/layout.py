@@ -135,9 +135,9 @@ def concat(*xs, axis):
 def _strided(x: te.Tensor, begins: Sequence[int], steps: Sequence[int], shape: Sequence[int], name: str) -> te.Tensor:
     def formula(*index: Expr) -> Expr:
         place = []
-        for i, begin, step in zip(index, begins, steps, strict=True):
+        for i, begin, step, extent in zip(index, begins, steps, shape, strict=True):
             moved = i if step == 1 else i * step
-            place.append(moved + begin if begin else moved)
+            place.append(te.const(begin) if extent == 1 else moved + begin if begin else moved)
         return x[tuple(place)]
 
     return te.compute(shape, formula, name=name)

@@ -86,9 +86,9 @@ def _take(s: OpenSchedule, name: str, label: str, build: Callable[..., object], 
 
 
 def _inline_permutations(s: Schedule) -> None:
-    """Have a matrix product read its operand where it is, if that is a copy for it alone with the dimensions in another order: it
-    packs the operand anyway, unless that is the left one of a few columns, which is read in place."""
-    for block in [b.name for b in blocks_below(s.func.body)]:
+    """Have a matrix product read its operand where it is, if that is a copy for it alone of a part, or with the dimensions in
+    another order: it packs the operand anyway, unless that is the left one of a few columns, which is read in place."""
+    for block in [b.name for b in blocks_below(s.func.body)][::-1]:
         copy, consumers = find_block(s.func, block), s.get_consumers(block)
         if len(consumers) != 1 or block in s.get_output_blocks() or not elementwise.matches(copy):
             continue

@@ -162,8 +162,8 @@ def _used(load: Load) -> set[str]:
 
 
 def at_axes(load: Load) -> bool:
-    """Whether each index of an element is an axis of its own, or the only one of its dimension."""
-    axes = [i for i, n in zip(load.indices, load.buffer.shape, strict=True) if n != Const(1, n.dtype) or not isinstance(i, Const)]
+    """Whether each index of an element is an axis of its own, or a constant."""
+    axes = [i for i in load.indices if not isinstance(i, Const)]
     return all(isinstance(i, Var) for i in axes) and len(_used(load)) == len(axes)
 
 
@@ -237,10 +237,10 @@ def stored(block: Block) -> Store:
     return block.body
 
 
-def epilogue(s: Schedule, block: str, anywhere: bool = False) -> str | None:
+def epilogue(s: Schedule, block: str, anywhere: bool = False, rows: bool = False) -> str | None:
     """The only consumer of a block if it works point by point: it reads the one result at its own axes, in order, and nothing
-    else reads it. It writes there too, or with `anywhere` where it will. In a dimension of one element an index may be written in
-    any way."""
+    else reads it. It writes there too, or with `anywhere` where it will, or with `rows` the elements of the last dimension side
+    by side, as a transpose of the others does. In a dimension of one element an index may be written in any way."""
     consumers = s.get_consumers(block)
     if len(consumers) != 1 or block in s.get_output_blocks():
         return None
@@ -252,7 +252,14 @@ def epilogue(s: Schedule, block: str, anywhere: bool = False) -> str | None:
         return None
     place = [it.var for it in consumer.iters] if anywhere else stored(consumer).indices
     read = [x for x in loads(consumer.body) if x.buffer.name in made]
-    return consumer.name if all(_same_place(x, place) for x in read) else None
+    return consumer.name if all(_same_place(x, place) or (rows and _same_rows(x, place)) for x in read) else None
+
+
+def _same_rows(x: Load, place: Sequence[Expr]) -> bool:
+    """Whether an element is at a place with the dimensions but the last in another order, but for dimensions of one element."""
+    indices = [i for i, n in zip(x.indices, x.buffer.shape, strict=True) if n != Const(1, n.dtype)]
+    moved = {i for i in place if isinstance(i, Var)} >= {*indices} and len({*indices}) == len(indices)
+    return bool(indices) and moved and all(isinstance(i, Var) for i in indices) and x.indices[-1] == place[-1]
 
 
 def _same_place(x: Load, place: Sequence[Expr]) -> bool:

@@ -28,10 +28,10 @@ def matches(block: Block) -> bool:
 
 
 def inline_chain(s: Schedule, block: str) -> None:
-    """Put into an elementwise block the elementwise blocks that it alone reads, and only at the points that it works on, and what
-    these read in turn."""
+    """Put into an elementwise block the elementwise blocks that it alone reads, and only at the points that it works on, or with
+    their rows in another order, and what these read in turn."""
     for producer in s.get_producers(block):
-        if matches(find_block(s.func, producer)) and epilogue(s, producer) == block:
+        if matches(find_block(s.func, producer)) and epilogue(s, producer, rows=True) == block:
             s.compute_inline(producer)
             inline_chain(s, block)
             return

@@ -165,7 +165,7 @@ def build(
     machine: CPU = s.target.machine
     t, usual = _seed(c, machine, s.constants)
     t, variant = sizes or t, usual if variant is None else variant
-    after = epilogue(s, c.block)
+    after = epilogue(s, c.block, rows=True)
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
     r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)

@@ -15,10 +15,12 @@ from graph.reference import evaluate, run_call
 from schedule import templates
 from schedule.open_schedule import OpenSchedule
 from tir.constants import constants
+from tir.traverse import blocks
 
 from .models import model
 
 RNG = np.random.default_rng(0)
+ONE = Target("llvm -num-cores 1")
 
 
 def real(*shape):
@@ -90,6 +92,12 @@ P, H = node("MatMul", "x w", "a"), node("Softmax", "x", "b")
          "transpose_transpose_matmul_relu"),
         ([node("Transpose", "x", "a"), node("MatMul", "a a", "y")], "y", "transpose, matmul"),
         ([node("Exp", "x", "a"), node("Transpose", "a", "b"), node("MatMul", "w b", "y")], "y", "exp, transpose_matmul"),
+        # What only moves elements is done again for each that reads it, where all can do that; what computes is not.
+        ([node("Transpose", "x", "a"), node("MatMul", "a w", "y"), node("MatMul", "v a", "z")], "y z",
+         "transpose_matmul, transpose_matmul"),
+        ([node("Transpose", "x", "a"), node("MatMul", "a w", "y"), node("Softmax", "a", "z")], "y z", "transpose, matmul, softmax"),
+        ([node("Exp", "x", "a"), node("Transpose", "a", "b"), node("MatMul", "b w", "y"), node("MatMul", "v b", "z")], "y z",
+         "exp, transpose_matmul, transpose_matmul"),
     ],
 )  # fmt: skip
 def test_groups(nodes, outputs, names):
@@ -100,6 +108,30 @@ def test_groups(nodes, outputs, names):
     graph, groups = fused(nodes, inputs, outputs.split(), {k: a for k, a in constants.items() if k in used})
     assert ", ".join(g.func.name for g in groups) == names
     check_groups(graph, groups, inputs)
+
+
+def test_a_product_writes_its_rows_where_they_go():
+    """But not its columns."""
+    inputs = {"x": real(2, 3, 5, 7), "w": real(2, 3, 7, 5), "f": real(1)}
+    nodes = [node("MatMul", "x w", "a"), node("Mul", "a f", "b"), node("Transpose", "b", "y", perm=[0, 2, 1, 3])]
+    graph, groups = fused(nodes, inputs, ["y"])
+    assert [g.func.name for g in groups] == ["matmul_mul_transpose"]
+    check_groups(graph, groups, inputs)
+    nodes[-1] = node("Transpose", "b", "y", perm=[0, 1, 3, 2])
+    assert [g.func.name for g in fused(nodes, inputs, ["y"])[1]] == ["matmul_mul", "transpose"]
+
+
+def test_parts_of_one_value_are_operands_of_their_own():
+    nodes = [
+        node("Slice", "x zero one one", "a"), node("Slice", "x one two one", "b"), node("Transpose", "a", "q", perm=[1, 2, 0, 3]),
+        node("Transpose", "b", "k", perm=[1, 2, 3, 0]), node("MatMul", "q k", "y"),
+    ]  # fmt: skip
+    inputs = {"x": RNG.uniform(-1, 1, (37, 3, 2, 20)).astype("float32")}
+    graph, (group,) = fused(nodes, inputs, ["y"], {name: np.array([n]) for n, name in enumerate(("zero", "one", "two"))})
+    assert [v.name for v in group.inputs] == ["x", "x"]
+    check_groups(graph, [group], inputs)
+    assert rules(group.func) == ["packing"]
+    assert len(blocks(tir.default_schedule(group.func, ONE).func)) == 3, "the product and a copy of each operand for it"
 
 
 def test_elementwise_is_read_from_the_loop_nest():
@@ -152,7 +184,7 @@ def test_a_group_runs_when_all_its_inputs_are_there():
 
 def rules(func):
     """The templates by which a function is scheduled."""
-    s = OpenSchedule(func, Target("llvm -num-cores 1"), at_seed=True)
+    s = OpenSchedule(func, ONE, at_seed=True)
     assert not templates.build(s)
     return sorted(rule.split(": ")[1] for rule in s.rules)
 

@@ -8,7 +8,7 @@ from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_one
 from tir.ir import Binary, Block, Buffer, Const, Expr, For, PrimFunc, Var
-from tir.traverse import loads
+from tir.traverse import loads, variables
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, locate
@@ -18,6 +18,7 @@ from ...rewriting.index_map import IndexMap
 from ...rewriting.layouts import transformed_layout
 from ..blocks.transform_block_layout import transform_block_layout
 from .cache_read import cache_read
+from .reindex import reindex_cache_read
 
 
 @primitive
@@ -29,27 +30,49 @@ def pack(
     The copy has one dimension for each loop that moves along the buffer, outermost first, so that the block reads it from front
     to back while those loops run; loops of extent 1 have one only with `preserve_unit_loops`. The copying block runs in this
     order too, unless it shares loops with others. Where a tile does not divide a dimension, the last one is filled up with zeros.
-    It is `cache_read` for this block alone, with its arguments and names, then `transform_layout` of the copy.
+    It is `cache_read` for this block alone, with its arguments and names, then `transform_layout` of the copy; where the block
+    reads only the part at a constant in one dimension, `reindex_cache_read`.
 
     Rewrite   for j_0: for k: for j_1 in range(16): S(B[k, j_0 * 16 + j_1])
            => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
               for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
     Legal     where `cache_read` is; and the block reads the buffer at one place, each index of which is an axis v or c - v for a
-              constant c (the copy is then read backwards there, too), no axis twice, or a constant in a dimension of one element;
-              and v is a sum of loops, each times the product of the extents of those with smaller steps (constants), no loop in
-              two axes.
+              constant c (the copy is then read backwards there, too), no axis twice, or a constant; and v is a sum of loops, each
+              times the product of the extents of those with smaller steps (constants), no loop in two axes.
     Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
     """
     _, leaf = locate(func, block)
     source = buffer_of(leaf.block, read_buffer_index, written=False)
     index_map = _walk_order(leaf.block, source, leaf.loops, preserve_unit_loops)
-    func, copying = cache_read(func, block, source.name, storage_scope, [block])
+    if _is_part(leaf.block, source):
+        func, copying = reindex_cache_read(func, block, source.name, storage_scope, _used_axes(leaf.block, source))
+        _, leaf = locate(func, block)
+        part = buffer_of(find_block(func, copying), 0, written=True)
+        index_map = _walk_order(leaf.block, part, leaf.loops, preserve_unit_loops)
+    else:
+        func, copying = cache_read(func, block, source.name, storage_scope, [block])
     func = transformed_layout(func, buffer_of(find_block(func, copying), 0, written=True), index_map, 0)
     _, copy = locate(func, copying)
     in_order = all(type(i) is Var for i in single_store(copy.block).indices)
     if copy.loops and copy.exclusive_loops == copy.loops and not in_order:
         func, _ = transform_block_layout(func, copying, index_map)
     return func, copying
+
+
+def _is_part(block: Block, source: Buffer) -> bool:
+    """Whether a block reads elements at a constant in a dimension of more than one: it needs no copy of the others."""
+    return any(
+        isinstance(i, Const) and n != Const(1, n.dtype)
+        for load in loads(block) if load.buffer.name == source.name
+        for i, n in zip(load.indices, source.shape, strict=True)
+    )  # fmt: skip
+
+
+def _used_axes(block: Block, source: Buffer) -> IndexMap:
+    """The index map from all axes of a block to those that occur where it reads a buffer."""
+    used = {v for load in loads(block) if load.buffer.name == source.name for i in load.indices for v in variables(i)}
+    axes = tuple(it.var for it in block.iters)
+    return IndexMap(axes, tuple(v for v in axes if v.name in used))
 
 
 def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> IndexMap:
@@ -66,8 +89,8 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
     found: dict[str, tuple[int, int, int | None]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
     whole: list[int] = []
     seen: set[str] = set()
-    for dim, (index, length) in enumerate(zip(places.pop(), source.shape, strict=True)):
-        if type(index) is Const and length == Const(1, length.dtype):
+    for dim, index in enumerate(places.pop()):
+        if type(index) is Const:
             whole.append(dim)
             continue
         axis = _index_axis(index)

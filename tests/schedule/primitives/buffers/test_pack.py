@@ -230,6 +230,36 @@ def test_an_operand_that_is_read_backwards():
     )
 
 
+def test_a_part_of_an_operand():
+    """What lies at a constant in one dimension is copied alone."""
+    A, B = te.placeholder((7, 5), name="A"), te.placeholder((5, 3, 13), name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    before = te.create_prim_func([A, B, te.compute((7, 13), lambda i, j: te.sum(A[i, k] * B[k, 1, j], axis=k), name="C")])
+    s = Checked(before)
+    s.split("j", [None, 4])
+    s.reorder("j_0", "i", "k", "j_1")
+    s.pack("C", "B")
+    check(
+        s,
+        """
+        B_global = T.alloc_buffer((4, 5, 4))
+        for ax0_1, ax1_1, ax2 in T.grid(4, 5, 4):
+            with T.block("B_global"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                B_global[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 13, B[v1, 1, v0 * 4 + v2], T.float32(0.0))
+        for j_0, i, k, j_1 in T.grid(4, 7, 5, 4):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i)
+                v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                v_k = T.axis.reduce(5, k)
+                T.where(j_0 * 4 + j_1 < 13)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B_global[v_j // 4, v_k, v_j % 4]
+        """,
+    )
+
+
 def test_an_axis_in_two_dimensions_is_refused():
     s = Schedule(stencil())
     refuse(
