@@ -68,7 +68,7 @@ class TaskProgress:
 @dataclass
 class Progress:
     """The tasks of a network, those that take longest first, and how a run stands. `other` are the seconds of the network outside
-    of kernels; `curve` are pairs, the seconds of the run and those of the network from then on."""
+    of kernels; `curve` are pairs, the seconds of the run and those of the network from then on; `current` is the task at hand."""
 
     name: str
     target: str
@@ -76,6 +76,7 @@ class Progress:
     other: float
     begun: float = field(default_factory=time.monotonic)
     curve: list[tuple[float, float]] = field(default_factory=list)
+    current: TaskProgress | None = None
 
     @property
     def before(self) -> float:
@@ -97,14 +98,14 @@ class Progress:
 
     def note(self, task: Task, event: Event) -> None:
         """Take in what an event of a task says."""
+        own = self.current = self.of(task.key)
         match event:
             case Measured(measurement, trials):
-                own = self.of(task.key)
                 own.trials = trials
                 if measurement.candidate.sketch == "default" and measurement.outcome == "ok":
                     own.default = measurement.seconds
             case NewBest(measurement):
-                self.of(task.key).best = measurement.seconds
+                own.best = measurement.seconds
             case _:
                 return
         if not self.curve or self.seconds < self.curve[-1][1]:

@@ -96,16 +96,13 @@ class NetworkLines:
 
     def __init__(self, trials: int | None, seconds: float | None, stream: IO[str]):
         self._trials, self._seconds, self._stream = trials, seconds, stream
-        self._label = ""  # of the task at hand
 
     def __call__(self, progress: Progress, event: Event | None) -> None:
-        from search.tuning.events import RoundEnded, Started
+        from search.tuning.events import RoundEnded
 
         match event:
             case None:
                 self.begun(progress)
-            case Started(task):
-                self._label = progress.of(task.key).label
             case RoundEnded():
                 self.round_ended(progress)
 
@@ -114,7 +111,7 @@ class NetworkLines:
         self.line(f"{len(progress.tasks)} tasks in {calls} calls: {duration(progress.before)} with default schedules")
 
     def round_ended(self, progress: Progress) -> None:
-        self.line(f"{progress.elapsed:6.1f} s  {self.status(progress)}  {self._label}")
+        self.line(f"{progress.elapsed:6.1f} s  {self.status(progress)}  {_label(progress)}")
 
     def status(self, progress: Progress) -> str:
         """The network's time, and what is used up of the budget."""
@@ -159,7 +156,7 @@ class LiveNetwork(NetworkLines):
             table.add_column(column, justify="right" if n else "left", no_wrap=True)
         if self._progress is not None:
             for row in rows(joined(task_times(self._progress), ROWS)):
-                table.add_row(*row, style="bold" if row[0] == self._label else None)
+                table.add_row(*row, style="bold" if row[0] == _label(self._progress) else None)
         return table
 
     def _title(self) -> str:
@@ -167,6 +164,11 @@ class LiveNetwork(NetworkLines):
 
     def close(self) -> None:
         self._live.stop()
+
+
+def _label(progress: Progress) -> str:
+    """Of the task at hand."""
+    return progress.current.label if progress.current is not None else ""
 
 
 # --- the result --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,7 +33,8 @@ from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit
-from .ranking import TrustedModel, score_rows
+from .ranking import TrustedModel, ordered_pairs, score_rows
+from .shared_model import SharedModel
 
 SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
 
@@ -148,6 +149,9 @@ class Evolution:
         # Before anything is measured the analytic model is trusted, the learned one is not, unless it is the only one.
         initial = [(model, 6, 2)] if prior is None else [(model, 1, 1), (prior, 6, 2)]
         self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
+        for trusted in self._models:
+            if isinstance(trusted.model, SharedModel):
+                trusted.begin(trusted.model.right, trusted.model.wrong)
         self._islands = [_Island(s, describe(s)) for s in sketches]
         self._numbers = {s.name: n for n, s in enumerate(sketches)}
         self._start = [(self._numbers[sketch.name], row) for sketch, row in start or ()]
@@ -233,6 +237,11 @@ class Evolution:
             if isinstance(trusted.model, WarmUp):
                 trusted.model.warm_up()
 
+    @property
+    def taught(self) -> Collection[str]:
+        """The tasks that the model, if it is shared with them, has learned from."""
+        return {task for t in self._models if isinstance(t.model, SharedModel) for task in t.model.tasks}
+
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took. How far each is
         trusted at first follows from what the others teach about the first of these tasks, the one that is most like this."""
@@ -244,8 +253,9 @@ class Evolution:
         for trusted in self._models:
             for example in (e for group in groups[1:] for e in group):
                 trusted.model.update(*example)
-            if len(groups) > 1:
-                trusted.begin([(score_rows(trusted.model, programs, rows), seconds) for programs, rows, seconds in groups[0]])
+            if len(groups) > 1 or (groups and self.taught):
+                batch = [(score_rows(trusted.model, programs, rows), seconds) for programs, rows, seconds in groups[0]]
+                trusted.begin(*ordered_pairs(batch))
             for example in groups[0] if groups else ():
                 trusted.model.update(*example)
 
@@ -489,8 +499,12 @@ class Evolution:
             known = [(self._predicted.pop((number, row)), s) for row, s in results if (number, row) in self._predicted]
             if known:
                 batch.append((np.stack([scores for scores, _ in known]), np.array([s for _, s in known])))
+        new = not any(island.rows for island in self._islands)
         for k, trusted in enumerate(self._models):
-            trusted.review([(scores[:, k], seconds) for scores, seconds in batch])
+            own = [(scores[:, k], seconds) for scores, seconds in batch]
+            trusted.review(own)
+            if new and isinstance(trusted.model, SharedModel):
+                trusted.model.count(*ordered_pairs(own))
         if batch and self._models:
             predicted = np.concatenate([scores[:, 0] for scores, _ in batch])
             correlation = rank_correlation(predicted, np.concatenate([seconds for _, seconds in batch]))

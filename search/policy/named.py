@@ -19,12 +19,14 @@ from ..task import Task
 from ..tuning.options import check_names
 from .evolution import Evolution
 from .random_search import RandomSearch
+from .shared_model import SharedModel
 
 if TYPE_CHECKING:
     from .protocol import Policy
 
 SEEDS = 4  # sketches whose seeds are measured first, at most
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
+Models = tuple[CostModel | None, CostModel | None]  # what learns, and what knows something beforehand
 
 # Of sketches, target, the model that learns, one that knows something beforehand; and, by name, further arguments.
 POLICIES: dict[str, Callable[..., Policy]] = {
@@ -33,8 +35,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
 }
 
 
-# What learns, and what knows something beforehand.
-MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]] = {
+MODELS: dict[str, Callable[[Target], Models]] = {
     "gbdt": lambda target: (GBDTModel(target.machine), search_backend(target).prior(target)),
     "tile": lambda target: (search_backend(target).prior(target), None),
     "random": lambda target: (RandomModel(np.random.default_rng(0)), None),
@@ -45,7 +46,7 @@ MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]]
 def make_policy(
     task: Task,
     search: str = "evolution",
-    model: str | CostModel = "gbdt",
+    model: str | CostModel | Models = "gbdt",
     space: str | Opening = "full",
     rules: Sequence[Rule] | None = None,
     **parts: Any,
@@ -55,11 +56,23 @@ def make_policy(
     of `Evolution`. ValueError, with what there is, for an unknown name."""
     check_names(search=search, model=model, space=space)
     target = Target(task.target)
-    learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)
+    learning, prior = _models(model, target)
     sketches = generate(task.func, target, rules, space)
     if search == "evolution":
         parts.setdefault("start", seeds(sketches, target))
     return POLICIES[search](sketches, target, learning, prior, **parts)
+
+
+def shared_models(model: str | CostModel, target: Target) -> Models:
+    """The models for all tasks of a run."""
+    learning, prior = _models(model, target)
+    return learning and SharedModel(learning), prior and SharedModel(prior)
+
+
+def _models(model: str | CostModel | Models, target: Target) -> Models:
+    if isinstance(model, str):
+        return MODELS[model](target)
+    return model if isinstance(model, tuple) else (model, None)
 
 
 def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:

@@ -23,7 +23,7 @@ scores and measured speed, -1 to 1. The last two are None where unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -62,6 +62,11 @@ class Polishes(Protocol):
 @runtime_checkable
 class WarmStarts(Protocol):
     """A policy that can learn from records of other tasks."""
+
+    @property
+    def taught(self) -> Collection[str]:
+        """The keys of tasks of which it needs no examples, as its model has learned from them."""
+        ...
 
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Learn from rows of other tasks and their seconds, before the first proposal; see `policy.warm_start.examples`."""

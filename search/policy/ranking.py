@@ -52,20 +52,20 @@ class TrustedModel:
         """From nothing for a model no better than chance to one for a perfect one; squared, so that the better one decides."""
         return max(MIN_TRUST, (self.right - self.wrong) / (self.right + self.wrong)) ** 2
 
-    def begin(self, batch: Batch) -> None:
-        """Start from how it orders the candidates of another task, from which it has not learned."""
-        right, wrong = _pairs(batch)
+    def begin(self, right: float, wrong: float) -> None:
+        """Start from how it ordered pairs of candidates of other tasks, from which it had not learned; from the initial numbers
+        where there are none."""
         if right + wrong:
             self.right, self.wrong = PRIOR_PAIRS * right / (right + wrong), PRIOR_PAIRS * wrong / (right + wrong)
 
     def review(self, batch: Batch) -> None:
         """Count what was measured since."""
-        right, wrong = _pairs(batch)
+        right, wrong = ordered_pairs(batch)
         self.right = DECAY * self.right + right
         self.wrong = DECAY * self.wrong + wrong
 
 
-def _pairs(batch: Batch) -> tuple[float, float]:
+def ordered_pairs(batch: Batch) -> tuple[float, float]:
     """How many pairs of candidates of one sketch the scores order correctly, and how many wrongly; pairs of failures, and pairs
     of times within TIME_NOISE of each other, do not count."""
     counts = [count_pairs(scores, seconds, TIME_NOISE) for scores, seconds in batch]

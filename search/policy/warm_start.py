@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -20,9 +20,10 @@ MAX_CANDIDATES = 256  # of a task, the latest
 MAX_SECONDS = 5.0  # seconds after which no other task is looked at
 
 
-def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray, np.ndarray]]:
+def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iterator[tuple[Sketch, np.ndarray, np.ndarray]]:
     """Measured candidates of other functions on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of its
-    rows, and their seconds, infinite where they failed. Functions of the same structure come first, then those measured last.
+    rows, and their seconds, infinite where they failed. Functions of the same structure come first, then those measured last;
+    of a model that was `taught` some tasks, named by their keys, only others of the same structure.
 
     Left out is what the rules of today would not make any more: a row counts only if its trace is the recorded one. After
     `MAX_SECONDS` seconds no other function is looked at, so that a busy machine may learn of fewer.
@@ -32,8 +33,10 @@ def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray,
     from ..space.generation import generate
 
     own = fingerprint(task.target)
-    others = [s for s in records.summaries() if s.fingerprint == own and s.workload != task.key and s.valid]
+    others = [s for s in records.summaries() if s.fingerprint == own and s.valid and s.workload not in {task.key, *taught}]
     like = {s.workload for s in records.near(task.func, task.key)}
+    if taught:
+        others = [s for s in others if s.workload in like]
     begin = time.monotonic()
     for summary in sorted(others, key=lambda s: (s.workload not in like, -s.last))[:MAX_TASKS]:
         if time.monotonic() - begin > MAX_SECONDS:

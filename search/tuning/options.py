@@ -20,6 +20,7 @@ from ..task import Task
 if TYPE_CHECKING:
     from costmodel import CostModel
 
+    from ..policy.named import Models
     from ..space.rules import Rule
 
 
@@ -31,7 +32,7 @@ class Options:
     seed: int = 0
     callbacks: Sequence[Callable[..., None]] = ()
     search: str | Policy | Callable[[Task], Policy] | None = None
-    model: str | CostModel | None = None
+    model: str | CostModel | Models | None = None
     space: str | Callable[[Any], object] | None = None
     rules: Sequence[Rule] | None = None
     first: Sequence[Candidate] | Callable[[Task], Sequence[Candidate]] | None = None
@@ -107,8 +108,9 @@ def check_names(**chosen: Any) -> None:
     if model is not None and not isinstance(model, str):
         from costmodel import CostModel
 
-        if isinstance(model, type) or not isinstance(model, CostModel):
-            raise ValueError(f"model takes a name, or an object with score and update (costmodel.CostModel), got {model!r}")
+        for one in model if isinstance(model, tuple) and len(model) == 2 else (model,):
+            if isinstance(one, type) or not isinstance(one, CostModel | None):
+                raise ValueError(f"model takes a name, or an object with score and update (costmodel.CostModel), got {one!r}")
 
 
 def _is_list(values: Any, good: Callable[[Any], bool]) -> bool:

@@ -187,7 +187,7 @@ class Session:
             policy.warm_up()
         if journal.records is not None and isinstance(policy, WarmStarts):
             with Records(journal.records.path, create=False) as records:  # a connection serves one thread
-                policy.warm_start(examples(records, self.task))
+                policy.warm_start(examples(records, self.task, policy.taught))
         own = {s.name: s for s in getattr(policy, "sketches", ()) if isinstance(s, Sketch)}
         journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
         # Candidates of other sketches that have the name of one of the policy's are left out.

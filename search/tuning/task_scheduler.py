@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ from .session import Session, Turn, drive, sessions
 if TYPE_CHECKING:
     from codegen import Target
     from costmodel import CostModel
+
+    from ..policy.named import Models
 
 MIN_ROUND = 4  # candidates of a round, unless the budget is too small for that
 MIN_ROUNDS = 4  # a task, on average, at least
@@ -99,7 +101,7 @@ def tune_tasks(
     times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task whose seconds are not known gets a round
     first; then the one from which the steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in
     turn. `allocation` holds the constants of the choice. The other options are those of `autotune`, except that `first` makes
-    the first candidates of a task, and that callbacks get the task with each event.
+    the first candidates of a task, that callbacks get the task with each event, and that all tasks share the cost model.
 
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
     VerifyError (of `tir.verify`) for a function that is not well formed.
@@ -123,6 +125,8 @@ def tune_tasks(
     known = [subjects[place.index(n)].seconds for n in range(len(unique))]
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
+    if search is None or isinstance(search, str):
+        options = replace(options, model=_shared_models(model or "gbdt", target))
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
@@ -148,6 +152,14 @@ def _check(
         raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
     if bad := [s.seconds for s in subjects if s.seconds is not None and not 0 < s.seconds < math.inf]:
         raise ValueError(f"the known seconds of a task must be positive, got {bad[0]}")
+
+
+def _shared_models(model: str | CostModel, target: str | Target) -> Models:
+    from codegen.target import Target
+
+    from ..policy.named import shared_models
+
+    return shared_models(model, Target(target))
 
 
 def _size(trials: int | None, tasks: int, new: int) -> int:

@@ -11,13 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import tir
-from cli.tune.network import LiveNetwork
+from cli.tune.network import LiveNetwork, NetworkLines
 from graph import tuning
 from graph.tuning import Progress, TaskProgress
 from search.keys import key
 from search.names import SEED_LIMIT
 from search.task import Task
-from search.tuning.events import Started
+from search.tuning.events import RoundEnded, Started
 from tests.graph.fake_measurer import DEFAULT, WRITTEN, Fake, Once
 from tests.graph.models import model
 from tir import tune
@@ -107,6 +107,17 @@ def test_sizes_of_a_workload_are_given_once(capsys):
     assert "--shape: the sizes of a workload were expected once, got 7,7,7 and 9,9,9" in capsys.readouterr().err
 
 
+def test_each_line_names_the_task_of_its_round():
+    tasks = [Task.of(tir.workloads.make("gmm", (n, 13, 109)).func, "llvm -num-cores 1") for n in (7, 37)]
+    progress = Progress("small", tasks[0].target, [TaskProgress(t.func, t.key, 1, 1e-3) for t in tasks], 0.0)
+    stream = io.StringIO()
+    lines = NetworkLines(64, None, stream)
+    for task in (*tasks, tasks[0]):  # the first one gets another round
+        progress.note(task, ended := RoundEnded(16, 1e-3, 1.0, None, None))
+        lines(progress, ended)
+    assert [line.split("(")[1].split("x")[0] for line in stream.getvalue().splitlines()] == ["7", "37", "7"]
+
+
 def test_the_live_table():
     func = tir.workloads.make("gmm", (7, 13, 109)).func
     task = Task.of(func, "llvm -num-cores 1")
@@ -115,7 +126,8 @@ def test_the_live_table():
     live = LiveNetwork(64, None, stream)
     try:
         live(progress, None)
-        live(progress, Started(task, None, None))
+        progress.note(task, started := Started(task, None, None))
+        live(progress, started)
         live._live.console.print(live.render())
     finally:
         live.close()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel import RandomModel
-from search.policy.ranking import DECAY, MIN_TRUST, PRIOR_PAIRS, TrustedModel, score_rows
+from search.policy.ranking import DECAY, MIN_TRUST, PRIOR_PAIRS, TrustedModel, ordered_pairs, score_rows
 
 SCORES = np.array([4.0, 3.0, 2.0, 1.0])
 SECONDS = np.array([1.0, 2.0, 3.0, np.inf])
@@ -70,8 +70,8 @@ def test_equal_times_say_nothing():
 @pytest.mark.parametrize(("scores", "right"), [(SCORES, 1.0), (-SCORES, 0.0), (np.array([4.0, 3.0, 1.0, 2.0]), 5 / 6)])
 def test_another_task_says_how_far_it_is_trusted_at_first(scores, right):
     j = trusted()
-    j.begin([(scores, SECONDS)])
+    j.begin(*ordered_pairs([(scores, SECONDS)]))
     assert (j.right, j.wrong) == pytest.approx((PRIOR_PAIRS * right, PRIOR_PAIRS * (1 - right)))
     constant = trusted(6, 2)
-    constant.begin([(np.zeros(4), SECONDS)])  # has no opinion: as before
+    constant.begin(*ordered_pairs([(np.zeros(4), SECONDS)]))  # has no opinion: as before
     assert (constant.right, constant.wrong) == (6, 2)

@@ -166,3 +166,13 @@ def test_patience_is_bounded(records, monkeypatch):
     assert len(list(examples(records, OWN))) == 3
     monkeypatch.setattr(warm_start, "MAX_SECONDS", 0.0)
     assert len(list(examples(records, OWN))) <= 1
+
+
+def test_a_model_that_was_taught_gets_examples_of_like_tasks_alone(records):
+    softmax = Task.of(workloads.make("softmax", (7, 13)).func, TARGET)
+    like = Task.of(workloads.make("gmm", (5, 13, 9)).func, TARGET)
+    for task in (OTHER, softmax, like):
+        sketch = generate(task.func, TARGET)[0]
+        records.add(records.start(task), measured(sketch, sample(sketch, TARGET, 1, np.random.default_rng(0))[0].tolist()))
+    assert {sketch_programs(s).task for s, _, _ in examples(records, OWN)} == {OTHER.key, softmax.key, like.key}
+    assert [sketch_programs(s).task for s, _, _ in examples(records, OWN, {OTHER.key})] == [like.key]

@@ -1,0 +1,48 @@
+"""One cost model for all tasks of a run: what was measured of one task is learned by all (Ansor, section 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from costmodel import CostModel, SketchPrograms, WarmUp
+
+
+class SharedModel:
+    """A cost model that several policies use at the same time, each for a task of its own.
+
+    It learns a row once, whoever reports it: the search that measured it, or another one that read it from records. `right` and
+    `wrong` count the pairs of candidates that it put in the right and in the wrong order when their task was new to it; by these
+    the search of another new task decides how far to trust it.
+    """
+
+    def __init__(self, model: CostModel):
+        self.model = model
+        self.right = self.wrong = 0.0
+        self._learned: dict[str, set[tuple[str, tuple[int, ...]]]] = {}  # by task: sketches and rows
+
+    @property
+    def tasks(self) -> Collection[str]:
+        """The keys of the tasks that it has learned from."""
+        return self._learned.keys()
+
+    def count(self, right: float, wrong: float) -> None:
+        """Count pairs of candidates of a task that was new."""
+        self.right += right
+        self.wrong += wrong
+
+    def warm_up(self) -> None:
+        if isinstance(self.model, WarmUp):
+            self.model.warm_up()
+
+    def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
+        return self.model.score(sketch, rows)
+
+    def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:
+        learned = self._learned.setdefault(sketch.task, set())
+        keys = [(sketch.name, tuple(row)) for row in rows.tolist()]
+        new = [n for n, key in enumerate(keys) if key not in learned]
+        learned.update(keys)
+        if new:
+            self.model.update(sketch, rows[new], seconds[new])
