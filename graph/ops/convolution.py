@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tir import te
@@ -40,6 +40,12 @@ class Window:
         """The padding after the image that the last window needs."""
         return max(0, (self.outputs - 1) * self.stride + self.reach - self.extent - self.before)
 
+    def padded(self, total: int, auto_pad: str) -> Window:
+        """With so much padding in all, or none; an odd element lies after the image for SAME_UPPER, else before it."""
+        small, large = max(0, total) // 2, max(0, total) - max(0, total) // 2
+        before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
+        return replace(self, before=before, after=after)
+
     def index(self, place: Expr, step: Expr) -> Expr:
         """Where in the padded image a window has its element `step`."""
         start = place if self.stride == 1 else place * self.stride
@@ -57,42 +63,74 @@ class Window:
 def windows(
     extents: Sequence[int],
     kernel: Sequence[int],
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+) -> list[Window]:
+    """The windows along each axis, as ONNX says them. Raises ValueError where a number is missing or a window does not fit."""
+    found = []
+    for w in _given(extents, kernel, strides, dilations, pads, auto_pad):
+        if auto_pad.startswith("SAME"):
+            w = w.padded((-(-w.extent // w.stride) - 1) * w.stride + w.reach - w.extent, auto_pad)
+        image = w.extent + w.before + w.after
+        if image < w.reach:
+            raise ValueError(f"a window that reaches over {w.reach} does not fit a padded extent of {image}")
+        outputs, rest = divmod(image - w.reach, w.stride)
+        more = ceil_mode and rest and (outputs + 1) * w.stride < w.extent + w.before  # windows begin in the image, or before it
+        found.append(replace(w, outputs=outputs + 1 + bool(more)))
+    return found
+
+
+def transposed_windows(
+    extents: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    auto_pad: str = "NOTSET",
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+) -> list[Window]:
+    """The windows that a transposed convolution moves over its output, one for each element of its input, as ONNX says them."""
+    n = len(extents)
+    if len(output_padding or extents) != n:
+        raise ValueError(f"output_padding {output_padding} is not a number for each of {n} dimension(s)")
+    found = []
+    for axis, w in enumerate(_given(extents, kernel, strides, dilations, pads, auto_pad)):
+        full = w.stride * (w.extent - 1) + w.reach + (output_padding[axis] if output_padding else 0)
+        result = output_shape[axis - n] if output_shape else w.extent * w.stride
+        if output_shape or auto_pad.startswith("SAME"):
+            w = w.padded(full - result, auto_pad)
+        if not output_shape:
+            result = full - w.before - w.after
+        if result < 1:
+            raise ValueError(f"pads of {w.before} and {w.after} leave nothing of an extent of {full}")
+        found.append(replace(w, extent=result, outputs=w.extent))
+    return found
+
+
+def _given(
+    extents: Sequence[int],
+    kernel: Sequence[int],
     strides: Sequence[int] | None,
     dilations: Sequence[int] | None,
     pads: Sequence[int] | None,
     auto_pad: str,
-    ceil_mode: int = 0,
 ) -> list[Window]:
-    """The windows along each axis, as ONNX says them. Raises ValueError where a number is missing or a window does not fit."""
+    """The windows along each axis as far as attributes say them: how many there are, and what SAME pads, is open."""
     n = len(extents)
     strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
     if not len(kernel) == len(strides) == len(dilations) == n or len(pads) != 2 * n:
         raise ValueError(f"an image of {n} dimension(s) needs as many sizes, strides and dilations, and twice as many pads")
     if min(*strides, *dilations) < 1 or min(pads) < 0:
         raise ValueError("strides and dilations must be at least 1, and pads at least 0")
-    found = []
-    for axis, (extent, k, stride, dilation) in enumerate(zip(extents, kernel, strides, dilations, strict=True)):
-        reach = (k - 1) * dilation + 1
-        before, after = pads[axis], pads[n + axis]
-        match auto_pad:
-            case "NOTSET":
-                pass
-            case "VALID":
-                before = after = 0
-            case "SAME_UPPER" | "SAME_LOWER":
-                total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
-                small, large = total // 2, total - total // 2
-                before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
-            case _:
-                raise ValueError(f"auto_pad {auto_pad!r} is not there")
-        free = extent + before + after - reach
-        if free < 0:
-            raise ValueError(f"a window that reaches over {reach} does not fit a padded extent of {extent + before + after}")
-        outputs = free // stride + 1
-        if ceil_mode and free % stride and outputs * stride < extent + before:  # windows begin in the image, or before it
-            outputs += 1
-        found.append(Window(extent, k, stride, dilation, before, after, outputs))
-    return found
+    if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(f"auto_pad {auto_pad!r} is not there")
+    around = (0,) * (2 * n) if auto_pad == "VALID" else pads
+    axes = zip(extents, kernel, strides, dilations, around[:n], around[n:], strict=True)
+    return [Window(*numbers, outputs=0) for numbers in axes]
 
 
 def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: float) -> te.Tensor:
@@ -196,41 +234,6 @@ def conv_transpose(
     return _biased(te.compute(shape, formula, name="conv_transpose"), bias, x.dtype)
 
 
-def transposed_windows(
-    extents: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
-    output_padding: Sequence[int] | None,
-    output_shape: Sequence[int] | None,
-) -> list[Window]:
-    """The windows that a transposed convolution moves over its output, one for each element of its input, as ONNX says them."""
-    n = len(extents)
-    strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
-    more = output_padding or (0,) * n
-    wanted = None if output_shape is None else output_shape[-n:]
-    if not len(strides) == len(dilations) == len(more) == n or len(pads) != 2 * n or min(*strides, *dilations) < 1:
-        raise ValueError(
-            f"an image of {n} dimension(s) needs as many strides, dilations and output paddings, and twice as many pads"
-        )
-    if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
-        raise ValueError(f"auto_pad {auto_pad!r} is not there")
-    found = []
-    for axis, (extent, k, stride, dilation) in enumerate(zip(extents, kernel, strides, dilations, strict=True)):
-        full = stride * (extent - 1) + more[axis] + (k - 1) * dilation + 1
-        before, after = (0, 0) if auto_pad == "VALID" else (pads[axis], pads[n + axis])
-        if wanted is not None or auto_pad.startswith("SAME"):
-            total = max(0, full - (wanted[axis] if wanted is not None else extent * stride))
-            before, after = (total // 2, total - total // 2) if auto_pad == "SAME_UPPER" else (total - total // 2, total // 2)
-        result = wanted[axis] if wanted is not None else full - before - after
-        if result < 1:
-            raise ValueError(f"pads {list(pads)} leave nothing of an extent of {full}")
-        found.append(Window(result, k, stride, dilation, before, after, extent))
-    return found
-
-
 def _spread(x: te.Tensor, moved: Sequence[Window]) -> te.Tensor:
     """The elements of `x` as far apart as windows are, zeros between and around them, so that each element of a transposed
     convolution is that of a convolution with the kernel turned round."""
@@ -252,7 +255,7 @@ def _spread(x: te.Tensor, moved: Sequence[Window]) -> te.Tensor:
 def col2im(x, *, image_shape, block_shape, strides=None, dilations=None, pads=None):
     """x (N, C block ..., windows) -> (N, C, image ...): the elements of all windows added where they lie in the image."""
     need("the input", x, dtype="number", ranks=(3,))
-    moved = windows(image_shape, block_shape, strides, dilations, pads, "NOTSET")
+    moved = windows(image_shape, block_shape, strides, dilations, pads)
     images, rows, columns = shape_of(x)
     size, count = prod(block_shape), prod(w.outputs for w in moved)
     if rows % size or columns != count:

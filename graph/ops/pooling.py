@@ -8,7 +8,7 @@ from math import prod
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .convolution import RANKS, Window, padded_for, steps_of, windows
+from .convolution import RANKS, Window, padded_for, steps_of, transposed_windows, windows
 from .registry import need, operator, shape_of, wide
 
 
@@ -99,12 +99,8 @@ def max_unpool(x, indices, *, kernel_shape, strides=None, pads=None, output_shap
     """Zeros, but for the elements of `x` where `indices` of MaxPool say."""
     need("the input", x, dtype="float", ranks=RANKS)
     need("the indices", indices, shape_of(x), "int64")
-    n = x.ndim - 2
-    strides, pads = strides or (1,) * n, pads or (0,) * (2 * n)
-    if not len(strides) == len(kernel_shape) == n or len(pads) != 2 * n:
-        raise ValueError(f"an image of {n} dimension(s) needs as many sizes and strides, and twice as many pads")
     images, channels, *extents = shape_of(x)
-    sizes = [(e - 1) * strides[a] - pads[a] - pads[n + a] + kernel_shape[a] for a, e in enumerate(extents)]
+    sizes = [w.extent for w in transposed_windows(extents, kernel_shape, strides, pads=pads)]
     shape = [images, channels, *sizes] if output_shape is None else [int(e) for e in output_shape]
     steps = [te.reduce_axis((0, e), f"k{a}") for a, e in enumerate(extents)]
     if len(shape) != x.ndim or shape[:2] != [images, channels]:

@@ -51,9 +51,8 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if call.operator != "ConvTranspose" or any(r.array(v) is None for v in call.values[1:]):
         return None
     (x, weight, *bias), (result,) = call.values, call.outputs
-    names = ("strides", "dilations", "pads", "auto_pad", "output_padding", "output_shape")
-    given: list[Any] = [call.attribute(name, "NOTSET" if name == "auto_pad" else None) for name in names]
-    axes = [Phases.of(w) for w in transposed_windows(x.shape[2:], weight.shape[2:], *given)]
+    given: dict[str, Any] = {n: a for n, a in call.attributes if n not in ("group", "kernel_shape")}
+    axes = [Phases.of(w) for w in transposed_windows(x.shape[2:], weight.shape[2:], **given)]
     phases = [p for p in axes if p is not None]
     if len(phases) < len(axes):
         return None
