@@ -12,18 +12,9 @@ from ..kinds import elementwise, moves
 from .rewriting import Rewriting, fits_elementwise, other, rewrite
 
 REDUCTIONS = (
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-)
-
-WITH_BIAS = ("Conv", "ConvTranspose", "Gemm", "LayerNormalization")  # as the third input
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")  # as the third input, added to a sum, which begins with 0 and is never -0
 
 
 def canonicalise(graph: Graph) -> Graph:
@@ -75,7 +66,9 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
                 inverse = 1 / array
             exact = np.isfinite(inverse).all() and (np.abs(inverse) >= np.finfo(inverse.dtype).tiny).all()  # to one rounding
             return [r.call("Mul", [x, r.constant(f"{result.name}_factor", inverse)], call.outputs)] if exact else None
-        case operator if operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]):
+        case operator if (
+            operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]) and call.attribute("alpha", 1.0) > 0
+        ):
             without = replace(call, inputs=call.inputs[:2])
             return _rule(r, without) or [without]
         case "Conv":

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
+from tir import dtypes
+
 from ..ir import Call, Graph, Value
 from ..ops import is_view
+
+NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # the operand that gives back the other one, whatever that is
+WIDE = ("float32", "float64")  # in which sums are not rounded once more
 
 
 def remove_identities(graph: Graph) -> Graph:
     """Read through every call whose output is its input, and bring every other view to one Reshape of what it is a view of.
 
-    A call that makes an output of the graph stays, since the output keeps its name.
+    A call that makes an output of the graph stays, since the output keeps its name; and so does x + 0 where x may be -0, of which
+    it makes 0.
     """
+    producers = graph.producers()
     same: dict[Value, Value] = {}
     viewed: dict[Value, Value] = {}  # of each view, what it is a view of
     calls = []
@@ -22,7 +33,7 @@ def remove_identities(graph: Graph) -> Graph:
             call = Call("Reshape", (source,), call.outputs, (("shape", result.shape),))
             viewed[result] = first = source
         if any(others):
-            first = _given_back(graph, call)
+            first = _given_back(graph, call, lambda v: _starts_at_zero(producers.get(viewed.get(v, v))))
         if first is not None and result not in graph.outputs and (any(others) or _changes_nothing(call, first)):
             same[result] = first
         else:
@@ -30,15 +41,24 @@ def remove_identities(graph: Graph) -> Graph:
     return graph.with_(calls=tuple(calls))
 
 
-def _given_back(graph: Graph, call: Call) -> Value | None:
+def _given_back(graph: Graph, call: Call, starts_at_zero: Callable[[Value], bool]) -> Value | None:
     """The operand that a call of two gives back, since the other one, a constant, is neutral."""
-    neutral = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}.get(call.operator)
-    for operand, constant in zip(call.inputs, call.inputs[::-1], strict=True) if neutral is not None else ():
-        if operand is None or constant is None or constant.name not in graph.constants or operand.shape != call.outputs[0].shape:
+    for operand, constant in zip(call.inputs, call.inputs[::-1], strict=True) if call.operator in NEUTRAL else ():
+        array = None if constant is None else graph.constants.get(constant.name)
+        if operand is None or array is None or operand.shape != call.outputs[0].shape:
             continue
-        if (operand == call.inputs[0] or call.operator in ("Add", "Mul")) and (graph.constants[constant.name] == neutral).all():
+        if operand != call.inputs[0] and call.operator not in ("Add", "Mul"):
+            continue
+        neutral = NEUTRAL[call.operator]
+        exact = neutral or not dtypes.is_float(operand.dtype) or (np.signbit(array) == np.signbit(neutral)).all()
+        if (array == neutral).all() and (exact or starts_at_zero(operand)):
             return operand
     return None
+
+
+def _starts_at_zero(call: Call | None) -> bool:
+    """Whether a call makes sums, which begin with 0 and so are never -0; where they are rounded once more they may be."""
+    return call is not None and call.operator in ("Conv", "ConvTranspose", "MatMul") and call.outputs[0].dtype in WIDE
 
 
 def _changes_nothing(call: Call, first: Value) -> bool:

@@ -140,7 +140,5 @@ def _scaled_norm(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     else:
         numbers = [a for a in old[:1] if a is not None] + [sum((a for a in old[1:] if a is not None), new)]
-    if not all(a.any() for a in numbers[1:]):
-        numbers.pop()
     constants = [r.constant(f"{name}_{what}", a) for what, a in zip(("scale", "shift"), numbers, strict=False)]
     return [replace(norm, inputs=(x, *constants), outputs=call.outputs)]
