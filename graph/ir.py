@@ -18,6 +18,7 @@ from tir import dtypes
 from .text import Line, attribute_text, name_text
 
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+ELEMENT_TYPES = frozenset({"dtype", "output_dtype", "precision", "to"})  # the attributes that name element types
 
 
 class GraphError(ValueError):

@@ -19,7 +19,7 @@ from tir.nearest import nearest
 from tir.traverse import fresh
 
 from . import expansions
-from .ir import Attribute, Call, Graph, GraphError, Value, constant, type_text, verify
+from .ir import ELEMENT_TYPES, Attribute, Call, Graph, GraphError, Value, constant, type_text, verify
 from .ops import find, names, versions
 from .ops.registry import NEWEST, Operator, is_internal, result_types
 from .reference import run_call
@@ -33,7 +33,6 @@ MEASURES = ("Shape", "Size")  # constant, whatever their input is, as shapes are
 OF_FIRST = ("If", "CastLike")  # constant where their first input is: what a branch makes may be
 SEQUENCES = ("SequenceAt", "SplitToSequence")  # these become slices
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-ELEMENT_TYPES = {"to", "dtype", "output_dtype", "precision"}  # attributes that are element types
 SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
 FOLDING_ERRORS = (  # of ONNX's evaluator
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,

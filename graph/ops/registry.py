@@ -147,12 +147,16 @@ def result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
     return tuple((shape_of(t), t.dtype) for t in tensors(call, places))
 
 
+def anonymous(call: Call) -> Call:
+    """A call with names of its own, the same for calls that are equal but for names."""
+    renamed = {v: Value(f"p{n}", v.shape, v.dtype) for n, v in enumerate(dict.fromkeys(call.values))}
+    outputs = tuple(Value(f"out{n}", v.shape, v.dtype) for n, v in enumerate(call.outputs))
+    return replace(call.with_inputs(renamed), outputs=outputs)
+
+
 def function(call: Call) -> PrimFunc:
     """One call as a function of its different inputs and its outputs, in order; loops and blocks as `ops` wrote them."""
-    different = list(dict.fromkeys(call.values))
-    renamed = {v: Value(f"p{n}", v.shape, v.dtype) for n, v in enumerate(different)}
-    outputs = tuple(Value(f"out{n}", v.shape, v.dtype) for n, v in enumerate(call.outputs))
-    return _function(replace(call.with_inputs(renamed), outputs=outputs))
+    return _function(anonymous(call))
 
 
 @cache

@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..ir import Attribute, Call, Graph, GraphError, Value
-from ..reference import arranged, evaluate, remembering, run_call
+from search.measure.reference import to_float
+from tir import dtypes
+
+from ..ir import ELEMENT_TYPES, Attribute, Call, Graph, GraphError, Value
+from ..reference import Run, arranged, evaluate, remembering, run_call
 from . import PASSES, Pass, optimize
 
 # The most that a pass may change an output by, of its largest element, in float64. What passes recognise has factors of float32
@@ -30,15 +33,15 @@ def check_passes(
     inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray],
     passes: Sequence[Pass] = PASSES,
     observe: Callable[[PassCheck], None] = lambda check: None,
+    run: Run | None = None,
 ) -> list[PassCheck]:
     """Run the passes and, in float64 by the interpreter, the graph after each that changed it, on `inputs` (see `evaluate`);
-    `observe` is told of each.
+    `observe` is told of each. `run` makes the outputs of calls, by default the interpreter, which runs equal calls once.
 
     Raises GraphError that names the first pass that changes an output by more than `TOLERANCE` of its largest element.
     """
-    wide = widened(graph)
-    arrays = [a.astype(v.dtype) for v, a in zip(wide.inputs, arranged(graph, inputs), strict=True)]
-    run = remembering(run_call)
+    wide, arrays = widened(graph, inputs)
+    run = run or remembering(run_call)
     wanted, checks, text = evaluate(wide, arrays, run), list[PassCheck](), wide.text()
 
     def compare(name: str, after: Graph) -> None:
@@ -71,21 +74,30 @@ def _change(wanted: np.ndarray, found: np.ndarray) -> float:
     return float(difference / max(np.max(np.abs(wanted), where=finite, initial=0), np.finfo(wanted.dtype).tiny))
 
 
-def widened(graph: Graph) -> Graph:
-    """The graph with float64 in place of all other floats."""
+def widened(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> tuple[Graph, list[np.ndarray]]:
+    """The graph with float64 in place of all other floats, and its inputs as those, in order."""
+
+    def dtype(found: str) -> str:
+        return "float64" if dtypes.is_float(found) else found
 
     def value(v: Value) -> Value:
-        return replace(v, dtype="float64") if v.dtype in ("float32", "float16") else v
+        return replace(v, dtype=dtype(v.dtype))
 
     def attribute(name: str, a: Attribute) -> Attribute:
-        return "float64" if name == "to" and a in ("float32", "float16") else a
+        return dtype(str(a)) if name in ELEMENT_TYPES else a
+
+    def array(a: np.ndarray, found: str) -> np.ndarray:
+        return to_float(a, found) if dtypes.is_float(found) else a
 
     def call(c: Call) -> Call:
         inputs = tuple(None if v is None else value(v) for v in c.inputs)
         attributes = tuple((n, attribute(n, a)) for n, a in c.attributes)
         return replace(c, inputs=inputs, outputs=tuple(map(value, c.outputs)), attributes=attributes)
 
-    constants = {n: a.astype("float64") if a.dtype.kind == "f" else a for n, a in graph.constants.items()}
-    return Graph(
-        graph.name, tuple(map(value, graph.inputs)), tuple(map(call, graph.calls)), tuple(map(value, graph.outputs)), constants
+    wide = graph.with_(
+        inputs=tuple(map(value, graph.inputs)),
+        calls=tuple(map(call, graph.calls)),
+        outputs=tuple(map(value, graph.outputs)),
+        constants={n: array(a, a.dtype.name) for n, a in graph.constants.items()},
     )
+    return wide, [array(a, v.dtype) for v, a in zip(graph.inputs, arranged(graph, inputs), strict=True)]

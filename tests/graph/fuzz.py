@@ -82,8 +82,7 @@ def stages(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], str]]
 
     def imported() -> str:
         graphs.append(load_onnx(case.proto()))
-        wide = widened(graphs[0])
-        wanted.extend(evaluate(wide, [inputs[v.name].astype(v.dtype) for v in wide.inputs]))
+        wanted.extend(evaluate(*widened(graphs[0], inputs)))
         return difference(exact(case.proto(), inputs), wanted, max(most, bound(case, "float32")))  # it rounds some to float32
 
     def passes() -> str:
