@@ -87,7 +87,7 @@ def test_check(path, capsys):
 
 
 def test_a_check_that_fails(path, capsys, monkeypatch):
-    monkeypatch.setattr(graph.reference, "evaluate", lambda graph, inputs: [np.ones((7, 5))])
+    monkeypatch.setattr(graph.reference, "evaluate", lambda graph, inputs, run: [np.ones((7, 5))])
     assert main([str(path), "--shape", "x=7,5", "--check"]) == 1
     assert "error: `y` is off by 1 of its root mean square, over 0.000488\n" in capsys.readouterr().err
 
