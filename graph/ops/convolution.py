@@ -130,7 +130,7 @@ def _given(
         raise ValueError(f"auto_pad {auto_pad!r} is not there")
     around = (0,) * (2 * n) if auto_pad == "VALID" else pads
     axes = zip(extents, kernel, strides, dilations, around[:n], around[n:], strict=True)
-    return [Window(*numbers, outputs=0) for numbers in axes]
+    return [Window(e, k, stride, dilation, before, after, 0) for e, k, stride, dilation, before, after in axes]
 
 
 def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: float) -> te.Tensor:
