@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from tir.arith.bounds import extent_range
-from tir.arith.intervals import UNBOUNDED, Interval, polynomial_bounds
+from tir.arith.intervals import Interval, polynomial_bounds
 from tir.arith.polynomial import add, coefficient, constant, excess, scale, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
@@ -28,7 +31,7 @@ from tir.ir import (
     conjunction,
     conjuncts,
 )
-from tir.traverse import loads, loops, map_statements, stores, substitute, variables, walk
+from tir.traverse import N, fresh, loads, loops, map_statements, rewrite, stores, substitute, variables, walk
 
 Ranges = dict[str, Interval]
 
@@ -122,7 +125,8 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
     so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
     vectorised among those in the guards. Where it fails in the last iteration alone, `i` is a number there, and the loops of the
-    tile are as long as it is.
+    tile are as long as it is. Where there are guards on unrolled loops and on vectorised ones, a tile that is full but for its
+    lanes has a version of its own, with one mask for all of its rows.
     """
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
@@ -137,32 +141,55 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
     def body(s: Stmt, ranges: Ranges) -> Stmt:
         """That of a loop, or of the function."""
-        test = _full_tile_test(s, ranges)
-        return visit(s, ranges) if test is None else _versioned(test, s, ranges)
+        tests = _full_tile_tests(s, ranges)
+        return _versioned(tests, s, ranges) if tests else visit(s, ranges)
 
     return func.with_(body=body(func.body, {}))
 
 
-def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
-    fast = simplify_tree(drop_implied_conditions(body, ranges, conjuncts(test)), ranges)
-    verdict = simplify(test, ranges)
+def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges) -> Stmt:
+    def without(known: Sequence[_Test]) -> Stmt:
+        return simplify_tree(drop_implied_conditions(body, ranges, [t.condition for t in known]), ranges)  # type: ignore[return-value]
+
+    verdict = simplify(conjunction(*(t.condition for t in tests)), ranges)
     if isinstance(verdict, Const):
-        return fast if verdict.value else body  # type: ignore[return-value]
-    return If(verdict, fast, _partial_tile(test, body, ranges))  # type: ignore[arg-type]
+        return without(tests) if verdict.value else body
+    rows = [t for t in tests if not t.lanes]
+    partial = _partial_tile(rows if len(tests) > len(rows) > 0 else tests, body, ranges)
+    if 0 < len(rows) < len(tests):
+        whole = simplify(conjunction(*(t.condition for t in rows)), ranges)
+        partial = partial if isinstance(whole, Const) else If(whole, without(rows), partial)
+    return If(verdict, without(tests), partial)
 
 
-def _partial_tile(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
-    """`body` where `test` fails: for the last value of a variable, if it fails for that alone. Indices that divide it stay as
-    they are, since lanes that run on from row to row are known by them."""
-    found = {v for v in walk(test) if isinstance(v, Var)}
-    var = found.pop()
-    low, last = ranges.get(var.name, UNBOUNDED)
-    if found or low is None or last is None or simplify(test, {**ranges, var.name: (low, last - 1)}) != TRUE:
+def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges) -> Stmt:
+    """`body` where one of `tests` fails: for the last value of a variable, or of a quotient or remainder of that of fused loops,
+    if it fails for that alone. Where lanes are tested, indices that divide the variable stay as they are, since lanes that run
+    on from row to row are known by them."""
+    found = {m for t in tests for m in excess(t.condition) or () if m}
+    if len(found) != 1 or len(*found) != 1:
         return body
-    if any(isinstance(n, Binary) and n.op in ("//", "%") and var.name in variables(n) for n in walk(body)):
+    ((atom,),) = found
+    low, last = polynomial_bounds({(atom,): 1}, ranges)
+    if low is None or last is None or (any(t.lanes for t in tests) and _divided(atom, body)):
         return body
-    fixed = simplify_tree(substitute(body, {var: Const(last, var.dtype)}), ranges)
+    others = Var(fresh(variables(body), "tile"), atom.dtype)
+    ranges_of_others = {**ranges, others.name: (low, last - 1)}
+    if any(simplify(_exchanged(t.condition, atom, others), ranges_of_others) != TRUE for t in tests):
+        return body
+    fixed = simplify_tree(_exchanged(body, atom, Const(last, atom.dtype)), ranges)
     return drop_implied_conditions(_clipped_tiles(fixed), ranges)  # type: ignore[arg-type]
+
+
+def _exchanged(node: N, atom: Expr, other: Expr) -> N:
+    """A statement or expression with another expression in place of an index."""
+    return substitute(node, {atom: other}) if isinstance(atom, Var) else rewrite(node, lambda n: other if n == atom else None)
+
+
+def _divided(atom: Expr, body: Stmt) -> bool:
+    """Whether an index is, or is in, a quotient or a remainder in `body`."""
+    names = variables(atom)
+    return any(isinstance(n, Binary) and n.op in ("//", "%") and names & variables(n) for n in walk(body))
 
 
 def _clipped_tiles(s: Stmt) -> Stmt:
@@ -184,13 +211,22 @@ def _accumulates(s: Store) -> bool:
     return isinstance(s.value, Const) or any(load.buffer == s.buffer for load in loads(s.value))
 
 
-def _full_tile_test(body: Stmt, ranges: Ranges) -> Expr | None:
-    """The condition, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail.
+@dataclass(frozen=True)
+class _Test:
+    """The condition under which a guard holds in all of a tile; whether the guard depends on `lanes` of vectors."""
+
+    condition: Expr
+    lanes: bool
+
+
+def _full_tile_tests(body: Stmt, ranges: Ranges) -> list[_Test]:
+    """The conditions, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail.
 
     None unless `body` holds such guards, and every one of them depends on the innermost of the loops outside or lies in a
     body on whose remaining serial loops it does not depend.
     """
     guards: list[tuple[Expr, Ranges]] = []
+    vectors: set[str] = set()
     postponed = False
 
     def collect(s: Stmt, tile: Ranges, inner_serial: set[str]) -> None:
@@ -199,6 +235,7 @@ def _full_tile_test(body: Stmt, ranges: Ranges) -> Expr | None:
             case For(var, extent, inner, kind):
                 r = extent_range(extent, {**ranges, **tile})
                 if kind in (Kind.VECTORIZED, Kind.UNROLLED):
+                    vectors.update([var.name] if kind is Kind.VECTORIZED else [])
                     collect(inner, {**tile, var.name: r}, inner_serial)
                 else:
                     collect(inner, tile, inner_serial | {var.name})
@@ -220,16 +257,16 @@ def _full_tile_test(body: Stmt, ranges: Ranges) -> Expr | None:
                 collect(inner, tile, inner_serial)
 
     collect(body, {}, set())
-    if postponed or not guards:
-        return None
-    tests: list[Expr] = []
+    if postponed:
+        return []
+    tests: list[_Test] = []
     for condition, tile in guards:
         worst = _worst_case(condition, tile, ranges)
         if worst is None:
-            return None
+            return []
         if not prove(Unary("not", worst), ranges):  # else it fails in every tile, and stays a guard in all of them
-            tests.append(worst)
-    return conjunction(*tests) if tests else None
+            tests.append(_Test(worst, not vectors.isdisjoint(variables(condition))))
+    return tests
 
 
 def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:

@@ -1,7 +1,8 @@
 """Guards leave the inner loops: loops stop where their guard would, and full tiles run without one."""
 
+from codegen import Target, lower
 from schedule import Schedule
-from tests.codegen.harness import check_pass
+from tests.codegen.harness import check_pass, same
 from tests.programs import matmul, vector
 from tir.ir import Binary, Buffer, Const, For, If, Kind, Load, PrimFunc, Store, Var, seq
 
@@ -202,17 +203,42 @@ def test_the_test_stands_outside_the_reduction():
                         for j_1 in T.vectorized(8):
                             C[i_0 * 2 + i_1, j_0 * 8 + j_1] = C[i_0 * 2 + i_1, j_0 * 8 + j_1] + A[i_0 * 2 + i_1, k] * B[k, j_0 * 8 + j_1]
             else:
-                for i_1_init in range(T.min(2, 7 - i_0 * 2)):
-                    for j_1_init in T.vectorized(8):
-                        if j_0 * 8 + j_1_init < 13:
-                            C[i_0 * 2 + i_1_init, j_0 * 8 + j_1_init] = T.float32(0.0)
-                for k in range(5):
-                    for i_1 in T.unroll(2):
-                        for j_1 in T.vectorized(8):
-                            if i_0 * 2 + i_1 < 7 and j_0 * 8 + j_1 < 13:
-                                C[i_0 * 2 + i_1, j_0 * 8 + j_1] = C[i_0 * 2 + i_1, j_0 * 8 + j_1] + A[i_0 * 2 + i_1, k] * B[k, j_0 * 8 + j_1]
+                if i_0 * 2 < 6:
+                    for i_1_init in range(2):
+                        for j_1_init in T.vectorized(8):
+                            if j_0 * 8 + j_1_init < 13:
+                                C[i_0 * 2 + i_1_init, j_0 * 8 + j_1_init] = T.float32(0.0)
+                    for k in range(5):
+                        for i_1 in T.unroll(2):
+                            for j_1 in T.vectorized(8):
+                                if j_0 * 8 + j_1 < 13:
+                                    C[i_0 * 2 + i_1, j_0 * 8 + j_1] = C[i_0 * 2 + i_1, j_0 * 8 + j_1] + A[i_0 * 2 + i_1, k] * B[k, j_0 * 8 + j_1]
+                else:
+                    for i_1_init in range(1):
+                        for j_1_init in T.vectorized(8):
+                            if j_0 * 8 + j_1_init < 13:
+                                C[6, j_0 * 8 + j_1_init] = T.float32(0.0)
+                    for k in range(5):
+                        for i_1 in T.unroll(1):
+                            for j_1 in T.vectorized(8):
+                                if j_0 * 8 + j_1 < 13:
+                                    C[i_1 + 6, j_0 * 8 + j_1] = C[i_1 + 6, j_0 * 8 + j_1] + A[i_1 + 6, k] * B[k, j_0 * 8 + j_1]
         """,
     )
+
+
+def test_tiles_of_fused_loops():
+    """The last tile of rows is known by the quotient of the fused loop; that of lanes has one mask for all rows."""
+    s = Schedule(matmul(7, 5, 13))
+    s.split("i", [None, 2])
+    s.split("j", [None, 8])
+    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s.parallel(s.fuse("i_0", "j_0"))
+    s.unroll("i_1")
+    s.vectorize("j_1")
+    text = lower(s.func, Target("llvm", num_cores=2, vector_bits=256), after="version_guards").script()
+    assert (text.count("for k in"), text.count("C[i_1 + 6, "), text.count("< 7")) == (3, 2, 0)  # each sum reads and writes C
+    same(s.func)
 
 
 def test_a_guard_that_fails_in_every_tile_keeps_no_other():

@@ -145,16 +145,16 @@ def test_a_partial_tile_has_registers_of_its_own():
 def test_loads_of_a_partial_tile_are_guarded_by_what_keeps_them_inside():
     """A row of A that is not there, lanes of B that are not there: each under its own condition."""
     s = Schedule(matmul(7, 5, 13))
-    s.split("i", [None, 2])
+    s.split("i", [None, 2, 2])
     s.split("j", [None, 8])
-    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
-    s.unroll("i_1")
+    s.reorder("i_0", "j_0", "i_1", "k", "i_2", "j_1")
+    s.unroll("i_2")
     s.vectorize("j_1")
     s.decompose_reduction("C", "k")
     found = lower(s.func, Target("llvm", num_cores=1, vector_bits=256), after="promote_registers").script()
-    a = "T.if_then_else(i_0 * 2 + i_1 < 7, A[i_0 * 2 + i_1, k], T.float32(0.0))"
+    a = "T.if_then_else(i_0 * 4 + i_1 * 2 + i_2 < 7, A[i_0 * 4 + i_1 * 2 + i_2, k], T.float32(0.0))"
     b = "T.if_then_else(j_0 * 8 + j_1 < 13, B[k, j_0 * 8 + j_1], T.float32(0.0))"
-    assert f"C_reg_1[i_1, j_1] = C_reg_1[i_1, j_1] + {a} * {b}" in found
+    assert f"C_reg_2[i_2, j_1] = C_reg_2[i_2, j_1] + {a} * {b}" in found
     same(s.func)
 
 
