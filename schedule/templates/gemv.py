@@ -65,7 +65,10 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     refused."""
     machine, work = s.target.machine, extent(c.columns[0]) * extent(c.reduction[0])
     way = _dot if along_rows(c) else _add_rows
-    teams(s, c.block, machine.threads(work * machine.read_cycles(c.bits)), work, lambda new, threads: way(new, c, threads))
+    # Since the last call, other kernels have pushed a matrix that is constant out of the second-level cache.
+    nbytes = machine.l2 + 1 if c.right.buffer.name in s.constants else work * c.bits // 8
+    seed = machine.threads(work * machine.read_cycles(c.bits, nbytes))
+    teams(s, c.block, seed, work, lambda new, threads: way(new, c, threads))
     done(s, c.block)
 
 

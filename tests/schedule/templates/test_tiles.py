@@ -219,3 +219,17 @@ def test_few_rows_of_a_constant():
     machine = tir.Target("llvm -num-cores 1").machine
     assert dots.cycles(dots.matches(find_block(func, "C")), machine) == 0
     assert dots.cycles(dots.matches(find_block(func, "C")), machine, frozenset({"B"})) == float("inf")
+
+
+def test_threads_share_a_matrix_that_other_kernels_evict():
+    """900 KB: alone they stay in the second-level cache, where one thread has read them as soon as a second one would start."""
+
+    def product(constants):
+        x, w = te.placeholder((240,), name="x"), te.placeholder((240, 960), name="w")
+        k = te.reduce_axis((0, 240), "k")
+        y = te.compute((960,), lambda j: te.sum(x[k] * w[k, j], axis=k), name="y")
+        return te.create_prim_func([x, w, y], constants=[w] if constants else [])
+
+    target = "llvm -num-cores 2 -mcpu x86-64-v4 -l2 1048576"
+    shared = ["T.parallel" in tir.default_schedule(product(c), target).func.script() for c in (False, True)]
+    assert shared == [False, True]
