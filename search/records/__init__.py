@@ -6,14 +6,15 @@
         record = records.best(task.key, task.target)
 
 Several processes may use a file at once (write-ahead logging, short transactions), and each may be killed at any moment. A
-damaged file, or one that is no records file, raises `RecordsError` and is never written to.
+damaged file, or one that is no records file, raises `RecordsError` and is never written to; a row whose contents make no sense is
+left out with the warning `FaultyRecord`.
 """
 
-from .database import Record, Records, Summary
+from .database import FaultyRecord, Record, Records, Summary
 from .lookup import Lookup, NearHit, NoRecord, best_schedule, look_up, opened, recorded_schedule
 from .schema import RecordsError
 
 __all__ = [
-    "Lookup", "NearHit", "NoRecord", "Record", "Records", "RecordsError", "Summary", "best_schedule", "look_up", "opened",
+    "FaultyRecord", "Lookup", "NearHit", "NoRecord", "Record", "Records", "RecordsError", "Summary", "best_schedule", "look_up", "opened",
     "recorded_schedule",
 ]  # fmt: skip

@@ -9,9 +9,11 @@ import re
 import sqlite3
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,10 @@ from .standing import Standing, standings
 
 if TYPE_CHECKING:
     from codegen import Target
+
+
+class FaultyRecord(UserWarning):
+    """A row of a records file makes no sense, and is left out; the message says which, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,8 @@ _RECORD = """id, run, workload, name, shape, dtype, fingerprint, target, threads
 class Records:
     """The records in the file `path`, which is created if it does not exist, unless `create` is false. A context manager.
 
-    Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file.
+    Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file. Rows whose contents
+    make no sense are left out of all answers; the first answer that misses one warns of it (FaultyRecord) with its reason.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True):
@@ -111,6 +118,26 @@ class Records:
             raise RecordsError(f"the name of a records file was expected, got {path!r}")
         self.path = Path(path)
         self._connection = connect(self.path, create)
+        self._faults: dict[tuple[str, str], str] = {}  # of rows that were met, by table and identifier
+        self._told: set[tuple[str, str]] = set()
+        self._show_sound_rows()
+
+    def _show_sound_rows(self) -> None:
+        """Let what is read by the name of a table be its sound rows; what is written goes to `main`."""
+        for table in exchange.TABLES.values():
+            named = ", ".join(exchange.columns(table))
+            shown = f"rowid, {named}" if table == "candidates" else named
+            self._connection.create_function(f"sound_{table}", -1, partial(self._sound, table), deterministic=True)
+            self._connection.execute(
+                f"CREATE TEMP VIEW {table} AS SELECT {shown} FROM main.{table} WHERE sound_{table}({named})"
+            )
+
+    def _sound(self, table: str, *values: Any) -> bool:
+        """Whether the contents of a row make sense; if not, it is among the faults."""
+        wrong = exchange.stored_fault(table, values, OUTCOMES)
+        if wrong:
+            self._faults[table, str(values[0])] = wrong
+        return not wrong
 
     def __enter__(self) -> Records:
         return self
@@ -132,6 +159,10 @@ class Records:
             raise
         except sqlite3.Error as error:
             raise RecordsError(f"the records file {self.path} cannot be used: {error}") from None
+        for row in self._faults.keys() - self._told:
+            self._told.add(row)
+            table, name = row
+            warnings.warn(f"{self.path}: a row of {table}, {name}, is left out: {self._faults[row]}", FaultyRecord, stacklevel=4)
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._transaction("DEFERRED") as connection:
@@ -150,8 +181,8 @@ class Records:
         versions = json.dumps(here.versions)
         own = (run, task.key, here.fingerprint, task.target, task.threads, here.device, versions, int(seed))
         with self._transaction() as connection:
-            connection.execute("INSERT OR IGNORE INTO workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
-            connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*own, time.time()))
+            connection.execute("INSERT OR IGNORE INTO main.workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
+            connection.execute("INSERT INTO main.runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*own, time.time()))
         return run
 
     def add(self, run: str, measurement: Measurement) -> str:
@@ -194,8 +225,8 @@ class Records:
                 valid = [i for i, s in group.items() if math.isfinite(s.seconds)]
                 kept |= set(sorted(valid, key=lambda i: group[i].order)[:keep])
             gone = [(i,) for (i,) in connection.execute("SELECT id FROM candidates") if i not in kept]
-            connection.executemany("DELETE FROM candidates WHERE id = ?", gone)
-            connection.executemany("DELETE FROM races WHERE candidate = ?", gone)
+            connection.executemany("DELETE FROM main.candidates WHERE id = ?", gone)
+            connection.executemany("DELETE FROM main.races WHERE candidate = ?", gone)
         try:
             self._connection.execute("VACUUM")  # makes the file smaller
         except sqlite3.OperationalError:
@@ -303,7 +334,7 @@ def _run_of(connection: sqlite3.Connection, run: str, provenance: Provenance | N
         return run
     part = f"{run}-{hashlib.sha256(json.dumps(measured).encode()).hexdigest()[:8]}"
     connection.execute(
-        """INSERT OR IGNORE INTO runs SELECT ?, workload, ?, target, threads, ?, ?, seed, started FROM runs WHERE run = ?""",
+        """INSERT OR IGNORE INTO main.runs SELECT ?, workload, ?, target, threads, ?, ?, seed, started FROM runs WHERE run = ?""",
         (part, *measured, run),
     )
     return part

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
+from math import isfinite
+from statistics import median
 from typing import Any
 
 from .schema import TABLES as STATEMENTS
@@ -31,6 +33,12 @@ REFERENCES = (  # of a column of one table to a row of another
 Item = tuple[str, dict[str, Any]]  # a table and a row of it
 
 
+# What numbers must be beyond their type.
+INTEGERS = ("shape", "row")
+POSITIVE = ("seconds", "samples", "threads", "shape")
+NEVER_NEGATIVE = ("max_error", "build_seconds", "time", "started", "flop")
+
+
 @cache
 def columns(table: str) -> dict[str, tuple[type, ...]]:
     """The columns of a table, in order, with the types of their values as JSON data."""
@@ -47,15 +55,19 @@ def columns(table: str) -> dict[str, tuple[type, ...]]:
 def insert(table: str, values: Iterable[str]) -> str:
     """The statement that inserts a row with these columns."""
     names = list(values)
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(':' + n for n in names)})"
+    return f"INSERT INTO main.{table} ({', '.join(names)}) VALUES ({', '.join(':' + n for n in names)})"
 
 
 def lines(connection: sqlite3.Connection) -> Iterator[str]:
-    """The contents of a records file as lines; a row comes after those it refers to."""
+    """The contents of a records file as lines; a row comes after those it refers to, and without these not at all."""
+    known: dict[str, set[str]] = {table: set() for table in IDENTIFIERS}
     for kind, table in TABLES.items():
         order = {"candidates": "rowid", "races": "race, candidate"}.get(table, IDENTIFIERS.get(table))
         for row in connection.execute(f"SELECT {', '.join(columns(table))} FROM {table} ORDER BY {order}"):
-            yield json.dumps({"kind": kind, **decoded(row)}, separators=(",", ":"))
+            if all(row[column] in known[to] for referring, column, to in REFERENCES if table == referring):
+                if table in known:
+                    known[table].add(row[IDENTIFIERS[table]])
+                yield json.dumps({"kind": kind, **decoded(row)}, separators=(",", ":"))
 
 
 def decoded(row: sqlite3.Row) -> dict[str, Any]:
@@ -83,16 +95,60 @@ def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
     if not isinstance(content, dict) or content.get("kind") not in TABLES:
         raise RecordsError(f'line {number} is not a record: an object with "kind" of {", ".join(TABLES)} was expected')
     table = TABLES[content["kind"]]
+    if wrong := fault(table, content, outcomes):
+        raise RecordsError(f"line {number}: {content['kind']}.{wrong}")
     values: dict[str, Any] = {}
+    for name in columns(table):
+        value = content[name]
+        written = name in JSON and (value is not None or name == "trace")
+        values[name] = json.dumps(value, separators=(",", ":")) if written else value
+    return table, values
+
+
+def fault(table: str, content: Mapping[str, Any], outcomes: Sequence[str]) -> str:
+    """What is wrong with a row of a table, its JSON as data: a column and why; empty if nothing is."""
     for name, kinds in columns(table).items():
         value = content.get(name)
         if name not in content or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise RecordsError(f"line {number}: {content['kind']}.{name} is missing or of the wrong type: {value!r}")
-        written = name in JSON and (value is not None or name == "trace")
-        values[name] = json.dumps(value, separators=(",", ":")) if written else value
-    if values.get("outcome", "ok") not in outcomes:
-        raise RecordsError(f"line {number}: there is no outcome {values['outcome']!r}")
-    return table, values
+            return f"{name} is missing or of the wrong type: {value!r}"
+        if isinstance(value, (list, int, float)) and not isinstance(value, bool) and (wrong := _number_fault(name, value)):
+            return wrong
+    if content.get("outcome", "ok") not in outcomes:
+        return f"outcome is {content['outcome']!r}; there is none of that name"
+    if content.get("trace") is not None and not isinstance(content["trace"], dict):
+        return f"trace must be an object or null, got {content['trace']!r}"
+    if content.get("outcome") == "ok" and content["seconds"] is not None:
+        times = content["samples"]
+        if not times or content["seconds"] < median(times):  # more where a race was lost, in files of version 1
+            return f"seconds is {content['seconds']!r}, which is not the median of the samples {times!r}"
+    return ""
+
+
+def _number_fault(name: str, value: list | int | float) -> str:
+    """What is wrong with the number, or the list of numbers, of a column."""
+    kind = int if name in INTEGERS else (int, float)
+    for n in value if isinstance(value, list) else [value]:
+        if not isinstance(n, kind) or isinstance(n, bool) or not isfinite(n):
+            return f"{name} must be {'integers' if name in INTEGERS else 'finite numbers'}, got {value!r}"
+        if (n < 0 and name in NEVER_NEGATIVE) or (n <= 0 and name in POSITIVE):
+            return f"{name} is {value!r}, and must be {'at least' if name in NEVER_NEGATIVE else 'more than'} 0"
+    return ""
+
+
+def stored_fault(table: str, values: Sequence[Any], outcomes: Sequence[str]) -> str:
+    """`fault` of a row as it is stored, in the order of its columns."""
+    content: dict[str, Any] = dict(zip(columns(table), values, strict=True))
+    for name in JSON.keys() & content.keys():
+        if content[name] is not None:
+            try:
+                content[name] = json.loads(content[name], parse_constant=str)
+            except (TypeError, ValueError, RecursionError) as error:
+                return f"{name} is not JSON: {error}"
+    for name in content.keys() & set(BOOLEAN):
+        if content[name] not in (0, 1):
+            return f"{name} must be 0 or 1, got {content[name]!r}"
+        content[name] = bool(content[name])
+    return fault(table, content, outcomes)
 
 
 def merge(connection: sqlite3.Connection, items: Sequence[Item]) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from search.keys import key, size_free_key
 from search.measure import Candidate, Measurement
 from search.measure.provenance import Provenance, fingerprint
 from search.measure.reference import NamedWorkload
-from search.records import NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
+from search.records import FaultyRecord, NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
 from search.task import Task
 from tir import workloads
 
@@ -245,8 +246,57 @@ def test_lines_must_bring_what_they_refer_to(path, tmp_path):
         assert len(other) == 0
         assert other.import_([*candidates, run, workload]) == (3, 0)  # in any order
         unknown = json.dumps({**json.loads(candidates[0]), "outcome": "fine"})
-        with pytest.raises(RecordsError, match="line 1: there is no outcome 'fine'"):
+        with pytest.raises(RecordsError, match="line 1: candidate.outcome is 'fine'; there is none of that name"):
             other.import_([unknown])
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "reason"),
+    [
+        ("candidates", "trace", "{", "trace is not JSON"),
+        ("candidates", "trace", "[" * 100_000, "trace is not JSON"),
+        ("candidates", "trace", "7", "trace must be an object or null, got 7"),
+        ("candidates", "row", '["3"]', "row must be integers, got ['3']"),
+        ("candidates", "row", "{}", "row is missing or of the wrong type: {}"),
+        ("candidates", "seconds", -1.0, "seconds is -1.0, and must be more than 0"),
+        ("candidates", "seconds", "fast", "seconds is missing or of the wrong type: 'fast'"),
+        ("candidates", "seconds", 1e-9, "seconds is 1e-09, which is not the median of the samples [0.01]"),
+        ("candidates", "samples", "[NaN]", "samples must be finite numbers, got ['NaN']"),
+        ("candidates", "samples", "[]", "seconds is 0.01, which is not the median of the samples []"),
+        ("candidates", "outcome", "fine", "outcome is 'fine'; there is none of that name"),
+        ("candidates", "max_error", "small", "max_error is missing or of the wrong type: 'small'"),
+        ("candidates", "cut", 7, "cut must be 0 or 1, got 7"),
+        ("candidates", "build_seconds", float("inf"), "build_seconds must be finite numbers, got inf"),
+        ("candidates", "time", b"now", "time is missing or of the wrong type: b'now'"),
+        ("runs", "threads", 0, "threads is 0, and must be more than 0"),
+        ("runs", "versions", "[]", "versions is missing or of the wrong type: []"),
+        ("workloads", "shape", "[7, -13]", "shape is [7, -13], and must be more than 0"),
+        ("races", "won", "yes", "won must be 0 or 1, got 'yes'"),
+    ],
+)
+def test_a_row_that_makes_no_sense_is_named_and_left_out(table, column, value, reason, path):
+    """Whatever wrote it; the others are used."""
+    with Records(path) as records:
+        kept, other = records.start(task()), records.start(task(shape=(3, 3, 3)))
+        records.add(kept, ok(0.2, row=(4,)))
+        bad = records.add(other if table in ("runs", "workloads") else kept, ok(0.01))
+        records.race(kept, {bad: ok(0.01)}, bad)
+    with sqlite3.connect(path) as connection:
+        where = {"candidates": f"id = '{bad}'", "runs": f"run = '{other}'", "workloads": "shape = '[3, 3, 3]'"}.get(table, "TRUE")
+        assert connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {where}", (value,)).rowcount == 1
+    connection.close()
+    with Records(path) as records:
+        with pytest.warns(FaultyRecord) as warned:
+            summaries, lines = records.summaries(), list(records.export())
+            best = records.best(task().key, task().target)
+        (told,) = warned
+        assert re.fullmatch(rf"{re.escape(str(path))}: a row of {table}, \S+, is left out: {re.escape(reason)}.*", str(told.message))
+        assert best.seconds == (0.01 if table == "races" else 0.2)
+        assert min(s.best for s in summaries) == best.seconds and len(records) == (1 if table == "candidates" else 2)
+        with Records(path.with_name("other.db")) as others:
+            assert others.import_(lines) == (2 if table == "races" else 1, 0)
+        with warnings.catch_warnings(action="error"):
+            records.summaries()  # it has been said
 
 
 # --- files -------------------------------------------------------------------------------------------------------------
