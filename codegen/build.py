@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tir.ir import PrimFunc, need_func
+from tir.verify.bounds import refuse_out_of_bounds
 
 from .backend import backend
 from .cache import ObjectCache
@@ -16,18 +17,28 @@ if TYPE_CHECKING:
     from .cuda import CudaKernel
 
 
-def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None) -> Kernel | CudaKernel:
+def build(
+    func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None, checked: bool = True
+) -> Kernel | CudaKernel:
     """Compile exactly the program given, for `target`.
 
-    Raises TypeError for what is no PrimFunc, ValueError for a target or an annotation that is not understood, and CodegenError
-    (for cuda GPUError, or CompileError from NVRTC) for what the backend cannot compile.
+    Raises TypeError for what is no PrimFunc, ValueError for a target or an annotation that is not understood, VerifyError for an
+    access outside of its buffer, and CodegenError (for cuda GPUError, or CompileError from NVRTC) for what the backend cannot
+    compile.
+
+    That all accesses are inside is proved, or tried in every iteration; where sizes or elements of arrays that a call is given
+    decide, as with `A[index[i]]`, it is for the caller to see to that. `checked=False` compiles the program unseen: a call may
+    then read or write anything, or end the process.
 
     For cuda the result is a `codegen.cuda.CudaKernel`, which needs NVRTC, but no GPU until it is called.
 
     With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
     """
     target = Target(target)
-    return backend(target).build(need_func(func, "build"), target, cache)
+    func = need_func(func, "build")
+    if checked:
+        refuse_out_of_bounds(func)
+    return backend(target).build(func, target, cache)
 
 
 def pass_names(target: str | Target = "llvm") -> list[str]:

@@ -21,6 +21,7 @@ from codegen.processor import host_cores
 from schedule import Schedule
 from search.records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
 from tir.ir import Buffer, Const, PrimFunc, const_shape
+from tir.verify.bounds import refuse_out_of_bounds
 
 NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
 MIN_ALONE = 4  # functions from which on it is known what one takes
@@ -55,12 +56,18 @@ class GroupKernel:
     @cached_property
     def kernel(self) -> Kernel:
         """The kernel by itself, which shows its schedule, its assembly and so on. It is scheduled and compiled anew."""
-        return build(scheduled(self.func, self.target, self.lookup).func, self.target, None)
+        return _built(scheduled(self.func, self.target, self.lookup).func, self.target)
 
     def llvm_ir(self) -> str:
         """The LLVM IR of `main`, under the name that it has in a network."""
         func = scheduled(self.func, self.target, self.lookup).func.with_(name=self.name)
         return llvm_ir(split_constants(func)[1], self.target)
+
+
+def _built(func: PrimFunc, target: Target) -> Kernel:
+    """What `tir.build` gives for a processor."""
+    refuse_out_of_bounds(func)
+    return build(func, target, None)
 
 
 def compiled(
@@ -102,7 +109,7 @@ class Job:
 
     def done(self) -> bytes:
         """The parts of the kernel, encoded."""
-        kernel = build(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target, None)
+        kernel = _built(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target)
         return encoded([Part.of(part) for part in kernel.parts])
 
 

@@ -15,6 +15,6 @@ from .lookup import Lookup, NearHit, NoRecord, best_schedule, look_up, opened, r
 from .schema import RecordsError
 
 __all__ = [
-    "FaultyRecord", "Lookup", "NearHit", "NoRecord", "Record", "Records", "RecordsError", "Summary", "best_schedule", "look_up", "opened",
-    "recorded_schedule",
+    "FaultyRecord", "Lookup", "NearHit", "NoRecord", "Record", "Records", "RecordsError", "Summary", "best_schedule", "look_up",
+    "opened", "recorded_schedule",
 ]  # fmt: skip

@@ -109,8 +109,8 @@ _RECORD = """id, run, workload, name, shape, dtype, fingerprint, target, threads
 class Records:
     """The records in the file `path`, which is created if it does not exist, unless `create` is false. A context manager.
 
-    Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file. Rows whose contents
-    make no sense are left out of all answers; the first answer that misses one warns of it (FaultyRecord) with its reason.
+    Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file. Rows that make no
+    sense are left out of all answers; the first answer without one warns of it (FaultyRecord) with its reason.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True):
@@ -128,9 +128,7 @@ class Records:
             named = ", ".join(exchange.columns(table))
             shown = f"rowid, {named}" if table == "candidates" else named
             self._connection.create_function(f"sound_{table}", -1, partial(self._sound, table), deterministic=True)
-            self._connection.execute(
-                f"CREATE TEMP VIEW {table} AS SELECT {shown} FROM main.{table} WHERE sound_{table}({named})"
-            )
+            self._connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {shown} FROM main.{table} WHERE sound_{table}({named})")
 
     def _sound(self, table: str, *values: Any) -> bool:
         """Whether the contents of a row make sense; if not, it is among the faults."""

@@ -1,9 +1,12 @@
-"""`tir.dump`: the program after each stage of code generation."""
+"""`tir.dump`: the program after each stage of code generation; and what `tir.build` takes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 import codegen
@@ -11,10 +14,12 @@ import tir
 from codegen.cuda import GPUError
 from codegen.passes import CPU_PASSES, GPU_PASSES
 from schedule import Schedule
+from tir import te
 from tir.interpreter import run
 from tir.ir import PrimFunc
 from tir.script import parse
 from tir.traverse import blocks
+from tir.verify import VerifyError
 
 from .matmul import matmul, operands, tiled
 
@@ -73,6 +78,49 @@ def test_what_can_be_dumped():
         str(refused.value) == f"dump: there is no stage 'asm' for cuda; the stages are {', '.join(codegen.stage_names('cuda'))}"
     )
     assert tir.dump(FUNC, "cuda").startswith('extern "C" __global__ void')
+
+
+# --- what is built ------------------------------------------------------------------------------------------------------------
+
+
+def reading(index: Callable[[Any, Any], Any], extent: int = 13) -> PrimFunc:
+    A, at = te.placeholder((8,), "float32", name="A"), te.placeholder((13,), "int32", name="at")
+    element = lambda i, j: A[index(i, j)] + te.if_then_else(at[0] > 0, 1.0, 0.0)  # noqa: E731
+    return te.create_prim_func([A, at, te.compute((extent, 1000), element, name="B")])
+
+
+@pytest.mark.parametrize("target", [ONE, "cuda"])
+def test_an_access_outside_is_refused(target):
+    func = reading(lambda i, j: i * 100000)
+    with pytest.raises(VerifyError) as raised:
+        codegen.build(func, target)
+    assert str(raised.value).splitlines()[:2] == [
+        "main: 1 error(s), 0 unproved",
+        "error: index `v_i * 100000` of dimension 0 of `A` is 100000, outside 0 .. 7, where i=1",
+    ]
+    assert codegen.build(func, ONE, checked=False).func is func
+
+
+def test_each_iteration_is_tried_where_no_proof_is_found():
+    """Those in the middle too, where they are too many to try at once; where they are too many in all, nothing is built."""
+
+    def zero(i, j):  # a square is 0 or 1 modulo 4
+        square = (i + j) * (i + j) % 4
+        return square * (square - 1)
+
+    with pytest.raises(VerifyError, match=r"is 8, outside 0 \.\. 7, where i=444, j=391"):
+        codegen.build(reading(lambda i, j: te.select(te.all(i.equal(444), j.equal(391)), 8, 0), 1000), ONE)
+    codegen.build(reading(zero, 1000), ONE)
+    with pytest.raises(VerifyError, match="unproved: cannot prove that index"):
+        codegen.build(reading(zero, 10**6), ONE)
+
+
+def test_what_a_call_decides_is_left_to_the_caller():
+    A, at = te.placeholder((8,), "float32", name="A"), te.placeholder((13,), "int32", name="at")
+    func = te.create_prim_func([A, at, te.compute((13,), lambda i: A[at[i]], name="B")])
+    a, index, b = np.arange(8, dtype=np.float32), np.arange(13, dtype=np.int32) % 8, np.zeros(13, np.float32)
+    codegen.build(func, ONE)(a, index, b)
+    assert (b == a[index]).all()
 
 
 # --- GPUs --------------------------------------------------------------------------------------------------------------------

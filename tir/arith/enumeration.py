@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -97,7 +97,8 @@ def injective_on_grid(names: Iterable[str], by: Sequence[Expr], counts: Mapping[
 
 # --- iterations --------------------------------------------------------------------------------------------------------
 
-MAX_POINTS = 100_000  # iterations to try where no proof is found
+MAX_POINTS = 100_000  # iterations to try at once where no proof is found
+MAX_ALL_POINTS = 4_000_000  # iterations to try one after another: about a second
 
 
 @dataclass(frozen=True)
@@ -129,23 +130,46 @@ def enumerate_points(
 ) -> Points | None:
     """The iterations in which the conditions hold, of the loops on which `needed` and the conditions depend; only the first and
     the last ones if there are more than `limit`. None if a loop has no constant extent."""
-    used = set(needed)
-    for c in conditions:
-        used |= variables(c)
-    names = [n for n in extents if n in used]
-    full = [extent for name in names if (extent := extents[name]) is not None]
-    if len(full) < len(names):
+    full = _needed_extents(extents, needed, conditions)
+    if full is None:
         return None
-    sizes = list(full)
-    while prod(sizes) > limit:
-        largest = sizes.index(max(sizes))
+    sizes = dict(full)
+    while prod(sizes.values()) > limit:
+        largest = max(sizes, key=lambda name: sizes[name])
         sizes[largest] = (sizes[largest] + 1) // 2
-    values = grid(dict(zip(names, sizes, strict=True)))
-    whole, certain = full == sizes, True
+    values = grid(sizes)
+    whole = full == sizes
     if not whole:  # the last iterations too, where mistakes are most likely
-        ends = {n: v + (f - s) for (n, v), f, s in zip(values.items(), full, sizes, strict=True)}
-        values = {n: np.concatenate([values[n], ends[n]]) for n in values}
-    keep = np.ones(len(next(iter(values.values()))) if values else 1, bool)
+        values = {n: np.concatenate([v, v + (full[n] - sizes[n])]) for n, v in values.items()}
+    return _reached(values, conditions, whole)
+
+
+def enumerate_all(extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr]) -> Iterator[Points]:
+    """The iterations as `enumerate_points`, and where these are too many to try at once, all of them, part by part, where they
+    are at most MAX_ALL_POINTS; the last is `whole` if none is left out. Nothing if a loop has no constant extent."""
+    points = enumerate_points(extents, needed, conditions)
+    if points is None:
+        return
+    yield points
+    full = _needed_extents(extents, needed, conditions) or {}
+    total = prod(full.values())
+    if not points.whole and total <= MAX_ALL_POINTS:
+        for first in range(0, total, MAX_POINTS):
+            numbers = np.arange(first, min(first + MAX_POINTS, total))
+            values = dict(zip(full, np.unravel_index(numbers, tuple(full.values())), strict=True))
+            yield _reached(values, conditions, whole=numbers[-1] == total - 1)
+
+
+def _needed_extents(extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr]) -> dict[str, int] | None:
+    """The extents of the loops on which `needed` and the conditions depend; None if one is no constant."""
+    used = needed.union(*(variables(c) for c in conditions))
+    found = {name: extent for name, extent in extents.items() if name in used}
+    return None if None in found.values() else found  # type: ignore[return-value]
+
+
+def _reached(values: dict[str, np.ndarray], conditions: Sequence[Expr], whole: bool) -> Points:
+    """The iterations among `values` in which the conditions hold."""
+    keep, certain = np.ones(len(next(iter(values.values()))) if values else 1, bool), True
     for c in conditions:
         try:
             keep &= evaluate(c, values)

@@ -7,14 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..analysis.context import accesses_and_blocks
-from ..arith.enumeration import enumerate_points
+from ..arith.enumeration import Points, enumerate_all
 from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..script.printer import last_index
 from ..traverse import variables
 from .accesses import ProgramPoint, below, constant_extents, size_ranges
-from .report import Finding
+from .report import Finding, Report, VerifyError
+
+
+def refuse_out_of_bounds(func: PrimFunc) -> None:
+    """Raise VerifyError where an index may be outside of its buffer, whatever a function is called with."""
+    findings = tuple(f for f in check_bounds(func) if not f.open)
+    if findings:
+        raise VerifyError(Report(func, findings))
 
 
 def check_bounds(func: PrimFunc) -> Iterator[Finding]:
@@ -46,16 +53,25 @@ def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None
         return
     closed, size = place.closed(index), place.closed(extent)
     extents = constant_extents((var.name, e) for var, e in loops)
-    points = enumerate_points(extents, variables(closed) | variables(size), conditions)
-    found = None if points is None else points.evaluate((closed, size))
-    if points is not None and found is not None:
-        values, sizes = found
-        wrong = (values < 0) | (values >= sizes)
-        if np.any(wrong) and points.certain:
-            n = int(np.argmax(wrong))
-            where = points.at(n, points.values)
-            yield Finding("error", f"{what} is {values[n]}, outside {domain}{f', where {where}' if where else ''}", stmt)
+    if any(extent is not None and extent < 1 for extent in extents.values()):
+        return  # nothing is ever accessed
+    points: Points | None = None
+    values = None
+    for points in enumerate_all(extents, variables(closed) | variables(size), conditions):
+        values = points.evaluate((closed, size))
+        if values is None:
+            break
+        wrong = (values[0] < 0) | (values[0] >= values[1])
+        if np.any(wrong):
+            if points.certain:
+                n = int(np.argmax(wrong))
+                where = points.at(n, points.values)
+                outside = f"{what} is {values[0][n]}, outside {domain}{f', where {where}' if where else ''}"
+                yield Finding("error", outside, stmt)
+                return
+            break
+    else:
+        if points is not None and points.whole:
             return
-        if points.whole and not np.any(wrong):
-            return
-    yield Finding("unproved", f"cannot prove that {what} is within {domain}", stmt)
+    decided = values is not None and points is not None and points.certain
+    yield Finding("unproved", f"cannot prove that {what} is within {domain}", stmt, open=not decided)

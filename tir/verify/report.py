@@ -11,11 +11,13 @@ from ..script.diagnostic import excerpt
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong ("error") or could not be shown to be right ("unproved"), and the statement it is about."""
+    """One thing that is wrong ("error") or could not be shown to be right ("unproved"), and the statement it is about; `open` is
+    what only the arguments of a call decide: sizes and the elements of arrays."""
 
     severity: str
     message: str
     stmt: Stmt | None = None
+    open: bool = False
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.message}"

@@ -246,7 +246,7 @@ def test_lines_must_bring_what_they_refer_to(path, tmp_path):
         assert len(other) == 0
         assert other.import_([*candidates, run, workload]) == (3, 0)  # in any order
         unknown = json.dumps({**json.loads(candidates[0]), "outcome": "fine"})
-        with pytest.raises(RecordsError, match="line 1: candidate.outcome is 'fine'; there is none of that name"):
+        with pytest.raises(RecordsError, match=r"line 1: candidate\.outcome is 'fine'; there is none of that name"):
             other.import_([unknown])
 
 
@@ -290,7 +290,9 @@ def test_a_row_that_makes_no_sense_is_named_and_left_out(table, column, value, r
             summaries, lines = records.summaries(), list(records.export())
             best = records.best(task().key, task().target)
         (told,) = warned
-        assert re.fullmatch(rf"{re.escape(str(path))}: a row of {table}, \S+, is left out: {re.escape(reason)}.*", str(told.message))
+        assert re.fullmatch(
+            rf"{re.escape(str(path))}: a row of {table}, \S+, is left out: {re.escape(reason)}.*", str(told.message)
+        )
         assert best.seconds == (0.01 if table == "races" else 0.2)
         assert min(s.best for s in summaries) == best.seconds and len(records) == (1 if table == "candidates" else 2)
         with Records(path.with_name("other.db")) as others:
