@@ -42,6 +42,13 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorSequence:
+    """Tensors that are one value of a file; in a graph each is one."""
+
+    tensors: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """An operator applied to values. An input that is left out is None; `attributes` are sorted by name."""
 

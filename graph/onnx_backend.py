@@ -16,12 +16,12 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
-from . import expansions
 from .compilation import compile
 from .ir import Graph, GraphError
 from .model import Model
 from .onnx import MEASURES, OF_CONSTANTS, load_onnx
-from .ops import find
+from .ops import alternatives
+from .weights import as_onnx
 
 
 class Prepared(BackendRep):
@@ -42,7 +42,7 @@ class Prepared(BackendRep):
         arrays = dict(zip(self.inputs, map(np.asarray, inputs), strict=True))
         model = self._model(arrays)
         found = model({v.name: arrays[v.name] for v in model.graph.inputs})
-        return tuple(_as_onnx(a, v.dtype) for v, a in zip(model.graph.outputs, found, strict=True))
+        return tuple(as_onnx(a, v.dtype) for v, a in zip(model.graph.outputs, found, strict=True))
 
     def graph(self, arrays: dict[str, np.ndarray]) -> Graph:
         """The graph for these inputs by name, those that are constants taken in."""
@@ -99,16 +99,11 @@ def _operands(graph: onnx.GraphProto, opset: int, wanted: set[str]) -> set[str]:
     """The names that must be constant in a graph, of which some are known."""
     for node in reversed(graph.node):
         ours = node.domain in ("", "ai.onnx")
-        found = (find(node.op_type, opset) or expansions.find(node.op_type, opset)) if ours else None
-        wanted |= {node.input[n] for n in (found.operands if found else ()) if n < len(node.input)}
+        found = alternatives(node.op_type, opset) if ours else []
+        wanted |= {node.input[n] for o in found for n in o.operands if n < len(node.input)}
         makes_shape = ours and node.op_type in OF_CONSTANTS
         if makes_shape or (node.op_type not in MEASURES and any(name in wanted for name in node.output)):
             wanted |= set(node.input)
             for inner in (a.g for a in node.attribute if a.HasField("g")):
                 wanted |= _operands(inner, opset, {o.name for o in inner.output})
     return wanted
-
-
-def _as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An output in the dtype that ONNX has for it."""
-    return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)) if dtype == "bfloat16" else array

@@ -20,8 +20,7 @@ from tir.verify import verify
 
 from .ir import Call, Graph, GraphError, Value, type_text
 from .kinds import work
-from .ops import function
-from .ops.registry import anonymous
+from .ops import anonymous, function
 from .places import part_offsets
 
 SEED = 0  # of random inputs

@@ -27,6 +27,13 @@ def weights(graph: onnx.GraphProto, name: str, folder: Path) -> dict[str, np.nda
     return {t.name: _array(t, f"{name}: the constant `{t.name}`", folder) for t in graph.initializer}
 
 
+def as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array of storage of an element type in the dtype that ONNX has for it."""
+    import onnx
+
+    return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)) if dtype == "bfloat16" else array
+
+
 def _array(tensor: onnx.TensorProto, what: str, folder: Path) -> np.ndarray:
     import onnx
     from onnx import numpy_helper

@@ -1,10 +1,15 @@
-"""The operators: each one small function that makes tensor expressions of tensors, in the module of its family."""
+"""The operators, in the module of each family: small functions that make tensor expressions of tensors, or calls of others."""
 
 from . import (  # noqa: F401, I001
-    activations, convolution, elementwise, indexing, layout, norms, pooling, products, quantization, recurrence, resampling, rows,
+    activations, control, convolution, elementwise, indexing, layout, norms, pooling, products, quantization, recurrence,
+    resampling, resize, rows, sequences,
 )  # fmt: skip
-from .registry import Operator, find, function, is_view, names, operator, placeholder, result_types, tensors, versions
+from .registry import (
+    Operator, alternatives, anonymous, composite, find, function, is_view, names, operator, placeholder, result_types, tensors,
+    versions,
+)  # fmt: skip
 
 __all__ = [
-    "Operator", "find", "function", "is_view", "names", "operator", "placeholder", "result_types", "tensors", "versions",
+    "Operator", "alternatives", "anonymous", "composite", "find", "function", "is_view", "names", "operator", "placeholder",
+    "result_types", "tensors", "versions",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import need, operator, scalar, shape_of
+from .registry import composite, need, operator, scalar, shape_of
 
 Formula = Callable[..., Any]
 
@@ -134,6 +134,11 @@ def cast(x, *, to, saturate=1, round_mode="up"):
     """Conversion to the element type named `to`; `saturate` and `round_mode` concern 8-bit floats alone."""
     dtypes.check(to)
     return elementwise("cast", lambda a: a.astype(to), x)
+
+
+@composite("CastLike", 15)
+def cast_like(apply, x, target, *, saturate=1, round_mode="up"):
+    return apply("Cast", x, to=target.dtype)
 
 
 # --- of several tensors ------------------------------------------------------------------------------------------------

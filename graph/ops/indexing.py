@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+import numpy as np
+
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import narrow, need, operator, scalar, shape_of, wide
+from .registry import composite, narrow, need, operator, scalar, shape_of, wide
 from .rows import normal_axes
 
 
@@ -37,6 +39,13 @@ def gather(x, indices, *, axis=0):
         return x[(*index[:along], chosen, *index[along + rank :])]
 
     return te.compute(shape, formula, name="gather")
+
+
+@composite("Compress", 9, operands={1: "condition"})
+def compress(apply, x, *, condition, axis=None):
+    """The elements along an axis for which a constant condition holds; without an axis, of the tensor as a vector."""
+    indices = apply.constant(np.flatnonzero(condition), "int64")
+    return apply("Gather", apply("Reshape", x, shape=(-1,)) if axis is None else x, indices, axis=axis or 0)
 
 
 @operator("GatherElements", 11)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
+
+import numpy as np
 
 from tir import dtypes, te
 from tir.ir import Expr
 
 from .convolution import pad as padded
 from .elementwise import elementwise
-from .registry import need, operator, scalar, shape_of
+from .registry import composite, need, operator, scalar, shape_of
 from .rows import normal_axes
+from .sequences import sliced
 
 # --- views: the same elements in the same order ------------------------------------------------------------------------
 
@@ -88,11 +92,12 @@ def bit_cast(x, *, to):
     return te.compute(x.shape, lambda *i: x[i].astype(to), name="view")  # only the type counts: there is no kernel of a view
 
 
-@operator("Dropout", 7, operands={1: "ratio", 2: "training_mode"}, view=True)
-def dropout(x, *, ratio=0.5, training_mode=0, seed=0):
+@composite("Dropout", 7, operands={1: "ratio", 2: "training_mode"})
+def dropout(apply, x, *, ratio=0.5, training_mode=0, seed=0):
+    """The input, and a mask that keeps all of it."""
     if training_mode:
         raise ValueError("only inference is there")
-    return _viewed(x, shape_of(x))
+    return x, apply.constant(np.ones(x.shape, bool))
 
 
 # --- others ------------------------------------------------------------------------------------------------------------
@@ -155,6 +160,17 @@ def slice_(x, *, starts, ends, axes=None, steps=None):
     return _strided(x, [s.start for s in taken], [s.step for s in taken], shape, "slice")
 
 
+@composite("Slice", operands={1: "starts", 2: "ends", 3: "axes", 4: "steps"})
+def empty_slice(apply, x, *, starts, ends, axes=None, steps=None):
+    """Nothing, where that is what is left: a constant without elements."""
+    extents = list(x.shape)
+    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps or (1,) * len(starts), strict=True):
+        extents[axis] = len(range(x.shape[axis])[start:end:step])
+    if 0 not in extents:
+        raise ValueError("a slice that is not empty")
+    return apply.constant(np.empty(extents, x.dtype))
+
+
 def _bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int, int]:
     """Start, end and step of a slice as a range has them: an end of -1 is before the first element."""
     if step == 0:
@@ -182,6 +198,14 @@ def split(x, *, axis=0, split=None, num_outputs=None):
         shape = [size if d == along else e for d, e in enumerate(shape_of(x))]
         parts.append(_strided(x, begins, [1] * x.ndim, shape, f"part_{n}"))
     return tuple(parts)
+
+
+@composite("Split", operands={1: "split"})
+def split_some_empty(apply, x, *, axis=0, split):
+    """Parts one by one: those of the extent 0 are constants."""
+    if sum(split) != x.shape[axis]:
+        raise ValueError(f"an extent of {x.shape[axis]} cannot be split into {list(split)}")
+    return tuple(sliced(apply, x, axis, end - size, end) for size, end in zip(split, accumulate(split), strict=True))
 
 
 @operator("Expand", 8, operands={1: "shape"})

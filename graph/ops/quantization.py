@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import need, operator, shape_of
+from ..ir import Value
+from .registry import Apply, composite, need, operator, shape_of
 from .rows import normal_axes
 
 INTEGERS = ("int8", "uint8", "int16", "uint16")
@@ -79,3 +80,56 @@ def dequantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, output
         return (number.astype(real) * scales.at(i).astype(real)).astype(kind)
 
     return te.compute(x.shape, formula, name="dequantize")
+
+
+# --- products of quantised numbers: composites of integers, in int32, without their zero points ------------------------
+
+
+def _shifted(apply: Apply, x: Value, zero: Value | None, shape: Sequence[int] | None = None) -> Value:
+    """An integer tensor as int32, less its zero point, if it has one, which is brought into `shape`."""
+    wide = apply("Cast", x, to="int32")
+    if zero is None:
+        return wide
+    point = apply("Cast", zero, to="int32")
+    return apply("Sub", wide, point if shape is None else apply("Reshape", point, shape=tuple(shape)))
+
+
+def _along(value: Value | None, shape: Sequence[int]) -> Sequence[int] | None:
+    """The shape into which scales or zero points along an axis are brought; None where there is one number."""
+    return shape if value is not None and len(value.shape) == 1 and value.shape[0] > 1 else None
+
+
+def _quantised(
+    apply: Apply, total: Value, scales: Sequence[tuple[Value, Sequence[int] | None]], scale: Value, zero: Value
+) -> Value:
+    """An int32 times scales, each brought into a shape, quantised by a scale and a zero point."""
+    real = apply("Cast", total, to="float32")
+    for factor, shape in scales:
+        shaped = factor if shape is None else apply("Reshape", factor, shape=tuple(shape))
+        real = apply("Mul", real, apply("Cast", shaped, to="float32"))
+    return apply("QuantizeLinear", real, apply("Cast", scale, to="float32"), zero)
+
+
+@composite("MatMulInteger", 10)
+def matmul_integer(apply, a, b, a_zero=None, b_zero=None):
+    return apply("MatMul", _shifted(apply, a, a_zero, _along(a_zero, (-1, 1))), _shifted(apply, b, b_zero))
+
+
+@composite("QLinearMatMul", 10)
+def qlinear_matmul(apply, a, a_scale, a_zero, b, b_scale, b_zero, scale, zero):
+    total = matmul_integer(apply, a, b, a_zero, b_zero)
+    return _quantised(apply, total, [(a_scale, _along(a_scale, (-1, 1))), (b_scale, None)], scale, zero)
+
+
+@composite("ConvInteger", 10)
+def conv_integer(apply, x, w, x_zero=None, w_zero=None, **window):
+    ones = (1,) * (len(x.shape) - 1)
+    return apply("Conv", _shifted(apply, x, x_zero, ()), _shifted(apply, w, w_zero, _along(w_zero, (-1, *ones))), **window)
+
+
+@composite("QLinearConv", 10)
+def qlinear_conv(apply, x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, bias=None, **window):
+    ones = (1,) * (len(x.shape) - 2)
+    operands = _shifted(apply, x, x_zero, ()), _shifted(apply, w, w_zero, _along(w_zero, (-1, 1, *ones)))
+    total = apply("Conv", *operands, bias, **window)
+    return _quantised(apply, total, [(x_scale, None), (w_scale, _along(w_scale, (-1, *ones)))], scale, zero)

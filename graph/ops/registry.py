@@ -5,20 +5,29 @@
 
 Positional parameters are inputs, keyword ones attributes, named as in ONNX; what has no default must be given. Shapes, element
 types, the number of operations and the reference follow from the tensor expressions that the function returns.
+
+An operator that is several calls of others is a composite. A file that is read has those in its place.
+
+    @composite("CastLike", 15)
+    def cast_like(apply, x, target):
+        return apply("Cast", x, to=target.dtype)
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tir import dtypes, te
 from tir.ir import PrimFunc
 
 from ..ir import Call, Value
+
+if TYPE_CHECKING:
+    import onnx
 
 NEWEST = 1 << 30  # a version above all; what is there since then is in graphs alone, not in files
 
@@ -28,68 +37,87 @@ KINDS: dict[str, tuple[str, ...]] = {
     "number": tuple(name for name in dtypes.TABLE if name != "bool"),
 }
 
-# From an operator's name, inputs and attributes, of which those that are None are left out, to its output or the tuple of them.
-Apply = Callable[..., Any]
+
+class Apply(Protocol):
+    """What a composite is written with. Its inputs are values of a graph, of known shapes, to which it applies operators.
+
+    Inputs at the end and attributes that are None are left out. What depends on constants alone is one.
+    """
+
+    def __call__(self, operator: str, /, *inputs: Value | None, **attributes: Any) -> Any:
+        """The output of the newest operator of that name, or the tuple of them."""
+
+    def constant(self, array: Any, dtype: str | None = None) -> Value:
+        """A new constant."""
+
+    def inline(self, graph: onnx.GraphProto, inputs: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The outputs of a graph that the node holds."""
 
 
 @dataclass(frozen=True)
 class Operator:
     """An operator in the versions `since` to `until` of the operator set.
 
-    `operands` are the positions of inputs that must be constants, and become the attributes of those names. A `view` has the
-    elements of its first input in their order, so that it needs no kernel.
+    `define` makes tensors of tensors; of a composite, values of an `Apply` and values. `operands` are the positions of inputs
+    that must be constants, and become the attributes of those names. A `view` has the elements of its first input in their order,
+    so that it needs no kernel.
     """
 
     name: str
     since: int
     until: int
-    define: Callable[..., te.Tensor | tuple[te.Tensor, ...]]
+    define: Callable[..., Any]
     operands: Mapping[int, str]
-    view: bool
-    parts: Callable[..., Any] | None = None  # of a composite, its function with `Apply`
+    view: bool = False
+    composite: bool = False
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The names of the attributes that it takes."""
-        return tuple(p.name for p in _parameters(self.define) if p.kind is p.KEYWORD_ONLY)
+    def unknown(self, given: Iterable[str]) -> list[str]:
+        """The names of attributes that it does not take, in order."""
+        if any(p.kind is p.VAR_KEYWORD for p in self._parameters):
+            return []
+        return sorted(set(given) - {p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY})
 
     @property
     def required(self) -> tuple[str, ...]:
         """The names of the attributes that must be given."""
-        return tuple(p.name for p in _parameters(self.define) if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
+        return tuple(p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
 
     def arity(self) -> tuple[int, int]:
         """The least and the largest number of inputs that are tensors."""
-        inputs = [p for p in _parameters(self.define) if p.kind is not p.KEYWORD_ONLY]
+        inputs = [p for p in self._parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
         if any(p.kind is p.VAR_POSITIONAL for p in inputs):
-            return 1, NEWEST
+            return 0 if self.composite else 1, NEWEST
         return sum(p.default is p.empty for p in inputs), len(inputs)
+
+    @property
+    def _parameters(self) -> list[inspect.Parameter]:
+        return list(inspect.signature(self.define).parameters.values())[self.composite :]
 
 
 _TABLE: dict[str, list[Operator]] = {}
 
 
+Register = Callable[[Callable], Callable]
+
+
 def operator(
     name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None, view: bool = False
-) -> Callable[[Callable], Callable]:
+) -> Register:
     """Register a function as the definition of an operator in some versions of the operator set; see `Operator`."""
+    return _registering(partial(Operator, name, since, until, operands=operands or {}, view=view))
 
+
+def composite(name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None) -> Register:
+    """Register a function as the definition of an operator by others: of an `Apply`, and of inputs and attributes. It comes after
+    an operator of that name, for what that refuses."""
+    return _registering(partial(Operator, name, since, until, operands=operands or {}, composite=True))
+
+
+def _registering(made: Callable[..., Operator]) -> Register:
     def register(define: Callable) -> Callable:
-        _TABLE.setdefault(name, []).append(Operator(name, since, until, define, operands or {}, view))
+        new = made(define=define)
+        _TABLE.setdefault(new.name, []).append(new)
         return define
-
-    return register
-
-
-def composite(
-    name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None
-) -> Callable[[Callable], Callable]:
-    """Register a function as the definition of an operator by others. Before its inputs it takes a function by which it applies
-    those, an `Apply`: to tensors, or to the values of a graph (see `passes.expand_composites`)."""
-
-    def register(parts: Callable) -> Callable:
-        _TABLE.setdefault(name, []).append(Operator(name, since, until, partial(parts, define), operands or {}, False, parts))
-        return parts
 
     return register
 
@@ -103,8 +131,12 @@ def define(name: str, *inputs: te.Tensor | None, **attributes) -> Any:
 
 def find(name: str, opset: int = 0) -> Operator | None:
     """The operator of that name in a version of the operator set (0 for the newest); None where there is none."""
-    version = opset or NEWEST
-    return next((o for o in _TABLE.get(name, ()) if o.since <= version <= o.until), None)
+    return next(iter(alternatives(name, opset)), None)
+
+
+def alternatives(name: str, opset: int = 0) -> list[Operator]:
+    """The operators of that name in a version of the operator set: the first that takes a call is meant."""
+    return [o for o in _TABLE.get(name, ()) if o.since <= (opset or NEWEST) <= o.until]
 
 
 def versions(name: str) -> str:
@@ -118,18 +150,13 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name for name, versions in _TABLE.items() if any(o.since < NEWEST for o in versions)))
 
 
-def is_internal(name: str) -> bool:
-    """Whether an operator is there that files do not have."""
-    return name in _TABLE and name not in names()
-
-
 def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, ...]:
     """The outputs of a call on these tensors, as many as its operator has.
 
     Raises ValueError or TypeError where the tensors or the attributes do not fit the operator, LookupError where there is none.
     """
     found = find(call.operator, call.opset)
-    if found is None:
+    if found is None or found.composite:
         raise LookupError(f"there is no operator {call.operator} of version {call.opset}")
     outputs = found.define(*inputs, **dict(call.attributes))
     return outputs if isinstance(outputs, tuple) else (outputs,)
@@ -143,7 +170,12 @@ def is_view(call: Call) -> bool:
 
 def result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
     """The shapes and element types of what the operator of a call gives; errors as of `tensors`."""
-    places = [None if v is None else placeholder(v, f"p{n}") for n, v in enumerate(call.inputs)]
+    return _result_types(anonymous(replace(call, outputs=())))
+
+
+@cache
+def _result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
+    places = [None if v is None else placeholder(v, v.name) for v in call.inputs]
     return tuple((shape_of(t), t.dtype) for t in tensors(call, places))
 
 
@@ -223,7 +255,3 @@ def scalar(what: str, value: Any) -> Any:
             raise ValueError(f"{what} must be one number, got {list(value)}")
         return value[0]
     return value
-
-
-def _parameters(define: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(define).parameters.values())

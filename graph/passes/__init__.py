@@ -8,7 +8,6 @@ from ..ir import Graph, verify
 from .activations import recognise_activations
 from .affine import fold_affine
 from .common import merge_common
-from .composites import expand_composites
 from .factors import move_factors
 from .forms import canonicalise
 from .identities import remove_identities
@@ -21,7 +20,7 @@ from .transposed import expand_transposed
 from .unread import remove_unread
 
 __all__ = [
-    "PASSES", "Pass", "canonicalise", "expand_composites", "expand_powers", "expand_transposed", "fold_affine",
+    "PASSES", "Pass", "canonicalise", "expand_powers", "expand_transposed", "fold_affine",
     "merge_common", "merge_products", "move_factors", "optimize", "recognise_activations", "recognise_norms",
     "remove_identities", "remove_unread", "simplify_layouts", "sink_layouts",
 ]  # fmt: skip
@@ -29,7 +28,6 @@ __all__ = [
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    expand_composites,
     remove_identities,
     expand_powers,
     canonicalise,

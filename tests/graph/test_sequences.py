@@ -9,7 +9,8 @@ from onnx import helper
 from graph.ir import GraphError
 from graph.onnx import load_onnx
 from graph.reference import evaluate
-from tests.graph.models import exact, model
+
+from .models import exact, model
 
 X = np.arange(2 * 7 * 3, dtype="float32").reshape(2, 7, 3)
 
@@ -56,6 +57,40 @@ def test_tensors_are_slices(position, split, attributes, opset):
 def test_what_is_not_there_is_refused(arguments, message):
     with pytest.raises(GraphError) as caught:
         load_onnx(taken(*arguments, axis=1))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("joined", [{"axis": 1}, {"axis": -1, "new_axis": 1}])
+def test_sequences_of_known_tensors(joined):
+    """(x, y), without its last, with z before that, and y again at the end; where the first is chosen by the length, which is 3."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "y"], ["a"]),
+        helper.make_node("SequenceErase", ["a"], ["b"]),
+        helper.make_node("SequenceInsert", ["b", "z", "zero"], ["c"]),
+        helper.make_node("SequenceInsert", ["c", "y"], ["d"]),
+        helper.make_node("ConcatFromSequence", ["d"], ["all"], **joined),
+        helper.make_node("SequenceLength", ["d"], ["n"]),
+        helper.make_node("Mod", ["n", "three"], ["i"]),
+        helper.make_node("SequenceAt", ["d", "i"], ["first"]),
+    ]
+    inputs = {name: X[:, n : n + 2] for n, name in enumerate("xyz")}
+    proto = model(nodes, inputs, ["all", "first"], {"zero": np.array(0), "three": np.array(3)})
+    graph = load_onnx(proto)
+    assert {c.operator for c in graph.calls} <= {"Concat", "Unsqueeze", "Identity"}
+    for found, wanted in zip(evaluate(graph, inputs), exact(proto, inputs), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (helper.make_node("Relu", ["s"], ["y"]), "Relu of opset 18: it reads a sequence of tensors"),
+        (helper.make_node("Identity", ["s"], ["y"]), "test: the output `y` is a sequence of tensors"),
+    ],
+)
+def test_a_sequence_is_no_tensor(node, message):
+    with pytest.raises(GraphError) as caught:
+        load_onnx(model([helper.make_node("SequenceConstruct", ["x"], ["s"]), node], {"x": X}, ["y"]))
     assert message in str(caught.value)
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from graph import expansions
-
 from .conformance import cases, check, operator_of
 
+WRITTEN = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "Resize")
 FOLLOW = ("Attention", "GroupNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss")  # of ONNX's functions
 EVERY = 3  # of the tests of an operator, in order of their names, one of so many
 
 
 def names_by_operator():
     known = cases()
-    wanted = {*expansions.names(), *FOLLOW}
+    wanted = {*WRITTEN, *FOLLOW}
     by_operator = {}
     for name in sorted(known):
         if (operator := operator_of(known[name], known)) in wanted and "expanded" not in name:
@@ -22,8 +21,8 @@ def names_by_operator():
     return {operator: names[::EVERY] for operator, names in by_operator.items()}
 
 
-@pytest.mark.parametrize("operator", ["Resize", "QLinearMatMul", "QLinearConv", "MatMulInteger", "ConvInteger", *FOLLOW])
-def test_expansion(operator):
+@pytest.mark.parametrize("operator", [*WRITTEN, *FOLLOW])
+def test_composite(operator):
     found = [check(name) for name in names_by_operator()[operator]]
     assert not [o for o in found if o.result == "wrong"]
     assert sum(o.result == "right" for o in found) > len(found) // 2

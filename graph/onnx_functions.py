@@ -1,0 +1,101 @@
+"""Operators that ONNX defines as functions of others, and nodes of such functions as nodes of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .ir import Value
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def has_function(name: str, opset: int) -> bool:
+    """Whether ONNX defines an operator of that version by others."""
+    schema = _schema(name, opset)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def function_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> onnx.FunctionProto:
+    """The definition of a node. Raises ValueError where there is none for inputs like these."""
+    import onnx
+
+    schema = _schema(node.op_type, opset)
+    assert schema is not None, "the caller asked `has_function`"
+    if schema.has_function:
+        version = max((v for v in schema.function_opset_versions if v <= opset), default=None)
+        found = None if version is None else schema.get_function_with_opset_version(version)
+    else:
+        version = max((v for v in schema.context_dependent_function_opset_versions if v <= opset), default=None)
+        types = [onnx.TypeProto() if v is None else _type(v) for v in inputs]
+        found = None if version is None else schema.get_context_dependent_function_with_opset_version(
+            version, node.SerializeToString(), [t.SerializeToString() for t in types]
+        )  # fmt: skip
+    if not found:
+        raise ValueError("ONNX has no definition of it by other operators for these inputs")
+    function = onnx.FunctionProto()
+    function.ParseFromString(found)
+    return function
+
+
+def arguments(node: onnx.NodeProto, function: onnx.FunctionProto, opset: int) -> dict[str, onnx.AttributeProto]:
+    """The attributes of a call of a function by name: those of the node, else their defaults."""
+    defaults = [a.default_value for a in _schema(node.op_type, opset).attributes.values()]
+    return {a.name: a for a in (*defaults, *function.attribute_proto, *node.attribute) if a.name}
+
+
+def resolved(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], absent: Container[str]) -> onnx.NodeProto:
+    """A node of a function with the attributes of its call in place of references. Attributes that are left out there,
+    inputs that are `absent`, are left out.
+    """
+    import onnx
+
+    if not any(a.ref_attr_name for a in node.attribute) and not any(name in absent for name in node.input if name):
+        return node
+    found = onnx.NodeProto()
+    found.CopyFrom(node)
+    del found.attribute[:], found.input[:]
+    found.input.extend("" if name in absent else name for name in node.input)
+    for attribute in node.attribute:
+        source = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if source is not None:
+            found.attribute.append(source)
+            found.attribute[-1].name = attribute.name
+    return found
+
+
+def needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """The nodes on which some values depend, in order."""
+    kept, wanted = [], set(outputs)
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.output):
+            kept.append(node)
+            wanted |= names_read([node])
+    return kept[::-1]
+
+
+def names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """The names of what nodes read, also inside of the graphs that they hold."""
+    found = set[str]()
+    for node in nodes:
+        found |= set(node.input)
+        for inner in (a.g for a in node.attribute):
+            found |= names_read(inner.node) | {o.name for o in inner.output}
+    return found
+
+
+def _schema(name: str, opset: int) -> Any:
+    import onnx.defs
+
+    try:
+        return onnx.defs.get_schema(name, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _type(value: Value) -> onnx.TypeProto:
+    import onnx
+
+    number = onnx.TensorProto.DataType.Value({"float32": "FLOAT", "float64": "DOUBLE"}.get(value.dtype, value.dtype.upper()))
+    return onnx.helper.make_tensor_type_proto(int(number), value.shape)

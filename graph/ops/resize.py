@@ -1,0 +1,157 @@
+"""Resizing: along each axis, every element of the result is a sum of a few elements of the input, whose places and weights follow
+from the extents and are constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ir import Value
+from .registry import Apply, composite
+from .rows import normal_axes
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: its number, its extents before and after, what scales it, and the part of it that is looked at."""
+
+    number: int
+    before: int
+    after: int
+    scale: float
+    begin: float = 0.0
+    end: float = 1.0
+
+
+def coordinates(axis: Axis, mode: str) -> np.ndarray:
+    """Where the elements of the result lie in the input, for a `coordinate_transformation_mode` of ONNX."""
+    place, resized = np.arange(axis.after, dtype=np.float64), axis.before * axis.scale
+    half = (place + 0.5) / axis.scale - 0.5
+    match mode:
+        case "half_pixel":
+            return half
+        case "half_pixel_symmetric":
+            return axis.before / 2 * (1 - axis.after / resized) + half
+        case "pytorch_half_pixel":
+            return half if resized > 1 else np.full(axis.after, -0.5)
+        case "asymmetric":
+            return place / axis.scale
+        case "align_corners":
+            return place * (axis.before - 1) / (resized - 1) if resized != 1 else place * 0
+        case "tf_crop_and_resize":
+            last, width = axis.before - 1, axis.end - axis.begin
+            step = place * width * last / (resized - 1) if resized != 1 else place * 0 + width * last / 2
+            return axis.begin * last + step
+        case _:
+            raise ValueError(f"coordinate_transformation_mode {mode!r} is not there")
+
+
+def nearest(place: np.ndarray, mode: str) -> np.ndarray:
+    """The indices that are nearest to coordinates, by a `nearest_mode` of ONNX."""
+    match mode:
+        case "round_prefer_floor":
+            return np.ceil(place - 0.5).astype(np.int64)
+        case "round_prefer_ceil":
+            return np.floor(place + 0.5).astype(np.int64)
+        case "floor":
+            return np.floor(place).astype(np.int64)
+        case "ceil":
+            return np.ceil(place).astype(np.int64)
+        case _:
+            raise ValueError(f"nearest_mode {mode!r} is not there")
+
+
+def linear(distance: np.ndarray) -> np.ndarray:
+    """The weight of an element at a distance: a triangle."""
+    return np.maximum(0, 1 - np.abs(distance))
+
+
+def cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """The weight of an element at a distance: Keys' piecewise cubic (IEEE ASSP 29(6), 1981), of coefficient `a`."""
+    d = np.abs(distance)
+    near, far = (a + 2) * d**3 - (a + 3) * d**2 + 1, a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """How elements are weighted, in ONNX's words: `mode` is linear or cubic."""
+
+    mode: str
+    antialias: bool
+    cubic_coeff_a: float
+    exclude_outside: bool
+
+    def taps(self, axis: Axis, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The indices and the weights of the elements that each element of the result is a sum of: arrays of (after, taps)."""
+        stretch = min(axis.scale, 1.0) if self.antialias else 1.0
+        reach = int(np.ceil({"linear": 1, "cubic": 2}[self.mode] / stretch))
+        indices = np.floor(place).astype(np.int64)[:, None] + 1 - reach + np.arange(2 * reach)
+        distance = (indices - place[:, None]) * stretch
+        weights = linear(distance) if self.mode == "linear" else cubic(distance, self.cubic_coeff_a)
+        if self.exclude_outside:
+            weights = np.where((indices < 0) | (indices >= axis.before), 0, weights)
+        if self.exclude_outside or self.antialias:
+            weights = weights / weights.sum(axis=1, keepdims=True)
+        return np.clip(indices, 0, axis.before - 1), weights
+
+
+def axes_of(
+    shape: Sequence[int],
+    axes: Sequence[int] | None,
+    policy: str,
+    roi: Sequence[float],
+    scales: Sequence[float],
+    sizes: Sequence[int],
+) -> list[Axis]:
+    """The axes that are resized. Raises ValueError where neither scales nor sizes are given, or not one for each axis."""
+    numbers = [normal_axes([a], len(shape))[0] for a in (range(len(shape)) if axes is None else axes)]
+    if len(numbers) not in (len(scales), len(sizes)) or (scales and sizes):
+        raise ValueError(f"either scales or sizes must be given, one for each of the axes {numbers}")
+    before = [shape[n] for n in numbers]
+    if sizes:
+        scales = [s / e for s, e in zip(sizes, before, strict=True)]
+        if policy != "stretch":
+            one = min(scales) if policy == "not_larger" else max(scales)
+            scales, sizes = [one] * len(before), [int(np.floor(one * e + 0.5)) for e in before]
+    else:
+        sizes = [int(np.floor(e * s)) for e, s in zip(before, scales, strict=True)]
+    part = roi or [0.0] * len(numbers) + [1.0] * len(numbers)
+    rows = zip(numbers, before, sizes, scales, part[: len(numbers)], part[len(numbers) :], strict=True)
+    return [Axis(*row) for row in rows]
+
+
+@composite("Resize", 11, operands={1: "roi", 2: "scales", 3: "sizes"})
+def resize(
+    apply: Apply, x: Value, *, roi=(), scales=(), sizes=(), antialias=0, axes=None, coordinate_transformation_mode="half_pixel",
+    cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0, keep_aspect_ratio_policy="stretch", mode="nearest",
+    nearest_mode="round_prefer_floor",
+):  # fmt: skip
+    """Along one axis after the other; places outside of the input become `extrapolation_value` where the mode asks for that."""
+    if mode not in ("nearest", "linear", "cubic"):
+        raise ValueError(f"mode {mode!r} is not there")
+    cropped = coordinate_transformation_mode == "tf_crop_and_resize"
+    weighted = Interpolation(mode, bool(antialias), cubic_coeff_a, bool(exclude_outside))
+    for axis in axes_of(x.shape, axes, keep_aspect_ratio_policy, roi, scales, sizes):
+        if axis.before == axis.after and axis.scale == 1 and not cropped:
+            continue
+        place = coordinates(axis, coordinate_transformation_mode)
+        if mode == "nearest":
+            indices = np.clip(nearest(place, nearest_mode), 0, axis.before - 1)
+            x = apply("Gather", x, apply.constant(indices), axis=axis.number)
+        else:
+            indices, weights = weighted.taps(axis, place)
+            x = apply("Resample", x, apply.constant(indices, "int32"), apply.constant(weights, x.dtype), axis=axis.number)
+        outside = (place < 0) | (place > axis.before - 1)
+        if cropped and outside.any():
+            shape = [-1 if n == axis.number else 1 for n in range(len(x.shape))]
+            x = apply("Where", apply.constant(outside.reshape(shape)), apply.constant(extrapolation_value, x.dtype), x)
+    return x
+
+
+@composite("Resize", 10, 10, operands={1: "scales"})
+@composite("Upsample", 9, 10, operands={1: "scales"})
+def upsample(apply, x, *, scales, mode="nearest"):
+    return resize(apply, x, scales=scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")

@@ -1,0 +1,79 @@
+"""Sequences of tensors, whose lengths are known while a file is read: composites of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir import TensorSequence, Value
+from .registry import Apply, composite, scalar
+from .rows import normal_axes
+
+
+def sliced(apply: Apply, x: Value, axis: int, begin: int, end: int) -> Value:
+    """What lies from `begin` to `end` along an axis."""
+    return apply("Slice", x, starts=(begin,), ends=(end,), axes=(axis,))
+
+
+def joined(apply: Apply, tensors: Sequence[Value], axis: int) -> Value:
+    """Tensors one after the other along a new axis."""
+    return apply("Concat", *(apply("Unsqueeze", x, axes=(axis,)) for x in tensors), axis=axis)
+
+
+@composite("SplitToSequence", 11, operands={1: "split"})
+def split_to_sequence(apply, x, *, split=None, axis=0, keepdims=1):
+    """Parts of the sizes given, or of one size, the last perhaps smaller; without a size of 1, kept as an axis or not."""
+    extent = x.shape[normal_axes([axis], len(x.shape))[0]]
+    step = 1 if split is None else split
+    sizes = split if isinstance(split, tuple) else [min(step, extent - start) for start in range(0, extent, step)]
+    if sum(sizes) != extent:
+        raise ValueError(f"an extent of {extent} cannot be split into {list(sizes)}")
+    begins = [sum(sizes[:n]) for n in range(len(sizes))]
+    parts = [sliced(apply, x, axis, begin, begin + size) for begin, size in zip(begins, sizes, strict=True)]
+    if split is None and not keepdims:
+        parts = [apply("Squeeze", part, axes=(axis,)) for part in parts]
+    return TensorSequence(tuple(parts))
+
+
+@composite("SequenceConstruct", 11)
+def sequence_construct(apply, *xs):
+    return TensorSequence(xs)
+
+
+@composite("SequenceEmpty", 11)
+def sequence_empty(apply, *, dtype="float32"):
+    return TensorSequence(())
+
+
+@composite("SequenceAt", 11, operands={1: "position"})
+def sequence_at(apply, sequence, *, position):
+    return sequence.tensors[_place(sequence, position, 0)]
+
+
+@composite("SequenceInsert", 11, operands={2: "position"})
+def sequence_insert(apply, sequence, x, *, position=None):
+    place = len(sequence.tensors) if position is None else _place(sequence, position, 1)
+    return TensorSequence((*sequence.tensors[:place], x, *sequence.tensors[place:]))
+
+
+@composite("SequenceErase", 11, operands={1: "position"})
+def sequence_erase(apply, sequence, *, position=-1):
+    place = _place(sequence, position, 0)
+    return TensorSequence((*sequence.tensors[:place], *sequence.tensors[place + 1 :]))
+
+
+@composite("SequenceLength", 11)
+def sequence_length(apply, sequence):
+    return apply.constant(len(sequence.tensors), "int64")
+
+
+@composite("ConcatFromSequence", 11)
+def concat_from_sequence(apply, sequence, *, axis, new_axis=0):
+    return joined(apply, sequence.tensors, axis) if new_axis else apply("Concat", *sequence.tensors, axis=axis)
+
+
+def _place(sequence: TensorSequence, position: int | tuple[int, ...], more: int) -> int:
+    """A position counted from the front, of those that there are and `more`."""
+    number, count = int(scalar("the position", position)), len(sequence.tensors)
+    if not -count <= number < count + more:
+        raise ValueError(f"the sequence has {count} tensors, none at {number}")
+    return number + count if number < 0 else number
