@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd, prod
 
 from tir import dtypes
 from tir.arith.bounds import bounds
-from tir.arith.polynomial import polynomial, to_expr
+from tir.arith.intervals import polynomial_bounds
+from tir.arith.polynomial import Polynomial, excess, polynomial, to_expr
 from tir.arith.simplify import simplify, wraps
-from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
 from tir.traverse import loads, walk
 
 from . import dot, halves
@@ -108,10 +110,48 @@ class Arithmetic(Memory):
         key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)
         if key in home.known:
             return home.known[key]
-        home.known[key] = value = self.within(home, write)
+        same = self._comparison(e)
+        value = None if same is None else home.known.get(same)
+        if value is None:
+            value = self.within(home, write)
+            if same is not None:
+                home.known[same] = value
+        home.known[key] = value
         self.born[value.name] = home
-        self.sources[value.name] = self.variables(e)
+        self.sources[value.name] = self.variables(e) | self.sources.get(value.name, frozenset())
         return value
+
+    def _comparison(self, e: Expr) -> tuple[object, ...] | None:
+        """A key that comparisons have in common which hold for the same values of the variables, with the numbers of the copies
+        of unrolled loops put in; None for another expression."""
+        p = self._excess(e)
+        if p is None:
+            return None
+        limit = p.pop((), 0)
+        divisor = gcd(*p.values()) or 1
+        terms = frozenset((m, c // divisor) for m, c in p.items())
+        return "holds", terms, -(-limit // divisor), self.lane if not self._uniform(e) else None
+
+    def _holds(self, e: Expr) -> bool:
+        """Whether a comparison holds in all iterations of the loops around, in this copy of the unrolled ones."""
+        p = self._excess(e)
+        _, high = (None, None) if p is None else polynomial_bounds(p, self.ranges)
+        return high is not None and high <= 0
+
+    def _excess(self, e: Expr) -> Polynomial | None:
+        """A polynomial that is <= 0 exactly where an inequality of indices holds, with the numbers of the copies of unrolled
+        loops put in; None for another expression."""
+        p = excess(e) if isinstance(e, Binary) and e.op in COMPARISONS and not wraps(e.a) and not wraps(e.b) else None
+        if p is None:
+            return None
+        total: Polynomial = {}
+        for m, c in p.items():
+            left = tuple(atom for atom in m if not (type(atom) is Var and atom.name in self.constants))
+            if not self.constants.keys().isdisjoint(v for atom in left for v in self.variables(atom)):
+                return None
+            here = prod(self.constants[atom.name] for atom in m if type(atom) is Var and atom.name in self.constants)
+            total[left] = total.get(left, 0) + c * here
+        return {m: c for m, c in total.items() if c}
 
     def wrapped(self, e: Expr) -> Value:
         """An integer operand in the width of its dtype."""
@@ -120,7 +160,7 @@ class Arithmetic(Memory):
     def condition(self, op: str, a: Expr, b: Expr) -> Value:
         if op in ("and", "or"):
             x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
-            return self.binary(op, x, y)
+            return self.op(f"{op} {x}, {y.name}", "i1", x.lanes, key=(op, x.name, y.name))
         if dtypes.is_float(a.dtype):
             x, y = self.together(self.expr(a), self.expr(b))
             code = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}[op]
@@ -326,14 +366,16 @@ class Arithmetic(Memory):
             isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side)
         )
         if lazy and effects:
+            if isinstance(t, Select) and t.lazy and isinstance(f, Const) and t.false_value == f:
+                return self.choice(conjunction(c, t.condition), t.true_value, f, lazy)
             if self._uniform(c):
                 if isinstance(t, Load) and isinstance(f, Const) and not any(map(loads, t.indices)):
                     return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
+            if isinstance(t, Load) and isinstance(f, Const) and f.value == 0 and self.place(t).stride != 0:
+                return self._masked_load(c, t)
             mask = self.truth(self.splat(self.expr(c)))
             x = self._in_lanes(mask, t)
-            if isinstance(t, Load) and isinstance(f, Const) and f.value == 0 and self.place(t).stride != 0:
-                return x  # a masked load gives 0 elsewhere
             y = self._in_lanes(self.negate(mask), f)
             return self.select(mask, x, y)
         condition = self.truth(self.expr(c))
@@ -351,6 +393,23 @@ class Arithmetic(Memory):
             return x
         y = self.splat(self._typed_value(f), x.lanes)
         return self.select(condition, x, y)
+
+    def _masked_load(self, condition: Expr, t: Load) -> Value:
+        """A load in the lanes where the condition holds, 0 elsewhere. What is the same in all lanes of the condition decides
+        from where, so that loads of which nothing else differs share a mask."""
+        conditions = [c for c in conjuncts(condition) if not self._holds(c)]
+        uniform = [c for c in conditions if self._uniform(c)]
+        lanes = [c for c in conditions if c not in uniform]
+        outer = self.wanted
+        if uniform and not any(map(loads, t.indices)):
+            self.wanted = self.truth(self.expr(conjunction(*uniform)))
+            conditions = lanes
+        if conditions:
+            x = self._in_lanes(self.truth(self.splat(self.expr(conjunction(*conditions)))), t)
+        else:
+            x = self.load(t)
+        self.wanted = outer
+        return x
 
     def _in_lanes(self, mask: Value, e: Expr) -> Value:
         """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""

@@ -15,7 +15,7 @@ from typing import assert_never
 from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.prove import prove
-from tir.arith.simplify import wraps
+from tir.arith.simplify import simplify, wraps
 from tir.ir import (
     Allocate,
     Binary,
@@ -37,8 +37,9 @@ from tir.ir import (
     annotation,
     conjunction,
     conjuncts,
+    const_shape,
 )
-from tir.traverse import stores, substitute, walk
+from tir.traverse import loads, stores, substitute, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.guards import loop_facts
@@ -118,6 +119,8 @@ class Function(Arithmetic, Threads):
             case Allocate(buffer, body):
                 pinned = self.pinned
                 self.allocate(buffer)
+                if buffer.scope == "register" and _accumulated(body, buffer):
+                    self.pinned += prod(const_shape(buffer)[:-1])
                 self.stmt(body)
                 self.pinned = pinned
             case Evaluate(value):
@@ -170,11 +173,16 @@ class Function(Arithmetic, Threads):
         self.buffers[buffer.name] = prefix
         self.masks[buffer.name] = self.mask
         full = typed(register_type(buffer.dtype), lanes)
-        self.pinned += prod(axes)
         for place in itertools.product(*(range(n) for n in axes)):
-            self.entry.append(f"{'.'.join([prefix, *map(str, place)])} = alloca {full}, align {ALIGNMENT}")
+            slot = ".".join([prefix, *map(str, place)])
+            self.entry.append(f"{slot} = alloca {full}, align {ALIGNMENT}")
+            self.line(f"store {full} poison, ptr {slot}")
 
     def branch(self, s: If) -> None:
+        if self.constants.keys() >= self.variables(s.condition) and (known := self._decided(s.condition)) is not None:
+            if known or s.orelse is not None:
+                self.stmt(s.then if known else s.orelse)  # type: ignore[arg-type]
+            return
         lanes = self.lane is not None and self.lane[0] in self.variables(s.condition)
         if not lanes and self._uniform(s.condition):
             condition = self.truth(self.expr(s.condition))
@@ -193,6 +201,11 @@ class Function(Arithmetic, Threads):
         self.masked(mask, s.then, s.condition)
         if s.orelse is not None:
             self.masked(self.negate(mask), s.orelse, None)
+
+    def _decided(self, condition: Expr) -> bool | None:
+        """Whether a condition on the copies of unrolled loops holds in this one, if that is known."""
+        known = simplify(substitute(condition, {name: Const(n) for name, n in self.constants.items()}))
+        return bool(known.value) if isinstance(known, Const) else None
 
     def _first_lane_holds(self, condition: Expr) -> bool:
         assert self.lane is not None
@@ -315,6 +328,11 @@ class Function(Arithmetic, Threads):
         if id(s) not in self.written:
             self.written[id(s)] = (s, frozenset(x.buffer.name for x in stores(s.body)))
         return self.written[id(s)][1]
+
+
+def _accumulated(body: Stmt, buffer: Buffer) -> bool:
+    """Whether something is added up in a buffer, so that it is live as long as that takes."""
+    return any(s.buffer == buffer and any(x.buffer == buffer for x in loads(s.value)) for s in stores(body))
 
 
 def _small(s: Stmt) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from math import gcd
+from math import gcd, prod
 
 from tir import dtypes
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, multiply, polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Buffer, Expr, For, Load, Store, Var
-from tir.traverse import walk
+from tir.ir import Binary, Buffer, Const, Expr, For, Load, Store, Var
+from tir.traverse import substitute, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
@@ -127,6 +127,8 @@ class Memory(Writer):
         b = e.buffer
         if b.scope == "register":
             value = self.op(f"load {self._register(b, e.indices)}", register_type(b.dtype), self._width(b))
+            if 1 < self.lanes < value.lanes:
+                value = self.shuffled(value, None, range(self.lanes))
             return self.truth(value) if b.dtype == "bool" else value
         type = memory_type(b.dtype)
         version = self.versions.get(b.name, 0)
@@ -217,7 +219,7 @@ class Memory(Writer):
 
     def _register(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """`type, ptr slot` of a vector of a register buffer."""
-        place = [str(self.constants[i.name] if isinstance(i, Var) else i.value) for i in indices[:-1]]  # type: ignore[attr-defined]
+        place = [str(simplify(substitute(i, {n: Const(c) for n, c in self.constants.items()}))) for i in indices[:-1]]
         return f"{typed(register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *place])}"
 
     def vector_load(self, place: Place, type: str, version: int) -> Value:
@@ -226,7 +228,7 @@ class Memory(Writer):
         if place.stride == 1:
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
         if place.stride in SHUFFLED_STRIDES:
-            return self._strided(self.point(place), place.stride, type, align, version)
+            return self._strided(place, place.stride, type, align, version)
         if (column := self._column(place, type, version)) is not None:
             return column
         pointers = self.pointers(place)
@@ -250,25 +252,26 @@ class Memory(Writer):
         key = ("load", pointer, version, lanes, mask.name)
         return self.invoke(f"llvm.masked.load.{suffix(type, lanes)}.p0", type, lanes, *arguments, key=key)
 
-    def _strided(self, pointer: str, stride: int, type: str, align: int, version: int) -> Value:
-        """Elements at a small distance: the lanes are picked from the rows that hold them; nothing beyond the last is read."""
-        lanes = self.lanes
+    def _strided(self, place: Place, stride: int, type: str, align: int, version: int) -> Value:
+        """Elements at a small distance: the lanes are picked from the rows that hold them.
+
+        Where the buffer consists of groups of `stride` elements, of which each lane has another one, rows of whole groups are
+        loaded, which the accesses to the other elements of the groups share. Else nothing beyond the last element is read.
+        """
+        lanes, (pointer, start) = self.lanes, self._base(place)
         wanted = [i * stride for i in range(lanes)]
         low, high = min(wanted), max(wanted)
-        count = -(-(high - low + 1) // lanes)
-        starts = [min(low + n * lanes, high - lanes + 1) for n in range(count)]
+        inside = self._place_in_group(place, stride)
+        if inside is None:
+            starts = [min(low + n * lanes, high - lanes + 1) for n in range(-(-(high - low + 1) // lanes))]
+        else:
+            starts = [n * lanes - inside for n in range(stride)]
         owner = [next(n for n, first in enumerate(starts) if first <= e < first + lanes) for e in wanted]
         result: Value | None = None
         for n, first in enumerate(starts):
             mine = {e - first: i for i, e in enumerate(wanted) if owner[i] == n}  # place in the row: lane
-            mask = self.mask
-            if mask is not None:
-                picks = [mine.get(x, lanes) for x in range(lanes)]
-                frame = self.born.get(mask.name, self.top)
-                none = Value("zeroinitializer", "i1", lanes)
-                key = ("picked", mask.name, *picks)
-                mask = self.shuffled(mask, none, picks, key, frame if frame in self.frames else self.top)
-            row = self._row(self._further(pointer, first * align), type, align, version, mask, align)
+            picks = [mine.get(x, lanes) if inside is None else (n * lanes + x) // stride for x in range(lanes)]
+            row = self._row(self._further(pointer, start + first * align), type, align, version, self._picked(picks), align)
             places = {lane: x for x, lane in mine.items()}
             if result is None:
                 result = self.shuffled(row, None, map(places.get, range(lanes)))
@@ -276,6 +279,23 @@ class Memory(Writer):
                 result = self.shuffled(result, row, (lanes + places[i] if i in places else i for i in range(lanes)))
         assert result is not None
         return result
+
+    def _place_in_group(self, place: Place, stride: int) -> int | None:
+        """The number, from 0, of the elements of an access in their groups of `stride` elements, if the buffer consists of such
+        groups and it is the same in all of them, whatever the loops around count."""
+        moving = [c for m, c in place.offset.items() if m]
+        size = prod(n.value if isinstance(n, Const) else 1 for n in place.access.buffer.shape)
+        if stride < 2 or place.nested or size % stride or any(c % stride for c in moving):
+            return None
+        return (place.offset.get((), 0) + sum(c * self.constants[v] for v, c in place.copies)) % stride
+
+    def _picked(self, picks: list[int]) -> Value | None:
+        """The mask whose lanes are those of the present one at these places, off where there is none."""
+        if self.mask is None:
+            return None
+        frame = self.born.get(self.mask.name, self.top)
+        none, key = Value("zeroinitializer", "i1", self.lanes), ("picked", self.mask.name, *picks)
+        return self.shuffled(self.mask, none, picks, key, frame if frame in self.frames else self.top)
 
     def _column(self, place: Place, type: str, version: int) -> Value | None:
         """Elements in rows far apart, where copies of an unrolled loop take the columns next to each other: as many of these as
@@ -363,6 +383,8 @@ class Memory(Writer):
             width = self._width(b)
             if width > 1:
                 value = self.splat(value, width)
+                if value.lanes < width:
+                    value = self.shuffled(value, None, (n if n < value.lanes else None for n in range(width)))
                 if self.mask != self.masks.get(b.name):
                     old = self.op(f"load {slot}", value.type, width)
                     value = self.op(f"select {self.mask}, {value}, {old}", value.type, width)

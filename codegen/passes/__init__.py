@@ -16,6 +16,8 @@ from .guards import clip_loops, version_guards
 from .lower_blocks import lower_blocks
 from .order_unrolled import order_unrolled
 from .promote_registers import promote_registers
+from .promote_temporaries import promote_temporaries
+from .slide_windows import slide_windows
 from .software_pipeline import inject_software_pipeline, lower_async_copies
 from .split_vectors import split_vectors
 from .thread_binding import lower_thread_binding, unify_thread_binding
@@ -51,6 +53,8 @@ CPU_PASSES: tuple[Pass, ...] = (
     split_vectors,
     unroll,
     promote_registers,
+    promote_temporaries,
+    slide_windows,
     order_unrolled,
     simplify_all,
 )

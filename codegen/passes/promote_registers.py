@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tir.analysis.context import accesses
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import Polynomial, add, as_constant, multiply, polynomial
+from tir.arith.polynomial import Polynomial, add, as_constant
 from tir.arith.prove import prove
 from tir.ir import (
     Allocate,
@@ -52,6 +52,7 @@ from tir.traverse import (
 )
 
 from .guards import inner_ranges, loop_facts
+from .positions import position
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
 MAX_REGISTERS = 256  # vectors (or scalars) of one buffer that are kept in registers at most
@@ -166,14 +167,6 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     return nest(around, body), promoted  # type: ignore[return-value]
 
 
-def _offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Polynomial:
-    """The flat position of an element."""
-    result: Polynomial = {}
-    for index, dim in zip(indices, buffer.shape, strict=True):
-        result = add(multiply(result, polynomial(dim)), polynomial(index))
-    return result
-
-
 def _decompose(offset: Polynomial, lanes: Loops, unrolled: Loops):
     """(base, axes as (stride, extent, var), lane) of a flat offset; None where lanes or unrolled loops are not linear in it."""
     base: Polynomial = {}
@@ -212,7 +205,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
         loaded = {n.buffer.name for i in x.indices for n in loads(i)}
         if loaded & stored or variables(*x.indices) & (moving | bound):
             return None
-        parts = _decompose(_offset(buffer, x.indices), lanes, unrolled)
+        parts = _decompose(position(buffer, x.indices), lanes, unrolled)
         if parts is None or (store and lanes and parts[2] is None):  # one place written by every lane
             return None
         base, axes, lane = parts
@@ -271,7 +264,7 @@ def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_RegisterTile], outer_
     def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
         if b.name != buffer.name:
             return None
-        base, axes, lane = _decompose(_offset(buffer, indices), lanes, unrolled)
+        base, axes, lane = _decompose(position(buffer, indices), lanes, unrolled)
         tile = next(t for t in tiles if not add(base, t.base, -1))
         assert tile.register is not None
         return tile.register, (*(v for _, _, v in axes), lane[0] if lane else Const(0))

@@ -19,15 +19,17 @@ from ..ir import (
     If,
     Node,
     PrimFunc,
+    Select,
     Seq,
     Stmt,
+    Store,
     Unary,
     conjunction,
     conjuncts,
     guarded,
     seq,
 )
-from ..traverse import map_children, map_statements
+from ..traverse import map_children, map_statements, walk
 from .bounds import extent_range, ranges_of
 from .intervals import Interval, Ranges
 from .prove import prove
@@ -112,6 +114,16 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
         kept = [c for c in parts if not prove(c, inside, facts)]
         return condition if len(kept) == len(parts) else conjunction(*kept)
 
+    def chosen(e: Expr, inside: Ranges) -> Expr:
+        """An expression without implied conditions of what is chosen in it."""
+        if not any(isinstance(n, Select) for n in walk(e)):
+            return e
+        new = map_children(e, lambda c: chosen(c, inside) if isinstance(c, Expr) else c)
+        if not isinstance(new, Select):
+            return new
+        rest = left(new.condition, inside)
+        return new.true_value if rest == TRUE else new.with_(condition=rest)
+
     def visit(s: Any, inside: Ranges) -> Any:
         match s:
             case Block():
@@ -122,6 +134,8 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
                 return s if rest is condition and body is then else guarded(rest, body)
             case For(_, Binary("min") as extent):
                 s = s.with_(extent=_without_implied_bounds(extent, inside, facts))
+            case Store(_, _, value):
+                return s.with_(value=chosen(value, inside))
         within = ranges_of([s], inside)
         return map_statements(s, lambda c: visit(c, within))
 

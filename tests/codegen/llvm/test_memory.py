@@ -53,6 +53,47 @@ def test_lanes_run_on_from_row_to_row(shape):
     same(s.func, fences=True)
 
 
+# --- elements at a small distance ------------------------------------------------------------------------------------
+
+
+def strided(n: int, size: int, stride: int, taps: int, first: int = 0) -> PrimFunc:
+    """Sums of `taps` neighbours, of which the image has zeros before the first element, at every element of some."""
+    X = te.placeholder((3, size), name="X")
+    P = te.compute(
+        (3, n * stride + taps),
+        lambda c, i: te.if_then_else(te.all(i >= first, i < size + first), X[c, i - first], te.const(0.0, "float32")),
+        name="P",
+    )
+    r = te.reduce_axis((0, taps), name="r")
+    s = Schedule(te.create_prim_func([X, te.compute((3, n), lambda c, i: te.sum(P[c, i * stride + r], axis=r), name="Y")]))
+    s.compute_inline("P")
+    c, i, r = s.get_loops("Y")
+    outer, lane = s.split(i, [None, 8])
+    s.reorder(c, outer, r, lane)
+    s.unroll(r)
+    s.vectorize(lane)
+    return s.func
+
+
+@pytest.mark.parametrize(
+    "stride, taps, size, first, rows", [(2, 2, 64, 0, 2), (2, 3, 64, 1, 4), (3, 3, 96, 0, 3), (2, 2, 63, 0, 4)]
+)
+def test_rows_of_whole_groups_are_shared(stride, taps, size, first, rows):
+    """Neighbours are picked from the same rows, unless groups of them may run over the end of the image."""
+    func = strided(size // stride // 8 * 8, size, stride, taps, first)
+    text = codegen.build(func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    found = re.findall(r"load <8 x float>, ptr %(?!Y_reg)|= call <8 x float> @llvm.masked.load", text)
+    assert len(found) == rows and "gather" not in text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_strided_numbers(seed):
+    rng = np.random.default_rng(seed)
+    stride, taps, first = (int(rng.integers(low, high)) for low, high in ((2, 5), (1, 6), (0, 3)))
+    size = int(rng.integers(stride, 60)) if seed % 2 else stride * int(rng.integers(1, 20))
+    same(strided(int(rng.integers(1, 30)), size, stride, taps, first), fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
+
+
 # --- stores ------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,89 @@
+"""Temporaries of a few vectors live in registers."""
+
+import pytest
+
+import codegen
+from schedule import Schedule
+from tests.codegen.harness import check_pass, same
+from tir import te
+from tir.ir import Expr, PrimFunc
+
+FIXED = "llvm -num-cores 1 -mcpu x86-64-v4"
+
+
+def tile(rows: int, columns: int, K: int, after=lambda e: e + 1.0, lanes: int = 8, transposed: bool = False) -> PrimFunc:
+    """A product in one register tile, and what comes after it, computed for the tile."""
+    A, B = te.placeholder((rows, K), name="A"), te.placeholder((K, columns), name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((rows, columns), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    shape = (columns, rows) if transposed else (rows, columns)
+    D = te.compute(shape, lambda i, j: after(C[j, i] if transposed else C[i, j]), name="D")
+    s = Schedule(te.create_prim_func([A, B, D]))
+    i, j, k = s.get_loops("C")
+    j0, j1 = s.split(j, [None, lanes])
+    s.reorder(j0, k, i, j1)
+    s.unroll(i)
+    s.vectorize(j1)
+    if not transposed:
+        s.reverse_compute_at("D", j0)
+    s.vectorize(s.get_loops("D")[-1])
+    return s.func
+
+
+def test_results_of_a_tile():
+    check_pass(
+        tile(3, 16, 5),
+        "promote_temporaries",
+        """
+        for j_0 in range(2):
+            C = T.decl_buffer((3, 1, 8), scope="register")
+            with T.decl_buffer((3, 8), scope="register") as C_reg:
+                for i_1 in T.unroll(3):
+                    for j_1_1_1 in T.vectorized(8):
+                        C_reg[i_1, j_1_1_1] = T.float32(0.0)
+                for k in range(5):
+                    for i in T.unroll(3):
+                        for j_1_1 in T.vectorized(8):
+                            C_reg[i, j_1_1] = C_reg[i, j_1_1] + A[i, k] * B[k, j_0 * 8 + j_1_1]
+                for i_2 in T.unroll(3):
+                    for j_1_1_2 in T.vectorized(8):
+                        C[i_2, 0, j_1_1_2] = C_reg[i_2, j_1_1_2]
+            for ax0 in T.unroll(3):
+                for ax1 in T.vectorized(8):
+                    D[ax0, j_0 * 8 + ax1] = C[ax0, 0, ax1] + T.float32(1.0)
+        """,
+    )
+
+
+@pytest.mark.parametrize("columns", [16, 20, 21, 29, 31])
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_partial_tiles(columns, lanes):
+    """Lanes that are not there, in vectors of one or some registers, of which the last may be shorter."""
+    func = tile(3, columns, 5, lanes=lanes)
+    same(func, fences=True, targets=[FIXED, "llvm -num-cores 1 -mcpu x86-64-v3"])
+    assert " x i8], align" not in codegen.build(func, FIXED).llvm_ir()  # no temporary on the stack
+
+
+def kept(func: PrimFunc) -> bool:
+    """Whether the temporary stays in memory."""
+    return "C = T.decl_buffer" in codegen.lower(func, codegen.Target(FIXED), after="promote_temporaries").script().replace(
+        'C = T.decl_buffer((3, 1, 16), scope="register")', ""
+    )
+
+
+def exponential(e: Expr) -> Expr:
+    return te.exp(e)
+
+
+@pytest.mark.parametrize(
+    ("func", "stays"),
+    [
+        (tile(3, 32, 5, lanes=16), False),
+        (tile(33, 32, 5, lanes=16), True),  # there are 32 registers
+        (tile(3, 32, 5, exponential, lanes=16), True),  # copies of it would be long
+        (tile(16, 16, 5, transposed=True), True),  # columns of it are read
+    ],
+)
+def test_what_stays_in_memory(func, stays):
+    assert kept(func) is stays
+    same(func, targets=[FIXED], tolerance=lambda p, a: 1e-6 * abs(a))

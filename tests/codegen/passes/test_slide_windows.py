@@ -1,0 +1,71 @@
+"""Vectors of an image are loaded once for all rows whose window holds them."""
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen.passes.slide_windows import slide_windows
+from schedule import Schedule
+from tests.codegen.harness import check_pass, same
+from tir import te
+from tir.ir import PrimFunc
+
+LANES = 8
+
+
+def rows(n: int, kernel: int, stride: int = 1, dilation: int = 1, by_lane: bool = False) -> PrimFunc:
+    """Sums of `kernel` rows of an image, each with a weight; `by_lane`: each column with weights of its own."""
+    X = te.placeholder((stride * (n - 1) + dilation * (kernel - 1) + 1, LANES), name="X")
+    K = te.placeholder((kernel, LANES) if by_lane else (kernel,), name="K")
+    r = te.reduce_axis((0, kernel), name="r")
+    weight = (lambda w: K[r, w]) if by_lane else (lambda w: K[r])
+    Y = te.compute((n, LANES), lambda h, w: te.sum(X[h * stride + r * dilation, w] * weight(w), axis=r), name="Y")
+    return te.create_prim_func([X, K, Y])
+
+
+def unrolled(func: PrimFunc) -> PrimFunc:
+    s = Schedule(func)
+    h, w, r = s.get_loops("Y")
+    s.reorder(r, h, w)
+    s.unroll(r)
+    s.unroll(h)
+    s.vectorize(w)
+    return s.func
+
+
+def test_each_row_is_loaded_once():
+    check_pass(
+        unrolled(rows(3, 2)),
+        "slide_windows",
+        """
+        Y_reg = T.decl_buffer((3, 8), scope="register")
+        for h_1 in T.unroll(3):
+            for w_1 in T.vectorized(8):
+                Y_reg[h_1, w_1] = T.float32(0.0)
+        for row in T.unroll(4):
+            for h in T.unroll(3):
+                if row - h >= 0 and row - h < 2:
+                    for w in T.vectorized(8):
+                        Y_reg[h, w] = Y_reg[h, w] + X[h + (row - h), w] * K[row - h]
+        for h_2 in T.unroll(3):
+            for w_2 in T.vectorized(8):
+                Y[h_2, w_2] = Y_reg[h_2, w_2]
+        """,
+    )
+    text = codegen.build(unrolled(rows(3, 2)), "llvm -num-cores 1 -mcpu x86-64-v3").llvm_ir()
+    assert text.count("load <8 x float>, ptr %X") + text.count("load <8 x float>, ptr %t") == 4 and "br i1" not in text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_numbers_stay(seed):
+    rng = np.random.default_rng(seed)
+    n, kernel, stride, dilation = (int(rng.integers(low, high)) for low, high in ((1, 7), (1, 6), (1, 4), (1, 3)))
+    same(unrolled(rows(n, kernel, stride, dilation)), fences=True)
+
+
+@pytest.mark.parametrize("func", [rows(3, 2, stride=2), rows(3, 4, dilation=2), rows(3, 2, by_lane=True), rows(1, 5)])
+def test_what_stays(func):
+    """Windows that share no row, or lie apart; weights that would be as many vectors; a single row."""
+    target = codegen.Target("llvm -num-cores 1 -mcpu x86-64-v3")
+    before = codegen.lower(unrolled(func), target, after="promote_temporaries")
+    assert slide_windows(before, target).body is before.body
