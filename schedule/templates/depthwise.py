@@ -1,7 +1,8 @@
-"""Convolutions of each channel with a kernel of its own: a register tile slides along the rows of a padded strip.
+"""Convolutions of each channel with a kernel of its own: a register tile slides along the rows of the image.
 
-There is little to compute for each element that is moved, so what counts is that an element is loaded into the cache once: the
-padding is made strip by strip, where it is used, and what comes after the convolution is done with each tile.
+There is little to compute for each element that is moved, so what counts is that an element is moved once: each vector of a row
+is loaded from the image itself, with zeros in the lanes of the padding, for all rows of the tile that see it; what comes after
+the convolution is done with the tile in registers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from schedule.machine import CPU
+from schedule.machine import CPU, TILE_ENTRY_CYCLES
 from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.open_trace import Role
 from tir.arith.polynomial import polynomial
@@ -22,6 +23,7 @@ from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
 
 NAME = "depthwise convolution"
+LESS_CODE = 1 / 6  # part of the cycles that a tile of fewer rows may cost: its code, which is longer than its data, is read too
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,21 @@ def tiles(c: Contraction, processor: CPU) -> DepthwiseTile:
     pixels = _pixels(c)
     count, width = extent(pixels[-1]), extent(next(it for it in (*c.batch, *c.columns) if it.var.name == c.vector))
     most = min(count, processor.registers // 2 - 2)  # accumulators; the others are for the kernel and what is loaded
-    rows = min(range(1, most + 1), key=lambda r: (ceil(count / r) * (r + 2), -r))
+    # The last tile is code of its own where it is not whole; it counts twice.
+    cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, processor) for r in range(1, most + 1)}
+    rows = min(r for r, cycles in cost.items() if cycles <= (1 + LESS_CODE) * min(cost.values()))
     line = width * _stride(c, c.vector) * c.bits // 8
     strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (line * rows * _stride(c, pixels[-1].var.name))), 1)
     return DepthwiseTile(rows, 1, strip)
+
+
+def _tile_cycles(c: Contraction, rows: int, processor: CPU) -> float:
+    """Cycles of a register tile: its multiply-adds, or its loads, of which each serves all rows that see it."""
+    row = _pixels(c)[-1].var.name
+    indices = [i for i in c.right.indices if row in variables(i)]
+    kernel = size(tuple(it for it in c.reduction if any(it.var.name in variables(i) for i in indices)))
+    loads = (_stride(c, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * _stride(c, c.vector)
+    return TILE_ENTRY_CYCLES + max(rows * size(c.reduction) / processor.fmas, loads / processor.loads)
 
 
 def _stride(c: Contraction, axis: str) -> int:
@@ -100,9 +113,7 @@ def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -
         s.reverse_compute_at(after, w0, preserve_unit_loops=True)
         s.vectorize(s.get_loops(after)[-1])
     if padding is not None:
-        # Conditions on rows are decided when the tile that has all of them is unrolled; lanes of channels need no others.
-        decided = vector in c.batch and extent(row) <= t.rows
-        _place(s, c.block, padding, h0, "inline" if decided else "for each strip")
+        _place(s, c.block, padding, h0, "inline")
     if len(kernel) > 1:
         s.unroll(kernel[-1])
     most = s.choose(f"{c.block} unroll", UNROLL_LIMITS, seed=UNROLL_LIMITS[-1], block=c.block, role=Role.PRAGMA)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from math import ceil
 
 import pytest
@@ -233,3 +234,20 @@ def test_threads_share_a_matrix_that_other_kernels_evict():
     target = "llvm -num-cores 2 -mcpu x86-64-v4 -l2 1048576"
     shared = ["T.parallel" in tir.default_schedule(product(c), target).func.script() for c in (False, True)]
     assert shared == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "rows", "loads"),
+    [(56, 3, 1, 14, 48), (14, 3, 1, 14, 48), (56, 3, 2, 14, 116), (28, 5, 1, 7, 55)],
+)
+def test_depthwise_convolutions_load_each_vector_once(size, kernel, stride, rows, loads):
+    """Each vector of a row of the image is loaded once a tile, from where it is, for all rows of the result; of a stride of two,
+    taps that differ by one share what they are picked from. There are no copies and no gathers."""
+    func = tir.workloads.make("depthwise", (1, size, size, 8, kernel, kernel, stride, kernel // 2)).func
+    target = "llvm -num-cores 1 -mcpu x86-64-v4"
+    made = tir.build(templates.schedule(func, tir.Target(target)).func, target)
+    text, versions = made.llvm_ir(), 1 if size < 16 else 2  # of the tile: whole, and with lanes that are not there
+    assert text.count("@llvm.fma.v16f32(") == 1 + versions * rows * kernel**2
+    found = re.findall(r"= load <16 x float>, ptr %t|= call <16 x float> @llvm.masked.load", text)
+    assert len(found) == versions * loads
+    assert "gather" not in text and re.findall(r"(\S+) = alloca \[", text) == ["%zeros"]  # what is read above and below the image
