@@ -2,13 +2,14 @@
 
 Calls are grouped along post-dominators: the first call that all paths from a value lead to (Chen et al., TVM, OSDI 2018, section
 3; Roesch et al., Relay, arXiv 1904.08368, section 4). A call takes along all calls on the way to there, if each of them computes
-an element from those at its place alone. A group has at most one call that does more, its anchor. Anchors take calls along in the
-order of their work, since the same epilogue costs a longer kernel the smaller part.
+an element from those at its place alone. A group has one call that does more, its anchor. Anchors take calls along in the order
+of their work, since the same epilogue costs a longer kernel the smaller part.
 
-A product writes its rows where a transpose has them. Then a group takes in what leads to it, where nothing is computed twice: a
-call whose elements it needs once each, one that only moves elements, or the parts and transposes of the operands of a product,
-which packs them anyway. What only moves elements goes into each group that reads it. What a call does is read from the loop nest
-of its definition (see `kinds`).
+A product writes its rows where a transpose has them. Two products with a call by rows between them, such as softmax, become one
+group: the template `attention` computes the rows tile by tile. Then a group takes in what leads to it, where nothing is computed
+twice: a call whose elements it needs once each, one that only moves elements, or the parts and transposes of the operands of a
+product, which packs them anyway. What only moves elements goes into each group that reads it. What a call does is read from the
+loop nest of its definition (see `kinds`).
 
 A group becomes one function whose names depend on nothing but its operators, types and wiring, so that equal groups are equal
 functions: one kernel, one task of the search.
@@ -19,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from schedule.templates.gemm import MIN_ROWS_TO_TRANSPOSE
 from tir import te
 from tir.ir import PrimFunc
 
 from .ir import Call, Graph, Value
-from .kinds import elementwise_inputs, is_product, moves, moves_rows, picks, pointwise, read_once, work
+from .kinds import elementwise_inputs, is_product, left_operand, moves, moves_rows, picks, pointwise, read_once, rows_from, work
 from .ops import placeholder, tensors
 from .places import places
 
@@ -47,6 +49,8 @@ def fuse(graph: Graph) -> list[Group]:
     fusion = _Fusion(graph, where.free)
     for n in fusion.seeds():
         fusion.take_along(n)
+    for n in fusion.kernels:
+        fusion.join_products(n)
     for n in reversed(fusion.kernels):
         fusion.take_in(n)
     constant = {v for c in graph.calls for v in c.values if where[v].root.name in graph.constants}
@@ -60,10 +64,10 @@ class _Fusion:
         self.calls = graph.calls
         self.kernels = [n for n, c in enumerate(graph.calls) if c.outputs[0] not in free]
         self.readers: list[list[int]] = [[] for _ in graph.calls]
-        maker = {v: n for n, c in enumerate(graph.calls) for v in c.outputs}
+        self.maker = {v: n for n, c in enumerate(graph.calls) for v in c.outputs}
         end = len(graph.calls)
         for position, values in [*((n, c.values) for n, c in enumerate(graph.calls)), (end, graph.outputs)]:
-            for n in sorted({maker[v] for v in values if v in maker}):
+            for n in sorted({self.maker[v] for v in values if v in self.maker}):
                 self.readers[n].append(position)
         self.dominators = post_dominators(self.readers)
         single = set(self.kernels)
@@ -90,6 +94,17 @@ class _Fusion:
         reader = self._reader(self._last(n)) if is_product(self.calls[n]) else None
         if reader is not None and moves_rows(self.calls[reader]):
             self._merge([n, reader])
+
+    def join_products(self, n: int) -> None:
+        """Merge a call that works row by row, as softmax does, with the product that reads the rows alone, and with the one that
+        makes them, if there is one: rows are computed tile by tile where they are read, as those of scores in attention."""
+        sources, last = rows_from(self.calls[n]), self._last(n)
+        value, reader = self.calls[last].outputs[0], self._reader(last)
+        if not sources or reader is None or left_operand(self.calls[reader]) != value or value.shape[-2] < MIN_ROWS_TO_TRANSPOSE:
+            return
+        makers = [m for v in sources if (m := self.maker.get(v)) in self._members and self._reader(m) == n]
+        products = [m for m in makers if any(is_product(self.calls[x]) for x in self._members[m])]
+        self._merge([n, reader, *products], anchors=2 + len(products))
 
     def take_in(self, n: int) -> None:
         """Merge a group that ends with a call with the groups that read it, if nothing is computed twice by that: what several
@@ -140,11 +155,11 @@ class _Fusion:
         at_place = all(v in elementwise_inputs(self.calls[m]) for m in found for v in self.calls[m].values if v in made)
         return sorted(found) if at_place and len(shapes) == 1 else None
 
-    def _merge(self, parts: Collection[int]) -> bool:
-        """Make the groups of some calls one, unless that has two anchors."""
+    def _merge(self, parts: Collection[int], anchors: int = 1) -> bool:
+        """Make the groups of some calls one, unless that has more than so many anchors."""
         sinks = frozenset[int]().union(*(self._sinks[n] for n in parts))
         members = [m for s in sinks for m in self._members[s]]
-        if sum(m not in self.pointwise for m in members) > 1:
+        if sum(m not in self.pointwise for m in members) > anchors:
             return False
         for s in sinks:
             del self._members[s]

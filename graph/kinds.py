@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from math import prod
 
+from schedule import Schedule
+from schedule.templates import attention, rowwise
 from schedule.templates.block_analysis import at_axes, contraction
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, PrimFunc, Select, Store, Var, const_shape
 from tir.traverse import blocks, loads, walk
@@ -55,6 +57,18 @@ def read_once(call: Call, value: Value) -> bool:
 def is_product(call: Call) -> bool:
     """Whether a call is one sum of products of elements at axes, of operands of which each lacks an axis of the result."""
     return len(call.outputs) == 1 and _multiplies(function(call))
+
+
+def left_operand(call: Call) -> Value | None:
+    """The input of which a product reads its rows, where it lies by batches, rows and the sum; None where it is no product."""
+    number = _left(function(call)) if is_product(call) else None
+    return None if number is None else _different(call)[number]
+
+
+def rows_from(call: Call) -> list[Value]:
+    """The inputs of which a call that works row by row, as softmax does, reads the row alone that it computes; none where it
+    computes nothing along rows."""
+    return [v for n, v in enumerate(_different(call)) if n in _by_rows(function(call))] if len(call.outputs) == 1 else []
 
 
 def work(call: Call) -> int:
@@ -166,6 +180,25 @@ def _multiplies(func: PrimFunc) -> bool:
     block, *others = blocks(func)
     found = None if others else contraction(block)
     return found is not None and at_axes(found.left) and at_axes(found.right) and bool(found.rows) and bool(found.columns)
+
+
+@cache
+def _left(func: PrimFunc) -> int | None:
+    (block,) = blocks(func)
+    c = contraction(block)
+    number = None if c is None else next(n for n, b in enumerate(func.buffers) if b == c.left.buffer)
+    return number if c is not None and attention.by_rows(c) else None
+
+
+@cache
+def _by_rows(func: PrimFunc) -> frozenset[int]:
+    *_, last = blocks(func)
+    rows = rowwise.matches(Schedule(func), last.name)
+    if rows is None or len(rows.stages) + 1 < len(blocks(func)):
+        return frozenset()
+    read = {n: [x for x in blocks(func) if _reads(func, x, n)] for n in range(len(func.buffers) - 1)}
+    own = {n for n, readers in read.items() if all(rowwise.own_row(x, func.buffers[n].name, rows.rank) for x in readers)}
+    return frozenset(n for n in own if len(func.buffers[n].shape) == rows.rank + 1)
 
 
 @cache

@@ -17,13 +17,27 @@ from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
 
-from . import annotate, conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
+from . import (
+    annotate,
+    attention,
+    conv2d,
+    depthwise,
+    dots,
+    elementwise,
+    gemm,
+    gemv,
+    narrow,
+    pixels,
+    reduction,
+    rowwise,
+    transposed,
+)
 from .block_analysis import at_axes, contraction, reused, stored
 from .template import SumOfProducts, Template, Verdict
 
 __all__ = [
-    "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "build", "conv2d", "depthwise", "dots", "elementwise", "gemm",
-    "gemv", "narrow", "pixels", "reduction", "rowwise", "only_reduces", "schedule", "transposed",
+    "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise", "dots",
+    "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise", "only_reduces", "schedule", "transposed",
 ]  # fmt: skip
 
 # Of those that match, the one of the fewest cycles is the default.
@@ -43,14 +57,17 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
 
 
 def build(s: OpenSchedule) -> list[str]:
-    """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along. Returns
-    the others. What was scheduled is still to be annotated."""
+    """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along, and those
+    of rows before others. Returns the other blocks. What was scheduled is still to be annotated."""
     for name in s.left()[::-1]:
         if name in s.left() and elementwise.matches(s.block(name)):
             elementwise.inline_chain(s, name)
     _inline_permutations(s)
     for name in s.left():
         gemv.without_units(s, name)
+    for name in s.left():
+        if name in s.left() and (found := attention.matches(s, name, s.target.machine)) is not None:
+            _take(s, name, attention.NAME, attention.build, found)
     for name in s.left():
         if name in s.left():
             _contracted(s, name)

@@ -84,9 +84,10 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
         if isinstance(along, Var) and along.name in reduce_axes:
             ways["by rows"] = way(lambda new: _by_rows(new, block, buffer, place))
         ways["by tiles"] = way(lambda new: _packed(new, block, load, place))
-    if few:
-        ways = dict(list(ways.items())[: 2 if AS_IT_IS in ways else 1])
     seed = dict(how.seed).get(buffer)
+    if few:
+        packed = seed if seed in ways and seed != AS_IT_IS else next((label for label in ways if label != AS_IT_IS), None)
+        ways = {label: way for label, way in ways.items() if label in (AS_IT_IS, packed)}
     state.branch(f"pack {buffer} for {block}", ways, seed=seed, block=block, role=Role.PACKING, buffer=buffer)
 
 

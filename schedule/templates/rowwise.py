@@ -73,12 +73,12 @@ def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> 
         consumers = set(s.get_consumers(b.name))
         if not consumers or not consumers <= {last, *found} or b.name in outputs or apart(b.name):
             continue
-        if all(_own_row(find_block(s.func, c), stored(b).buffer.name, rank) for c in consumers):
+        if all(own_row(find_block(s.func, c), stored(b).buffer.name, rank) for c in consumers):
             found.insert(0, b.name)
     return Rows(last, tuple(found), tuple(name for name in found if find_block(s.func, name).init is not None), rank)
 
 
-def _own_row(consumer: Block, buffer: str, rank: int) -> bool:
+def own_row(consumer: Block, buffer: str, rank: int) -> bool:
     """Whether a block reads of a buffer only the row that it works on."""
     axes = (written_axes(consumer) or [])[:rank]
     return all(
@@ -100,6 +100,14 @@ def _cheap(block: Block, rank: int) -> bool:
 def build(s: OpenSchedule, found: Rows) -> None:
     """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row. ScheduleError where a
     step is refused."""
+    axes, bits = s.block(found.last).iters, max(32, element_bits(s.block(found.last)))
+    loops = nest(s, found)
+    share_out(s, found.last, loops[:-1], size(tuple(axes)), s.target.machine.softmax_cycles(bits))
+    stream(s, found.last)
+
+
+def nest(s: OpenSchedule, found: Rows) -> list[str]:
+    """Put all stages below one loop over rows, in vectors along each row; returns the loops of the last one."""
     last = s.block(found.last)
     axes = {it.var.name: it for it in last.iters}
     order = [axes[i.name] for i in stored(last).indices]  # type: ignore[attr-defined]
@@ -117,9 +125,8 @@ def build(s: OpenSchedule, found: Rows) -> None:
         else:
             prefetch(s, in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits))))
     s.vectorize(s.get_loops(found.last)[-1])
-    share_out(s, found.last, loops[:-1], size(tuple(order)), machine.softmax_cycles(bits))
-    stream(s, found.last)
     done(s, found.last)
+    return loops
 
 
 def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:

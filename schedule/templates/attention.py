@@ -1,0 +1,127 @@
+"""A product, rows, a product, as softmax(Q Kᵀ) V: by tiles of rows, whose scores never leave the nearest caches.
+
+The products are tiled as in `gemm`, the stages between them, which work row by row, are scheduled as in `rowwise`, and all run in
+the same loops over batches and tiles of rows. Only the rows of one tile are there at a time; so that a tile is not copied, it is
+read where it was made. Chimera (Zheng et al., HPCA 2023) fuses products in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+from schedule.machine import CPU, PAGE_BYTES
+from schedule.open_schedule import OpenSchedule, extent
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
+from tir.ir import Const, Var
+
+from . import gemm, rowwise
+from .block_analysis import Contraction, epilogue, last_axis, size, stored
+from .packs import ROW_MULTIPLE, ROW_OFFSET
+
+NAME = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The product that makes `scores`, if one does; the stages that make `weights` of their rows; and the product of these."""
+
+    scores: Contraction | None
+    weights: rowwise.Rows
+    result: Contraction
+
+    @property
+    def products(self) -> list[Contraction]:
+        return [c for c in (self.scores, self.result) if c is not None]
+
+
+def matches(s: Schedule, block: str, processor: CPU) -> Attention | None:
+    """What ends with the product `block`, if its left operand is made row by row and for it alone."""
+    result = gemm.matches(find_block(s.func, block))
+    if result is None or not _plain(result, processor) or not by_rows(result):
+        return None
+    makers = [p for p in s.get_producers(block) if stored(find_block(s.func, p)).buffer == result.left.buffer]
+    if len(makers) != 1 or s.get_consumers(makers[0]) != [block] or makers[0] in s.get_output_blocks():
+        return None
+    weights = rowwise.matches(s, makers[0])
+    if weights is None:
+        return None
+    stages = {weights.last, *weights.stages}
+    products = sorted({p for b in stages for p in s.get_producers(b)} - stages)
+    made = [gemm.matches(find_block(s.func, p)) for p in products]
+    found = [c for c in made if c is not None and _makes_rows(s, c, stages, processor)]
+    return Attention(found[0] if len(found) == 1 else None, weights, result)
+
+
+def _plain(c: Contraction, processor: CPU) -> bool:
+    """Whether a product has one axis of rows and one of columns beside its batches, and gains by tiles."""
+    return not c.rows[:-1] and not c.columns[:-1] and gemm.suits(c, processor)
+
+
+def by_rows(c: Contraction) -> bool:
+    """Whether the left operand of a product lies by batches, rows and one axis of the sum, in that order."""
+    axes = (*c.batch, *c.rows, *c.reduction)
+    return (
+        len(c.rows) == len(c.reduction) == 1
+        and len(axes) == len(c.left.indices)
+        and all(i == it.var or (isinstance(i, Const) and extent(it) == 1) for i, it in zip(c.left.indices, axes, strict=True))
+    )
+
+
+def _makes_rows(s: Schedule, c: Contraction, stages: set[str], processor: CPU) -> bool:
+    """Whether a product makes rows for some stages alone, in the order of its batches."""
+    order = [it.var for it in (*c.batch, c.rows[-1], c.columns[-1])]
+    alone = {*s.get_consumers(c.block)} <= stages and c.block not in s.get_output_blocks()
+    return alone and _plain(c, processor) and [i for i in c.store.indices if isinstance(i, Var)] == order
+
+
+def tiles(found: Attention, processor: CPU, constants: frozenset[str]) -> list[gemm.GemmTile]:
+    """Good sizes for the products: the number of rows with which both together take the fewest cycles, each with the columns that
+    suit it then. All columns are in the second-level cache, so a block is one tile of rows."""
+    lanes, rows = processor.lanes(found.result.bits), extent(found.result.rows[-1])
+
+    def cycles(c: Contraction, mr: int, vectors: int) -> float:
+        count = ceil(rows / mr) * ceil(extent(c.columns[-1]) / (vectors * lanes))
+        return count * processor.tile_cycles(mr, vectors, size(c.reduction))
+
+    def best(c: Contraction, mr: int) -> tuple[float, int]:
+        fitting = [v for v in range(1, 5) if v * mr <= processor.accumulators(v)]
+        return min((cycles(c, mr, v), v) for v in fitting)
+
+    mr = min(range(1, min(rows, processor.accumulators(1)) + 1), key=lambda m: sum(best(c, m)[0] for c in found.products))
+    made = []
+    for c in found.products:
+        nr, usual = min(best(c, mr)[1] * lanes, extent(c.columns[-1])), gemm.tiles(c, processor, constants)
+        transposed = last_axis(c.left) != c.reduction[-1].var.name
+        nc = ceil(extent(c.columns[-1]) / nr)
+        made.append(gemm.GemmTile(mr, nr, size(c.reduction), 1, nc, left=transposed, right=usual.right, by_rows=True))
+    return made
+
+
+def build(s: OpenSchedule, found: Attention) -> None:
+    """Schedule the products, whose loops are still as they were made, and what is between and after them. ScheduleError where a
+    step is refused.
+
+    Loops, outermost first: batches; tiles of rows; in these the loops of the one product, of the rows, of the other product.
+    """
+    scores, weights, result = found.scores, found.weights, found.result
+    *first, last = tiles(found, s.target.machine, s.constants)
+    depth = len(result.batch) + 1
+    kept = [weights.last]  # blocks that make a tile of rows
+    gemm.build(s, result, gemm.Sum.WHOLE, sizes=last)
+    outer = [s.tiling(result.block).levels[0][-1]]
+    if scores is not None:
+        kept.append(epilogue(s, scores.block) or scores.block)
+        gemm.build(s, scores, gemm.Sum.WHOLE, like=result.block, sizes=first[0])
+        outer.append(s.tiling(scores.block).levels[0][-1])
+    stages = tuple(b for b in weights.stages if b not in s.scheduled)
+    loops = rowwise.nest(s, replace(weights, stages=stages))
+    rows, _ = s.split(loops[depth - 1], [None, prod(s.lengths[result.block, result.rows[-1].var.name])])
+    s.merge(*outer, rows)
+    for product in found.products:
+        tiled = s.tiling(product.block)
+        s.scheduled[product.block] = replace(tiled, levels=(tuple(s.get_loops(product.block)[:depth]), *tiled.levels[1:]))
+    if extent(result.reduction[0]) * result.bits // 8 % PAGE_BYTES == 0:
+        for block in kept:
+            s.storage_align(block, 0, -2, ROW_MULTIPLE, ROW_OFFSET)
