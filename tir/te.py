@@ -30,6 +30,7 @@ from .ir import (
     Call,
     Const,
     Expr,
+    If,
     Iter,
     Let,
     Load,
@@ -55,10 +56,10 @@ from .traverse import fresh, rewrite, substitute, walk
 
 __all__ = [
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "bit_and", "bit_or", "bit_xor", "ceil",
-    "comm_reducer", "compute", "const", "cos", "cosh", "create_prim_func", "equal", "erf", "exp", "floor", "fmod", "if_then_else",
-    "log", "logical_not", "max", "maximum", "min", "minimum", "nearbyint", "not_equal", "placeholder", "pow", "prod",
-    "reduce_axis", "rsqrt", "select", "shl", "shr", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "var", "Tensor",
-    "ReduceAxis",
+    "comm_reducer", "compute", "const", "cos", "cosh", "create_prim_func", "equal", "erf", "exp", "floor", "fmod",
+    "if_then_else", "log", "logical_not", "max", "maximum", "min", "minimum", "nearbyint", "not_equal", "placeholder",
+    "pow", "prod", "reduce_axis", "rsqrt", "scan", "scatter", "select", "shl", "shr", "sigmoid", "sin", "sinh", "sqrt",
+    "sum", "tan", "tanh", "var", "Tensor", "ReduceAxis",
 ]  # fmt: skip
 
 
@@ -68,7 +69,9 @@ class Tensor:
     `shape` is a tuple of ints (or of expressions, where sizes are symbolic); `dtype` the name of the element type.
     """
 
-    def __init__(self, op: Placeholder | Compute, output: int, shape: tuple[Expr, ...], dtype: str, name: str):
+    op: Placeholder | Compute | Scatter
+
+    def __init__(self, op: Placeholder | Compute | Scatter, output: int, shape: tuple[Expr, ...], dtype: str, name: str):
         self.op, self.output, self._shape, self.dtype, self.name = op, output, shape, dtype, name
 
     @property
@@ -208,6 +211,28 @@ class Compute:
     shape: tuple[Expr, ...]
     values: tuple[Expr, ...]
     attrs: Annotations = ()
+    ordered: int | None = None  # the axis along which the elements are computed one after the other
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """A copy of a tensor in which `value` is stored at a place for each point of a domain where `condition` holds."""
+
+    name: str
+    target: Tensor
+    axes: tuple[Var, ...]
+    extents: tuple[Expr, ...]
+    place: tuple[Expr, ...]
+    value: Expr
+    condition: Expr
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        return (self.value,)
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.target._shape
 
 
 def _as_tuple(value) -> tuple:
@@ -315,6 +340,40 @@ def compute(
     many = isinstance(result, (tuple, list))
     outputs = tuple(Tensor(op, i, shape, v.dtype, f"{name}_v{i}" if many else name) for i, v in enumerate(values))
     return outputs if many else outputs[0]
+
+
+def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str = "float32", name: str = "scan") -> Tensor:
+    """A tensor that is computed in order along an axis: `fcompute(y, i, j, ...)` may read of the tensor itself, `y`, what lies
+    before the element along it.
+
+    A running sum: `te.scan((n,), lambda y, i: x[i] + te.if_then_else(i >= 1, y[i - 1], 0.0), axis=0)`. Raises as `compute` does,
+    and ValueError for an axis that is not there.
+    """
+    axes = tuple(Var(f"i{n}") for n in range(len(_shape(shape, _name(name)))))
+    if not 0 <= axis < len(axes):
+        raise ValueError(f"{name}: the axis {axis} is not there; the tensor has {len(axes)} dimension(s)")
+    result = Tensor(Placeholder(name), 0, _shape(shape, name), dtype, name)  # what computes it may read it
+    result.op = Compute(name, axes, result._shape, (cast(as_expr(fcompute(result, *axes)), dtype),), ordered=axis)
+    return result
+
+
+def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, name: str = "scatter") -> Tensor:
+    """A copy of a tensor in which elements are stored at computed places: `fscatter(y, i, j, ...)` gives, for a point of the
+    domain, the indices, the value, and the condition under which it is stored there. The value may read the tensor itself, `y`,
+    at those indices.
+
+    Points are taken in order, so that of several at one place the last counts, but for axes of the domain that are indices
+    themselves, which never meet. The indices must lie inside where the condition holds.
+    """
+    extents = _shape(domain, _name(name))
+    axes = tuple(Var(f"k{n}") for n in range(len(extents)))
+    result = Tensor(Placeholder(name), 0, target._shape, target.dtype, name)
+    place, value, condition = fscatter(result, *axes)
+    if len(place) != target.ndim:
+        raise ValueError(f"{name}: {target.name} has {target.ndim} dimension(s), but the place has {len(place)}")
+    stored = cast(as_expr(value, target.dtype), target.dtype)
+    result.op = Scatter(name, target, axes, extents, tuple(map(as_index, place)), stored, _condition(condition))
+    return result
 
 
 # --- reducers ----------------------------------------------------------------------------------------------------------
@@ -472,18 +531,26 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants
             raise ValueError(f"create_prim_func: the input {t.name} is read but not in the argument list")
 
     taken: set[str] = {a.name for a in args if isinstance(a, Var)}
-    buffers: dict[tuple[Placeholder | Compute, int], Buffer] = {}  # by operation, and which of its outputs
+    buffers: Buffers = {}  # by operation, and which of its outputs
     for t in [*(a for a in args if isinstance(a, Tensor)), *order]:
         if (t.op, t.output) not in buffers:
             buffers[t.op, t.output] = Buffer(fresh(taken, t.name), t._shape, t.dtype)
     iter_names: set[str] = set()
     body: list[Stmt] = []
     for op in dict.fromkeys(t.op for t in order):
+        if isinstance(op, Placeholder):
+            continue
+        for i, value in enumerate(op.values):  # outputs that are not listed need a buffer, too
+            if (op, i) not in buffers:
+                buffers[op, i] = Buffer(fresh(taken, f"{op.name}_v{i}"), op.shape, value.dtype)
         if isinstance(op, Compute):
-            for i, value in enumerate(op.values):  # outputs that are not listed need a buffer, too
-                if (op, i) not in buffers:
-                    buffers[op, i] = Buffer(fresh(taken, f"{op.name}_v{i}"), op.shape, value.dtype)
             body.append(_block(op, buffers, taken, iter_names))
+        else:
+            axes = tuple(Var(f"i{n}") for n in range(len(op.shape)))
+            copy = Compute(op.name, axes, op.shape, (op.target[axes],))
+            name = fresh(taken, f"{op.name}_copy")
+            body.append(_block(copy, buffers | {(copy, 0): buffers[op, 0]}, taken, iter_names, name))
+            body.append(_scatter(op, buffers, taken, iter_names))
     if not body:
         raise ValueError("create_prim_func: nothing to compute, every argument is a placeholder")
     params = tuple(a if isinstance(a, Var) else buffers[a.op, a.output] for a in args)
@@ -517,20 +584,22 @@ def _parts(value: Expr) -> tuple[Expr, ...]:
     return (*value.sources, value.condition) if isinstance(value, Reduce) else (value,)
 
 
-def _reads(op: Placeholder | Compute) -> list[TensorRead]:
+def _reads(op: Placeholder | Compute | Scatter) -> list[TensorRead]:
     if isinstance(op, Placeholder):
         return []
-    return [n for v in op.values for part in _parts(v) for n in walk(part) if isinstance(n, TensorRead)]
+    parts = [part for v in op.values for part in _parts(v)]
+    if isinstance(op, Scatter):
+        parts += [TensorRead(op.target, ()), *op.place, op.condition]
+    return [n for part in parts for n in walk(part) if isinstance(n, TensorRead)]
 
 
-def _block(op: Compute, buffers: dict[tuple[Placeholder | Compute, int], Buffer], taken: set[str], iter_names: set[str]) -> Stmt:
-    outputs = [buffers[op, i] for i in range(len(op.values))]
-    reduce = op.values[0] if isinstance(op.values[0], Reduce) else None
-    domain = [(v, e, Axis.SPATIAL) for v, e in zip(op.axes, op.shape, strict=True)]
-    if reduce is not None:
-        domain += [(a.var, a.extent, Axis.REDUCE) for a in reduce.axes]
-    # The block is called like its output; loop names differ from those of iteration variables, which may repeat between blocks.
-    block_name = outputs[0].name if len(outputs) == 1 else fresh(taken, op.name)
+Domain = list[tuple[Var, Expr, Axis]]
+Buffers = dict[tuple[Placeholder | Compute | Scatter, int], Buffer]  # by operation, and which of its outputs
+
+
+def _iters(domain: Domain, taken: set[str], iter_names: set[str]) -> tuple[list[Var], tuple[Iter, ...]]:
+    """The loops over a domain, and the iteration variables of the block inside of them. Loop names differ from those of iteration
+    variables, which may repeat between blocks."""
     loop_vars = []
     for v, _, _ in domain:
         loop_vars.append(Var(fresh(taken | iter_names, v.name)))
@@ -541,19 +610,35 @@ def _block(op: Compute, buffers: dict[tuple[Placeholder | Compute, int], Buffer]
     if clash:
         iter_vars = [Var(fresh(taken, v.name)) for v in iter_vars]
     iter_names.update(v.name for v in iter_vars)
-    to_block = {v.name: bv for (v, _, _), bv in zip(domain, iter_vars, strict=True)}
+    rows = zip(iter_vars, domain, loop_vars, strict=True)
+    return loop_vars, tuple(Iter(v, e, axis, lv) for v, (_, e, axis), lv in rows)
 
-    def convert(expr: Expr) -> Expr:
-        def visit(n: Node):
-            if isinstance(n, TensorRead):
-                return Load(buffers[n.tensor.op, n.tensor.output], n.indices)
-            if isinstance(n, ReduceAxis):
-                return n.value
-            return None
 
-        return rewrite(substitute(expr, to_block), visit)
+def _converter(domain: Domain, iters: Sequence[Iter], buffers: Buffers) -> Callable[[Expr], Expr]:
+    """What makes of expressions over tensors and a domain those over buffers and the variables of a block."""
+    to_block = {v.name: it.var for (v, _, _), it in zip(domain, iters, strict=True)}
 
-    place = tuple(iter_vars[: len(op.axes)])
+    def visit(n: Node):
+        if isinstance(n, TensorRead):
+            return Load(buffers[n.tensor.op, n.tensor.output], n.indices)
+        if isinstance(n, ReduceAxis):
+            return n.value
+        return None
+
+    return lambda expr: rewrite(substitute(expr, to_block), visit)
+
+
+def _block(op: Compute, buffers: Buffers, taken: set[str], iter_names: set[str], name: str | None = None) -> Stmt:
+    outputs = [buffers[op, i] for i in range(len(op.values))]
+    reduce = op.values[0] if isinstance(op.values[0], Reduce) else None
+    axes = enumerate(zip(op.axes, op.shape, strict=True))
+    domain = [(v, e, Axis.OPAQUE if n == op.ordered else Axis.SPATIAL) for n, (v, e) in axes]
+    if reduce is not None:
+        domain += [(a.var, a.extent, Axis.REDUCE) for a in reduce.axes]
+    block_name = name or (outputs[0].name if len(outputs) == 1 else fresh(taken, op.name))
+    loop_vars, iters = _iters(domain, taken, iter_names)
+    convert = _converter(domain, iters, buffers)
+    place = tuple(it.var for it in iters[: len(op.axes)])
     init = None
     if reduce is None:
         values = [convert(v) for v in op.values]
@@ -566,9 +651,20 @@ def _block(op: Compute, buffers: dict[tuple[Placeholder | Compute, int], Buffer]
             values = [Select(condition, v, o, lazy=True) for v, o in zip(values, old, strict=True)]
         init = seq(*(Store(b, place, i) for b, i in zip(outputs, reduce.identities, strict=True)))
 
-    iters = tuple(Iter(v, e, axis, lv) for v, (_, e, axis), lv in zip(iter_vars, domain, loop_vars, strict=True))
     block = Block(block_name, iters, _simultaneous(outputs, place, values, taken), init, annotations=op.attrs)
     return nest(zip(loop_vars, (extent for _, extent, _ in domain), strict=True), block)
+
+
+def _scatter(op: Scatter, buffers: Buffers, taken: set[str], iter_names: set[str]) -> Stmt:
+    """The stores of a scatter into the buffer that holds the copy."""
+    axes = zip(op.axes, op.extents, strict=True)
+    domain = [(v, e, Axis.SPATIAL if v in op.place else Axis.OPAQUE) for v, e in axes]
+    loop_vars, iters = _iters(domain, taken, iter_names)
+    convert, buffer = _converter(domain, iters, buffers), buffers[op, 0]
+    store: Stmt = Store(buffer, tuple(map(convert, op.place)), convert(op.value))
+    if op.condition != TRUE:
+        store = If(convert(op.condition), store)
+    return nest(zip(loop_vars, op.extents, strict=True), Block(buffer.name, iters, store))
 
 
 def _simultaneous(outputs: list[Buffer], place: tuple[Expr, ...], values: list[Expr], taken: set[str]) -> Stmt:

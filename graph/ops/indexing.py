@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
 import numpy as np
 
-from tir import dtypes, te
+from tir import te
 from tir.ir import Expr
 
-from .registry import composite, narrow, need, operator, scalar, shape_of, wide
+from .registry import composite, need, operator, scalar, shape_of
 from .rows import normal_axes
 
 
@@ -89,54 +88,37 @@ def gather_nd(x, indices, *, batch_dims=0):
 
 # --- scattering --------------------------------------------------------------------------------------------------------
 
-# Of each way to put an update beside what is there: the reducer, its identity, and what it is for two values.
-Combine = Callable[[Expr, Expr], Expr]
-WAYS: dict[str, tuple[Callable[..., Expr], Callable[[str], float], Combine]] = {
-    "add": (te.sum, lambda dtype: 0, lambda x, y: x + y),
-    "mul": (te.prod, lambda dtype: 1, lambda x, y: x * y),
-    "max": (te.max, lambda dtype: dtypes.limits(dtype)[0], te.maximum),
-    "min": (te.min, lambda dtype: dtypes.limits(dtype)[1], te.minimum),
-}
+# What is left of an element and an update of it.
+REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "none": lambda x, y: y, "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "max": te.maximum, "min": te.minimum,
+}  # fmt: skip
 
 
 def scattered(
     x: te.Tensor,
-    shape: Sequence[int],
-    extents: Sequence[int],
-    hits: Callable[[Sequence[Expr], Sequence[Expr]], Expr],
-    update: Callable[[Sequence[Expr], Sequence[Expr]], Expr],
+    domain: Sequence[int],
+    place: Callable[[Sequence[Expr]], Sequence[Expr]],
+    update: Callable[[Sequence[Expr]], Expr],
     reduction: str,
 ) -> te.Tensor:
-    """`x` with updates put in. Whether update number `k` (one index for each of `extents`) goes to place `i` is `hits(i, k)`,
-    which asks for the first dimensions of a place, of extents `shape`; the update is `update(i, k)`. Of several at a place all
-    count in a reduction, the last one otherwise."""
-    steps = [te.reduce_axis((0, e), f"k{n}") for n, e in enumerate(extents)]
-    if reduction == "none":
+    """`x` with an update for each point of a domain, in order. `place(k)` gives an index of each dimension of `x`; those that are
+    read from a tensor may count from the end, and where one lies outside nothing is done."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be {', '.join(REDUCTIONS)}, got {reduction!r}")
 
-        def latest(*i: Expr) -> Expr:
-            number: Expr = te.const(0)
-            for k, e in zip(steps, extents, strict=True):
-                number = number * e + k
-            return te.max(te.select(hits(i, steps), number, te.const(-1)), axis=steps)
+    def formula(result: te.Tensor, *k: Expr) -> tuple[Sequence[Expr], Expr, Expr]:
+        inside, indices = list[Expr](), list[Expr]()
+        for index, extent in zip(place(k), shape_of(x), strict=True):
+            if index in k:
+                indices.append(index)
+                continue
+            first = from_front(index, extent)
+            inside += [first >= te.const(0, index.dtype), first < te.const(extent, index.dtype)]
+            indices.append(nearest(index, extent))
+        old = result[tuple(indices)]
+        return indices, REDUCTIONS[reduction](old, update(k)), te.all(*inside)
 
-        last = te.compute(shape, latest, name="last")
-
-        def formula(*i: Expr) -> Expr:
-            number = last[i[: len(shape)]]
-            place = [number // prod(extents[n + 1 :]) % e if n else number // prod(extents[1:]) for n, e in enumerate(extents)]
-            return te.if_then_else(number >= 0, update(i, place), x[i])
-
-        return te.compute(x.shape, formula, name="scatter")
-    if reduction not in WAYS:
-        raise ValueError(f"reduction must be none, {', '.join(WAYS)}, got {reduction!r}")
-    reducer, identity, combine = WAYS[reduction]
-
-    def all_updates(*i: Expr) -> Expr:
-        neutral = wide(te.const(identity(x.dtype), x.dtype))
-        return reducer(te.if_then_else(hits(i, steps), wide(update(i, steps)), neutral), axis=steps)
-
-    total = te.compute(x.shape, all_updates, name="updates")
-    return narrow(te.compute(x.shape, lambda *i: combine(wide(x[i]), total[i]), name="scatter"), x.dtype)
+    return te.scatter(x, domain, formula)
 
 
 @operator("Scatter", 9)
@@ -147,21 +129,9 @@ def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
     need("the indices", indices, dtype="integer", ranks=[x.ndim])
     need("the updates", updates, shape_of(indices), x.dtype)
     _inside("the indices", indices, x, [along])
-    smaller = [n for n in range(x.ndim) if n != along and shape_of(indices)[n] < shape_of(x)[n]]
-
-    def place(i: Sequence[Expr], k: Sequence[Expr]) -> tuple[Expr, ...]:
-        return (*i[:along], k[0], *i[along + 1 :])
-
-    def hits(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
-        index = indices[place(i, k)]
-        found = te.equal(from_front(index, shape_of(x)[along]), i[along].astype(index.dtype))
-        inside = [i[n] < shape_of(indices)[n] for n in smaller]
-        return te.if_then_else(te.all(*inside), found, te.const(False, "bool")) if inside else found
-
-    def update(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
-        return updates[place(i, k)]
-
-    return scattered(x, shape_of(x), [shape_of(indices)[along]], hits, update, reduction)
+    return scattered(
+        x, shape_of(indices), lambda k: (*k[:along], indices[tuple(k)], *k[along + 1 :]), lambda k: updates[tuple(k)], reduction
+    )
 
 
 @operator("ScatterND", 11)
@@ -173,17 +143,11 @@ def scatter_nd(x, indices, updates, *, reduction="none"):
         raise ValueError(f"indices of {depth} number(s) do not fit {list(shape_of(x))}")
     need("the updates", updates, [*lead, *shape_of(x)[depth:]], x.dtype)
 
-    def hits(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
-        found = []
-        for n in range(depth):
-            index = indices[(*k, te.const(n))]
-            found.append(te.equal(from_front(index, shape_of(x)[n]), i[n].astype(index.dtype)))
-        return te.all(*found)
+    def place(k: Sequence[Expr]) -> tuple[Expr, ...]:
+        row, rest = k[: len(lead)], k[len(lead) :]
+        return (*(indices[(*row, te.const(n))] for n in range(depth)), *rest)
 
-    def update(i: Sequence[Expr], k: Sequence[Expr]) -> Expr:
-        return updates[(*k, *i[depth:])]
-
-    return scattered(x, shape_of(x)[:depth], lead, hits, update, reduction)
+    return scattered(x, shape_of(updates), place, lambda k: updates[tuple(k)], reduction)
 
 
 @operator("TensorScatter", 24)

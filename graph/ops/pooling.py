@@ -102,19 +102,23 @@ def max_unpool(x, indices, *, kernel_shape, strides=None, pads=None, output_shap
     images, channels, *extents = shape_of(x)
     sizes = [w.extent for w in transposed_windows(extents, kernel_shape, strides, pads=pads)]
     shape = [images, channels, *sizes] if output_shape is None else [int(e) for e in output_shape]
-    steps = [te.reduce_axis((0, e), f"k{a}") for a, e in enumerate(extents)]
     if len(shape) != x.ndim or shape[:2] != [images, channels]:
         raise ValueError(f"{list(shape)} is no shape for images of {list(shape_of(x))}")
+    size = te.const(prod(sizes), "int64")
 
-    def formula(*i: Expr) -> Expr:
-        number: Expr = te.const(0)
-        for place, extent in zip(i, (images, channels, *sizes), strict=True):
-            number = number * extent + place
-        inside = [place < e for place, e, s in zip(i[2:], sizes, shape[2:], strict=True) if e < s]
-        hit = te.all(te.equal(indices[(*i[:2], *steps)], number.astype("int64")), *inside)
-        return te.sum(te.select(hit, x[(*i[:2], *steps)], te.const(0, x.dtype)), axis=steps)
+    def formula(result: te.Tensor, *k: Expr) -> tuple[Sequence[Expr], Expr, Expr]:
+        offset = indices[k] - (k[0] * channels + k[1]).astype("int64") * size
+        place = [offset // prod(sizes[n + 1 :]) % e for n, e in enumerate(sizes)]
+        inside = [i < te.const(e, "int64") for i, e, s in zip(place, shape[2:], sizes, strict=True) if e < s]
+        inside += [offset >= te.const(0, "int64"), offset < size]
+        return (
+            (*k[:2], *(te.minimum(i, te.const(e - 1, "int64")) for i, e in zip(place, shape[2:], strict=True))),
+            x[k],
+            te.all(*inside),
+        )
 
-    return te.compute(shape, formula, name="max_unpool")
+    zeros = te.compute(shape, lambda *_: te.const(0, x.dtype), name="zeros")
+    return te.scatter(zeros, shape_of(x), formula, name="max_unpool")
 
 
 # --- whole images ------------------------------------------------------------------------------------------------------

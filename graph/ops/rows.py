@@ -160,26 +160,37 @@ def hardmax(x, *, axis=-1):
     return te.compute(x.shape, formula, name="hardmax")
 
 
-def _scan(name: str, since: int, reducer: Callable[..., Expr], neutral: int) -> None:
-    """An operator that reduces, for each element, those up to it along an axis: `exclusive` without itself, or from it on."""
+def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral: int) -> None:
+    """An operator that combines, for each element, those up to it along an axis: `exclusive` without itself, or from it on."""
     label = name.lower()
 
     @operator(name, since, operands={1: "axis"})
     def define(x, *, axis, exclusive=0, reverse=0):
         need("the input", x, dtype="number")
         (along,) = normal_axes([int(scalar("the axis", axis))], x.ndim)
-        k = te.reduce_axis((0, shape_of(x)[along]), "k")
+        last, kind = shape_of(x)[along] - 1, dtypes.computed(x.dtype)
+
+        def at(i: Sequence[Expr], place: Expr) -> tuple[Expr, ...]:
+            return (*i[:along], place, *i[along + 1 :])
+
+        def running(total: te.Tensor, *i: Expr) -> Expr:
+            element = wide(x[at(i, last - i[along] if reverse else i[along])])
+            return te.if_then_else(i[along] >= 1, combine(total[at(i, i[along] - 1)], element), element)
+
+        total = te.scan(x.shape, running, along, kind, label)
 
         def formula(*i: Expr) -> Expr:
-            low, high = (i[along], k.value) if reverse else (k.value, i[along])
-            element = wide(x[(*i[:along], k, *i[along + 1 :])])
-            return reducer(te.select(low < high if exclusive else low <= high, element, te.const(neutral, element.dtype)), axis=k)
+            number = last - i[along] if reverse else i[along]
+            if not exclusive:
+                return total[at(i, number)].astype(x.dtype)
+            before = te.if_then_else(number >= 1, total[at(i, number - 1)], te.const(neutral, kind))
+            return before.astype(x.dtype)
 
-        return narrow(te.compute(x.shape, formula, name=label), x.dtype)
+        return te.compute(x.shape, formula, name="last") if exclusive or reverse else narrow(total, x.dtype)
 
 
-_scan("CumSum", 11, te.sum, 0)
-_scan("CumProd", 26, te.prod, 1)
+_scan("CumSum", 11, lambda x, y: x + y, 0)
+_scan("CumProd", 26, lambda x, y: x * y, 1)
 
 
 @operator("TopK", 10, operands={1: "k"})

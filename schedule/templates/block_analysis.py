@@ -226,9 +226,9 @@ def iterations(s: Schedule, loop: str) -> int | None:
 
 
 def is_elementwise(block: Block) -> bool:
-    """Whether a block computes each element of its output once, from anything, without a reduction."""
-    body = block.body
-    return block.init is None and not block.is_reduction and isinstance(body, Store) and _stored_axes(body, block) is not None
+    """Whether a block computes each element of its output once, from anything, in any order."""
+    body, spatial = block.body, all(it.axis is Axis.SPATIAL for it in block.iters)
+    return block.init is None and spatial and isinstance(body, Store) and _stored_axes(body, block) is not None
 
 
 def stored(block: Block) -> Store:

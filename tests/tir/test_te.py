@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from schedule import Schedule, ScheduleError
+from tests.codegen.harness import same
 from tests.programs import matmul
 from tir import dtypes, te
 from tir.interpreter import run
@@ -267,6 +269,62 @@ def test_a_block_called_like_its_axis():
     np.testing.assert_array_equal(b, a + 1)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(7, 13), (1, 5), (109, 1)])
+def test_scan(shape, axis):
+    """Running products, modulo a number: they depend on the order, along the axis alone."""
+    A = te.placeholder(shape, "int32", name="A")
+
+    def formula(y, i, j):
+        before = y[i - 1, j] if axis == 0 else y[i, j - 1]
+        return (te.if_then_else((i, j)[axis] >= 1, before, 1) * 3 + A[i, j]) % 101
+
+    Y = te.scan(shape, formula, axis, "int32", name="Y")
+    func = te.create_prim_func([A, Y, te.compute(shape, lambda i, j: Y[i, j] + 1, name="Z")])
+    assert [it.axis for it in blocks(func)[0].iters] == [Axis.OPAQUE if n == axis else Axis.SPATIAL for n in range(2)]
+    a = integers(shape, "int32")
+    y, z = result(func, a)
+    for n, row in enumerate(np.moveaxis(a, axis, 0)):
+        row = (row + 3 * (wanted if n else 1)) % 101
+        wanted = row
+        np.testing.assert_array_equal(np.moveaxis(y, axis, 0)[n], wanted)
+    np.testing.assert_array_equal(z, y + 1)
+    same(func)
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_scatter(add):
+    """Rows at places that recur, and some that lie outside; the last one stays, or all are added."""
+    X, I, U = te.placeholder((7, 13), name="X"), te.placeholder((9,), "int64", name="I"), te.placeholder((9, 13), name="U")
+
+    def formula(y, k, j):
+        inside = te.all(I[k] >= te.const(0, "int64"), I[k] < te.const(7, "int64"))
+        return (I[k], j), y[I[k], j] + U[k, j] if add else U[k, j], inside
+
+    Y = te.scatter(X, (9, 13), formula, name="Y")
+    func = te.create_prim_func([X, I, U, te.compute((7, 13), lambda i, j: Y[i, j] * 2.0, name="Z")])
+    copy, put, _ = blocks(func)
+    assert (copy.name, put.name) == ("Y_copy", "Y") and [it.axis for it in put.iters] == [Axis.OPAQUE, Axis.SPATIAL]
+    x, u = integers((7, 13), "float32"), integers((9, 13), "float32", 1)
+    places = np.array([3, 0, 3, 7, 6, -1, 3, 0, 1])
+    wanted = x.copy()
+    for place, row in zip(places, u, strict=True):
+        if 0 <= place < 7:
+            wanted[place] = wanted[place] + row if add else row
+    (z,) = result(func, x, places, u)
+    np.testing.assert_array_equal(z, 2 * wanted)
+    same(func, [x, places, u, np.empty_like(x)])
+
+
+def test_a_reordered_scan_is_refused():
+    X = te.placeholder((13,), name="X")
+    s = Schedule(
+        te.create_prim_func([X, te.scan((13,), lambda y, i: X[i] + te.if_then_else(i >= 1, y[i - 1], 0.0), 0, name="Y")])
+    )
+    with pytest.raises(ScheduleError, match="drives the opaque axis"):
+        s.vectorize("i0")
+
+
 # --- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -341,6 +399,12 @@ MISTAKES = (
         TypeError,
         "reduce: the identity of a dtype must be a number of that dtype; 'float32' is not a number, and cannot be a constant of "
         "dtype float32",
+    ),
+    (lambda: te.scan((7,), lambda y, i: 1.0, 1), ValueError, "scan: the axis 1 is not there; the tensor has 1 dimension(s)"),
+    (
+        lambda: te.scatter(A, (7,), lambda y, i: ((i,), 1.0, True)),
+        ValueError,
+        "scatter: A has 2 dimension(s), but the place has 1",
     ),
     (
         lambda: te.if_then_else(A[0, 0], 1.0, 2.0),
