@@ -12,7 +12,7 @@ from typing import Any
 
 from tir import dtypes
 from tir.arith.enumeration import PYTHON_OPERATORS
-from tir.ir import COMPARISONS, LOGICAL, Axis, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
+from tir.ir import COMPARISONS, Axis, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
 from tir.traverse import loads, map_children, rewrite, substitute, variables, walk
 
 from ..error import ScheduleError
@@ -191,7 +191,8 @@ def _replaced(e: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
 
 
 def _need_known_identity(block: Block, r: Reducer) -> None:
-    """Refuse unless the one value is combined by a known operation and starts at its identity."""
+    """Refuse unless the one value is combined by a known operation and starts at its identity; where counting what it starts from
+    more than once makes no difference, at any number."""
     (value,), (old,), (new,), (start,) = r.combined, r.old, r.new, r.identities
     match value:
         case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if {a, b} == {old, new}:
@@ -200,18 +201,7 @@ def _need_known_identity(block: Block, r: Reducer) -> None:
             raise _unknown(block)
     if type(start) is not Const:
         raise _unknown(block)
-    dtype = old.dtype
-    if op in LOGICAL:
-        neutral = start.value == (op == "and")
-    elif op in "+*":
-        neutral = start.value == (op == "*")
-    else:
-        low, high = dtypes.limits(dtype)
-        extreme = high if op == "min" else low
-        neutral = start.value == extreme or (
-            dtypes.is_float(dtype) and start.value == (float("inf") if op == "min" else -float("inf"))
-        )
-    if not neutral:
+    if op in ("+", "*") and start.value != (op == "*"):
         raise ScheduleError(
             f"`{block.name}` starts at {start.value}, which is not neutral for `{op}`: "
             "it would count once for each partial result",
