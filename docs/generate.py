@@ -68,6 +68,23 @@ def matmul(n: int = 13) -> PrimFunc:
     return te.create_prim_func([A, B, te.compute((7, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
 
 
+def scaled_sum() -> PrimFunc:
+    """The sums of the rows of 3 A."""
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    return te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k] * 3.0, axis=k), name="C")])
+
+
+def powers() -> PrimFunc:
+    """B = max(A ** 2, 1)."""
+    A = te.placeholder((7, 13), name="A")
+
+    def larger(x, y):
+        return te.select(x < y, y, x)
+
+    return te.create_prim_func([A, te.compute((7, 13), lambda *i: larger(te.pow(A[i], 2.0), te.const(1.0)), name="B")])
+
+
 def matmul_relu() -> PrimFunc:
     """D = max(A · B, 0)."""
     A, B = te.placeholder((7, 5), name="A"), te.placeholder((5, 13), name="B")
@@ -119,7 +136,8 @@ def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
 
 
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
-    f.__name__: f for f in (vector, elementwise, chain, rows, matmul, matmul_relu, matmul_add, padded, blur, row_buffer)
+    f.__name__: f
+    for f in (vector, elementwise, powers, chain, rows, scaled_sum, matmul, matmul_relu, matmul_add, padded, blur, row_buffer)
 } | {"matmul_16": lambda: _columns_last(matmul(16))}
 
 

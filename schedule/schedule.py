@@ -20,6 +20,7 @@ from .error import ScheduleError
 from .primitive import REGISTRY, P, Primitive, R, block_at, blocks_below, find_block, loops_of, named_at
 from .primitives.blocks.blockize import blockize
 from .primitives.blocks.reorder_block_iter_var import reorder_block_iter_var
+from .primitives.blocks.simplify_formula import simplify_formula
 from .primitives.blocks.tensorize import tensorize
 from .primitives.blocks.transform_block_layout import transform_block_layout
 from .primitives.buffers.cache_read import cache_read
@@ -31,6 +32,7 @@ from .primitives.buffers.set_scope import set_scope
 from .primitives.buffers.stage_mem import stage_mem
 from .primitives.buffers.storage_align import storage_align
 from .primitives.buffers.transform_layout import transform_layout
+from .primitives.buffers.write_in_place import write_in_place
 from .primitives.guards.add_guard import add_guard
 from .primitives.guards.hoist_predicate import hoist_predicate
 from .primitives.guards.peel import peel
@@ -53,6 +55,7 @@ from .primitives.placement.reverse_compute_at import reverse_compute_at
 from .primitives.placement.reverse_compute_inline import reverse_compute_inline
 from .primitives.reductions.decompose_padding import decompose_padding
 from .primitives.reductions.decompose_reduction import decompose_reduction
+from .primitives.reductions.factor_out import factor_out
 from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilogue
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
@@ -284,6 +287,7 @@ class Schedule:
     stage_mem = method(stage_mem)
     lift_alloc = method(lift_alloc)
     storage_align = method(storage_align)
+    write_in_place = method(write_in_place)
 
     # --- reductions ------------------------------------------------------------------------------------------------------
 
@@ -292,6 +296,7 @@ class Schedule:
     pad_einsum = method(pad_einsum)
     fuse_reduction_epilogue = method(fuse_reduction_epilogue)
     rfactor = method(rfactor)
+    factor_out = method(factor_out)
 
     # --- guards ----------------------------------------------------------------------------------------------------------
 
@@ -307,6 +312,7 @@ class Schedule:
 
     transform_block_layout = method(transform_block_layout)
     reorder_block_iter_var = method(reorder_block_iter_var)
+    simplify_formula = method(simplify_formula)
 
     # --- sampling --------------------------------------------------------------------------------------------------------
 

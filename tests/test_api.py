@@ -72,7 +72,22 @@ TENSORIR = {
     "get_child_blocks": "block_or_loop",
     "get_output_blocks": "",
 }
-OURS = ["tile", "stage_mem", "lift_alloc", "pack", "add_guard", "hoist_predicate", "peel", "trim", "sample_tile", "show", "copy"]
+OURS = [
+    "tile",
+    "stage_mem",
+    "factor_out",
+    "simplify_formula",
+    "write_in_place",
+    "lift_alloc",
+    "pack",
+    "add_guard",
+    "hoist_predicate",
+    "peel",
+    "trim",
+    "sample_tile",
+    "show",
+    "copy",
+]
 
 
 def parameters(function) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -190,9 +190,16 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     Each source, an index or a sum of whole indices under `//` and `%` such as `i * 13 + j` with j < 13, is split into parts where
     the map divides it by constants. The map is one to one if every output is a sum of such parts in mixed radix, and every part
     occurs in one output. Where a factor does not divide the extent, the extent of the highest part is rounded up: what that
-    adds is padding.
+    adds is padding. An index may count backwards, as in `12 - i` with i < 13.
     """
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
+    backwards: dict[str, Expr] = {name: sizes[name] - 1 - Var(name) for name in _counting_down(index_map)}
+    if backwards:
+        forwards = IndexMap(index_map.inputs, tuple(simplify(substitute(e, backwards)) for e in index_map.outputs))
+        layout = invert(forwards, extents, places)
+        found = zip(index_map.inputs, layout.inverse, strict=True)
+        turned = (simplify(sizes[v.name] - 1 - e, layout.ranges) if v.name in backwards else e for v, e in found)
+        return replace(layout, inverse=tuple(turned))
     outputs, fused = _flattened_sums(tuple(simplify(e) for e in index_map.outputs), sizes)
     summed = {name for terms in fused.values() for name, _ in terms}
     parts, wholes = _parts_of_sources({name: size for name, size in sizes.items() if name not in summed}, outputs)
@@ -216,6 +223,17 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
         tuple(c for c in conditions if not prove(c, ranges)),
         tuple(frozenset(s) for s in sources),
     )
+
+
+def _counting_down(index_map: IndexMap) -> set[str]:
+    """The indices that are subtracted in an output, and nowhere added."""
+    signs: dict[str, set[bool]] = {}
+    for e in index_map.outputs:
+        for monomial, coefficient in polynomial(simplify(e)).items():
+            match monomial:
+                case (Var(name),):
+                    signs.setdefault(name, set()).add(coefficient < 0)
+    return {name for name, found in signs.items() if found == {True}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from tir.arith.bounds import ranges_of
+from tir.arith.bounds import ranges_of, without_units
 from tir.arith.intervals import Ranges
 from tir.arith.simplify import simplify
 from tir.ir import (
@@ -42,13 +42,14 @@ from .index_map import IndexMap, Layout, invert, place_names
 
 
 def transformed_layout(
-    func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark
+    func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark, units: bool = False
 ) -> PrimFunc:
-    """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there."""
+    """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there. With `units`
+    indices keep variables of one value."""
     names = Names.of(func)
     layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
     if not layout.conditions:
-        return with_layout(func, target.name, target.with_(shape=layout.extents), mapping)
+        return with_layout(func, target.name, target.with_(shape=layout.extents), mapping, units=units)
     if pad_value is None:
         raise ScheduleError(
             f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
@@ -63,11 +64,11 @@ def transformed_layout(
             *marks,
             hint=f"pad_value is a number that {target.dtype} holds, such as 0",
         ) from None
-    return with_padded_layout(func, target, mapping, layout, padding, names)
+    return with_padded_layout(func, target, mapping, layout, padding, names, units)
 
 
 def with_padded_layout(
-    func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names
+    func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names, units: bool = False
 ) -> PrimFunc:
     """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
     new = target.with_(shape=layout.extents)
@@ -86,7 +87,7 @@ def with_padded_layout(
         where = reduce(lambda a, b: Binary("or", a, b), outside)
         written = _everywhere(names, layout, names.block(f"{target.name}_pad"), Store(new, layout.places, padding), where)
         func = edited(func, [], Insertion(*_first_use(func, target.name), written))
-    return with_layout(func, target.name, new, mapping, written)
+    return with_layout(func, target.name, new, mapping, written, units)
 
 
 def buffer_argument(block: Block, buffer: list[str | int] | tuple[str, int] | str) -> Buffer:
@@ -100,8 +101,11 @@ def buffer_argument(block: Block, buffer: list[str | int] | tuple[str, int] | st
             raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
 
 
-def with_layout(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None) -> PrimFunc:
-    """`func` with a buffer in a new layout, wherever it is accessed outside of `but`; stated regions of it are dropped."""
+def with_layout(
+    func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None, units: bool = False
+) -> PrimFunc:
+    """`func` with a buffer in a new layout, wherever it is accessed outside of `but`; stated regions of it are dropped. With
+    `units` indices keep variables of one value."""
 
     def visit(n, ranges: Ranges):
         if n is but:
@@ -116,7 +120,8 @@ def with_layout(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: 
         inside = ranges_of([n], ranges) if type(n) in (For, Block) else ranges
         n = map_children(n, lambda c: visit(c, inside if isinstance(c, Stmt) else ranges))
         if type(n) in (Load, Store) and n.buffer is new:
-            n = n.with_(indices=tuple(simplify(i, ranges) for i in mapping(n.indices)))
+            known = without_units(ranges) if units else ranges
+            n = n.with_(indices=tuple(simplify(i, known) for i in mapping(n.indices)))
         return n
 
     return func.with_(body=visit(func.body, {}), allocs=tuple(new if b.name == name else b for b in func.allocs))

@@ -32,3 +32,8 @@ def ranges_of(stmts: Iterable[Stmt], outside: Ranges = MappingProxyType({})) -> 
         elif type(s) is Block:
             ranges |= {it.var.name: extent_range(it.extent, ranges) for it in s.iters}
     return ranges
+
+
+def without_units(ranges: Ranges) -> dict[str, Interval]:
+    """The ranges of the variables that have more than one value: what is simplified with these still has all others in it."""
+    return {name: interval for name, interval in ranges.items() if interval[0] is None or interval[0] != interval[1]}

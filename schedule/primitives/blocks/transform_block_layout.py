@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tir.arith.bounds import without_units
 from tir.arith.statements import simplify_tree
 from tir.ir import Axis, Iter, PrimFunc, Var, conjunction, nest, seq
-from tir.traverse import substitute
+from tir.traverse import substitute, variables
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
@@ -18,11 +19,14 @@ from ...rewriting.index_map import IndexMap, invert, parse_index_map, place_name
 
 
 @primitive
-def transform_block_layout(func: PrimFunc, block: str, index_map: IndexMap | Callable[..., Any] | str) -> tuple[PrimFunc, None]:
+def transform_block_layout(
+    func: PrimFunc, block: str, index_map: IndexMap | Callable[..., Any] | str, preserve_unit_iters: bool = False
+) -> tuple[PrimFunc, None]:
     """Run a block over `index_map(i, j, ...)` in place of its iteration variables i, j, ...
 
     The loops around it become new ones, one for each new variable. An index map is a function as for `transform_layout`; where
-    it divides an extent with a remainder, the block gets a predicate.
+    it divides an extent with a remainder, the block gets a predicate. An index may count backwards, as in `12 - i` with i < 13.
+    Variables of one value become that value, but with `preserve_unit_iters` those that the index map has by themselves.
 
     Rewrite   for i in range(7): for j in range(13): S(i, j)
            => for ax0 in range(91): S(ax0 // 13, ax0 % 13)                 # lambda i, j: (i * 13 + j,)
@@ -40,8 +44,8 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: IndexMap | Cal
     axes = {v.name: it for v, it in zip(mapping.inputs, target.iters, strict=True)}
     iters: list[Iter] = []
     new: list[tuple[Var, object]] = []
-    for place, extent, sources in zip(layout.places, layout.extents, layout.sources, strict=True):
-        kinds = {axes[v].axis for v in sources}
+    for place, extent, sources, e in zip(layout.places, layout.extents, layout.sources, mapping.outputs, strict=True):
+        kinds = {axes[v].axis for v in sources or (variables(e) if preserve_unit_iters else ())}
         if len(kinds) > 1:
             mixed = " and ".join(f"`{axes[v].var.name}`" for v in sorted(sources))
             raise ScheduleError(
@@ -57,6 +61,10 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: IndexMap | Cal
         # The reduction has one step, of which no new variable is made: its init runs before it, always.
         target = target.with_(init=None, body=seq(target.init, target.body))
     over = {v.name: loop for v, (loop, _) in zip(layout.places, new, strict=True)}
-    inner = simplify_tree(substitute(target.with_(iters=()), back), layout.ranges)
+    ranges = layout.ranges
+    if preserve_unit_iters:
+        back |= {axes[e.name].var.name: v for e, v in zip(mapping.outputs, layout.places, strict=True) if isinstance(e, Var)}
+        ranges = without_units(ranges)
+    inner = simplify_tree(substitute(target.with_(iters=()), back), ranges)
     result = inner.with_(iters=tuple(iters), predicate=substitute(conjunction(*layout.conditions), over))
     return edited(func, [(loops[0] if loops else target, nest(new, result))]), None

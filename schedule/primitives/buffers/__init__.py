@@ -1,6 +1,17 @@
 """Primitives that change where values are stored, and in which layout."""
 
-from . import cache_read, cache_write, lift_alloc, pack, reindex, set_scope, stage_mem, storage_align, transform_layout
+from . import (
+    cache_read,
+    cache_write,
+    lift_alloc,
+    pack,
+    reindex,
+    set_scope,
+    stage_mem,
+    storage_align,
+    transform_layout,
+    write_in_place,
+)
 
 __all__ = [
     "cache_read",
@@ -12,4 +23,5 @@ __all__ = [
     "stage_mem",
     "storage_align",
     "transform_layout",
+    "write_in_place",
 ]

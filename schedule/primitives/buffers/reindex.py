@@ -8,7 +8,7 @@ from typing import Any
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, nest
-from tir.traverse import substitute, variables, walk
+from tir.traverse import rewrite, substitute, variables, walk
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window, windows
@@ -25,7 +25,7 @@ from ...rewriting.cache_stages import (
     proving_part,
     where_read,
 )
-from ...rewriting.edits import Names, edited, with_accesses, with_buffer
+from ...rewriting.edits import Names, edited, unstated, with_buffer
 from ...rewriting.index_map import IndexMap, parse_index_map
 from ...rewriting.layouts import buffer_argument, transformed_layout
 from ...rewriting.placement import laid_out, needed
@@ -34,21 +34,24 @@ CACHE_HINT = "cache_read and cache_write copy a buffer as it is"
 
 
 @primitive
-def reindex(func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str) -> tuple[PrimFunc, str]:
+def reindex(
+    func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str, place: int | None = None
+) -> tuple[PrimFunc, str]:
     """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block.
 
     The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. Copy and
     block are called `A_reindex`, the copy is in the memory of the buffer. The dimensions of the copy are those axes that occur in
-    the indices, in the order of the block; a block that reads gets its copy before, one that writes is copied from after.
+    the indices, in the order of the block; a block that reads gets its copy before, one that writes is copied from after. With
+    `place`, only what is read at that place, number `place` of those where the buffer is read, goes through the copy.
 
     Rewrite   S(i, j): B[i, j] = A[j, i + 1]
            => for ax0: for ax1: A_reindex[ax0, ax1] = A[ax1, ax0 + 1]
               S(i, j): B[i, j] = A_reindex[i, j]
-    Legal     if the block accesses the buffer at one place, over its axes alone (no inner loop, no loaded index). Reading: it
-              does not write the buffer, nothing writes it between copy and use, and the place is inside the buffer for all values
-              of the axes. Writing: the block is data parallel or a reduction with its init, alone in writing the buffer, which
-              nothing reads before; all its spatial axes of more than one value occur in the place; and it runs over its whole
-              domain, once.
+    Legal     if the block accesses the buffer at one place, or reads it at several and `place` says which, over its axes alone
+              (no inner loop, no loaded index). Reading: it does not write the buffer, nothing writes it between copy and use, and
+              the place is inside the buffer for all values of the axes. Writing: the block is data parallel or a reduction with
+              its init, alone in writing the buffer, which nothing reads before; all its spatial axes of more than one value occur
+              in the place; and it runs over its whole domain, once.
     Example   matmul: s.reindex("C", ("read", 1))
     """
     target = buffer_argument(find_block(func, block), buffer)
@@ -59,9 +62,14 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int
             (find_block(func, block), f"writes {target.name}"),
             hint=f"reindex({block!r}, {target.name!r}) is for what it writes",
         )
-    func, _, copying = (_write_through_copy if writing else _read_through_copy)(
-        func, block, target, target.scope, f"{target.name}_reindex"
-    )
+    wanted = f"{target.name}_reindex"
+    if writing and place is not None:
+        reason = f"`{block}` writes `{target.name}`: `place` is for what is read"
+        raise ScheduleError(reason, (find_block(func, block), "writes it"))
+    if writing:
+        func, _, copying = _write_through_copy(func, block, target, target.scope, wanted)
+    else:
+        func, _, copying = _read_through_copy(func, block, target, target.scope, wanted, place)
     return func, copying
 
 
@@ -121,11 +129,13 @@ def _through_cache(
     return transformed_layout(func, copy, mapping, 0) if mapping.inputs else func, copying
 
 
-def _read_through_copy(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
+def _read_through_copy(
+    func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str, number: int | None = None
+) -> tuple[PrimFunc, Buffer, str]:
     scope, leaf = locate(func, block)
     reader = leaf.block
     need_only_reads(leaf, source.name)
-    place = _access_indices(reader, source)
+    place = _access_indices(reader, source, number)
     stand = place_to_copy(scope, [leaf], source.name)
     loops, ranges = stand.loops, stand.ranges
     names = Names.of(func)
@@ -185,13 +195,27 @@ def _copy_blocks(
     if back:
         source, target = target, source
     copying = Block(names.block(wanted), iters, Store(target.buffer, target.indices, source))
-    return copy, copying, with_accesses(block, {buffer.name: (copy, lambda _: indices)})
+    new = rewrite(
+        block,
+        lambda n: (
+            n.with_(buffer=copy, indices=indices)
+            if isinstance(n, (Load, Store)) and n.buffer.name == buffer.name and n.indices == place
+            else None
+        ),
+    )
+    return copy, copying, unstated(new, buffer.name)
 
 
-def _access_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
-    """The one place, over the axes of a block, at which it accesses a buffer."""
+def _access_indices(block: Block, buffer: Buffer, number: int | None = None) -> tuple[Expr, ...]:
+    """The one place, over the axes of a block, at which it accesses a buffer, or that of a number."""
     places = list(dict.fromkeys(n.indices for n in walk(block) if isinstance(n, (Load, Store)) and n.buffer.name == buffer.name))
     mark = (block, f"uses {buffer.name}")
+    if number is not None:
+        if not 0 <= number < len(places):
+            raise ScheduleError(
+                f"`{block.name}` reads `{buffer.name}` at {len(places)} place(s): there is no number {number}", mark
+            )
+        places = [places[number]]
     if len(places) > 1:
         texts = listing(f"{buffer.name}[{', '.join(map(str, p))}]" for p in places)
         raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at several places: {texts}", mark, hint=CACHE_HINT)

@@ -20,6 +20,7 @@ def transform_layout(
     buffer: list[str | int] | tuple[str, int] | str,
     index_map: IndexMap | Callable[..., Any] | str,
     pad_value: int | float | None = None,
+    preserve_unit_iters: bool = False,
 ) -> tuple[PrimFunc, None]:
     """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)], everywhere in the function.
 
@@ -28,7 +29,8 @@ def transform_layout(
     `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)`. Its outputs are indices, their quotients and remainders by constants, and
     sums of these in mixed radix, such as `i * 13 + j` for j < 13. Where a tile does not divide the extent, the last one is padded
     with `pad_value`: by the producer, where that writes the whole buffer in loops of its own, which then run over the new shape;
-    else by a block of its own, before the first use.
+    else by a block of its own, before the first use. Variables of one value become that value in the indices, unless with
+    `preserve_unit_iters`.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])
@@ -42,4 +44,5 @@ def transform_layout(
     how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
     hint = f"{how} makes a copy whose layout is free"
     need_not_parameter(func, target, "its layout is the caller's", mark, hint)
-    return transformed_layout(func, target, parse_index_map(index_map, len(target.shape)), pad_value, mark), None
+    mapping = parse_index_map(index_map, len(target.shape))
+    return transformed_layout(func, target, mapping, pad_value, mark, units=preserve_unit_iters), None

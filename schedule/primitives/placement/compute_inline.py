@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.arith.bounds import ranges_of
+from tir.arith.bounds import ranges_of, without_units
 from tir.arith.simplify import simplify
 from tir.ir import Block, Const, Expr, Load, Node, PrimFunc, Stmt
 from tir.traverse import rewrite, substitute
@@ -22,10 +22,11 @@ from ...rewriting.edits import edited, unstated, without_buffers
 
 
 @primitive
-def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False) -> tuple[PrimFunc, None]:
     """Put the formula of a block into the blocks that read its output, and remove the block and its buffer.
 
-    Source: Halide, PLDI 2013, section 3.2 (the call schedule).
+    Axes of one iteration become 0 in the formula, unless with `preserve_unit_iters`. Source: Halide, PLDI 2013, section 3.2 (the
+    call schedule).
 
     Rewrite   for i: X[i] = f(i)
               S(X[p])
@@ -63,6 +64,8 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
 
     def inlined(stmt: Stmt) -> Stmt:
         ranges = ranges_of([stmt])
+        if preserve_unit_iters:
+            ranges = without_units(ranges)
 
         def visit(n: Node) -> Node | None:
             if type(n) is Load and n.buffer.name == name:

@@ -1,6 +1,9 @@
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
+from tir import te
 
 
 def test_reordered():
@@ -191,4 +194,40 @@ transform_block_layout('C', 'lambda i, j, k: (j, i)'): the index map is not one 
   hint: each index, or each part of it, occurs once
 """,
         call=lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i)),
+    )
+
+
+def test_an_axis_backwards():
+    s = Checked(matmul())
+    s.transform_block_layout("C", lambda i, j, k: (6 - i, j * 1, 4 - k))
+    check(
+        s,
+        """
+        for ax0, ax1, ax2 in T.grid(7, 13, 5):
+            with T.block("C"):
+                v0, v1, v2 = T.axis.remap("SSR", [ax0, ax1, ax2])
+                with T.init():
+                    C[6 - v0, v1] = T.float32(0.0)
+                C[6 - v0, v1] = C[6 - v0, v1] + A[6 - v0, 4 - v2] * B[4 - v2, v1]
+        """,
+    )
+
+
+def test_refuses_to_count_backwards_from_elsewhere():
+    with pytest.raises(ScheduleError, match="cannot be shown to be one to one"):
+        Schedule(matmul()).transform_block_layout("C", lambda i, j, k: (7 - i, j, k))
+
+
+def test_axes_of_one_value_may_stay():
+    A = te.placeholder((1, 12), name="A")
+    s = Checked(te.create_prim_func([A, te.compute((1, 12), lambda n, i: A[n, i] + 1.0, name="B")]))
+    s.transform_block_layout("B", lambda n, i: (n, i // 4, i % 4), preserve_unit_iters=True)
+    check(
+        s,
+        """
+        for ax0, ax1, ax2 in T.grid(1, 3, 4):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[v0, v1 * 4 + v2] = A[v0, v1 * 4 + v2] + T.float32(1.0)
+        """,
     )

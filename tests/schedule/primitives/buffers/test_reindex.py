@@ -462,3 +462,50 @@ reindex('C', ['write', 0]): it cannot be shown which part of `C` is written by `
 """,
         call=lambda s: s.reindex("C", ("write", 0)),
     )
+
+
+def gram():
+    """C = A · Aᵀ."""
+    A = te.placeholder((7, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+    return te.create_prim_func([A, te.compute((7, 7), lambda i, j: te.sum(A[i, k] * A[j, k], axis=k), name="C")])
+
+
+def test_one_of_several_places():
+    s = Checked(gram())
+    assert s.reindex("C", "A", 1) == "A_reindex"
+    check(
+        s,
+        """
+        A_reindex = T.alloc_buffer((7, 5))
+        for ax0, ax1 in T.grid(7, 5):
+            with T.block("A_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                A_reindex[v0, v1] = A[v0, v1]
+        for i, j, k in T.grid(7, 7, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * A_reindex[v_j, v_k]
+        """,
+    )
+
+
+def test_refuses_places_that_there_are_not():
+    refuse(
+        Schedule(gram()),
+        """
+        reindex('C', 'A', 2): `C` reads `A` at 2 place(s): there is no number 2
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ uses A
+        """,
+    )
+    refuse(
+        Schedule(gram()),
+        """
+        reindex('C', 'C', 0): `C` writes `C`: `place` is for what is read
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes it
+        """,
+    )

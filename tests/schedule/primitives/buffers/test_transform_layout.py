@@ -536,3 +536,11 @@ transform_layout('C', ['update', 0], 'lambda i, j: (j, i)'): a buffer is ("read"
 """,
         call=lambda s: s.transform_layout("C", ("update", 0), lambda i, j: (j, i)),
     )
+
+
+def test_axes_of_one_value_may_stay():
+    A = te.placeholder((1, 12), name="A")
+    B = te.compute((1, 12), lambda n, i: A[n, i] + 1.0, name="B")
+    s = Checked(te.create_prim_func([A, te.compute((1, 12), lambda n, i: B[n, i] * 2.0, name="C")]))
+    s.transform_layout("B", ("write", 0), lambda n, i: (n, i // 4, i % 4), preserve_unit_iters=True)
+    assert "C[v_n, v_i] = B[v_n, v_i // 4, v_i % 4] * T.float32(2.0)" in s.script

@@ -239,3 +239,21 @@ def test_refuses_what_nothing_reads():
           hint: reverse_compute_inline('X') puts it into the block that makes its input
         """,
     )
+
+
+def test_axes_of_one_value_may_stay():
+    A = te.placeholder((1, 12), name="A")
+    B = te.compute((1, 12), lambda n, i: A[n, i] + 1.0, name="B")
+    func = te.create_prim_func([A, te.compute((1, 12), lambda n, i: B[n, i] * 2.0, name="C")])
+    for preserve, index in ((False, "0"), (True, "v_n")):
+        s = Checked(func)
+        s.compute_inline("B", preserve_unit_iters=preserve)
+        check(
+            s,
+            f"""
+            for n_1, i_1 in T.grid(1, 12):
+                with T.block("C"):
+                    v_n, v_i = T.axis.remap("SS", [n_1, i_1])
+                    C[v_n, v_i] = (A[{index}, v_i] + T.float32(1.0)) * T.float32(2.0)
+            """,
+        )
