@@ -55,6 +55,7 @@ class Stage(StrEnum):
     COMBINED = "combines partial results"
     UNROLLED = "walks constant tensors, which are unrolled"
     BOUND = "bound to the threads of a GPU"
+    VIEW = "a copy that stands for an array in another form until all loops are made"
     DONE = "scheduled by a rule that leaves it to no other"
 
 
@@ -109,6 +110,16 @@ class Operands:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A `block` that copies the array `of` to `buffer`, or, where that is `written`, back, while schedules are made."""
+
+    block: str
+    buffer: str
+    of: str
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Open:
     """Steps that the open trace has otherwise: `length` of them from number `start` on become `entry`."""
 
@@ -138,6 +149,7 @@ class OpenSchedule(Schedule):
         self.lengths: dict[tuple[str, str], list[int]] = {}  # the open lengths of an axis of a block, from `sizes`
         self.limits: list[ProductLimit] = []
         self.made: dict[str, Block] = {}
+        self.views: list[View] = []
         self.columns = 0
         self._open: list[_Open] = []
         self._seeds: dict[int, int] = {}  # by column
@@ -181,8 +193,10 @@ class OpenSchedule(Schedule):
 
     @property
     def constants(self) -> frozenset[str]:
-        """The names of the parameters that are the same at every call: what is computed from them alone is computed once."""
-        return frozenset(annotation(self.func.attrs, CONSTANTS, ()))
+        """The names of the parameters that are the same at every call, and of their views: what is computed from them alone is
+        computed once."""
+        named = frozenset(annotation(self.func.attrs, CONSTANTS, ()))
+        return named | {v.buffer for v in self.views if v.of in named}
 
     def is_output(self, name: str) -> bool:
         return name in self.get_output_blocks()

@@ -27,6 +27,7 @@ from . import (
     gemm,
     gemv,
     narrow,
+    normal_form,
     pixels,
     reduction,
     rowwise,
@@ -59,12 +60,16 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
 def build(s: OpenSchedule) -> list[str]:
     """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along, and those
     of rows before others. Returns the other blocks. What was scheduled is still to be annotated."""
+    normal_form.apply(s)
     for name in s.left()[::-1]:
         if name in s.left() and elementwise.matches(s.block(name)):
             elementwise.inline_chain(s, name)
     _inline_permutations(s)
     for name in s.left():
         gemv.without_units(s, name)
+        if gemv.matches(s.block(name)) is None:  # it knows arrays with dimensions of one element
+            normal_form.arrays_apart(s, name)
+            gemv.without_units(s, name)
     for name in s.left():
         if name in s.left() and (found := attention.matches(s, name, s.target.machine)) is not None:
             _take(s, name, attention.NAME, attention.build, found)

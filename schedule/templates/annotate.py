@@ -13,7 +13,7 @@ from tir.ir import Block, Const, For, Kind, Store
 from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
 from ..rewriting.edits import parts
-from . import elementwise
+from . import elementwise, normal_form
 from .block_analysis import walks_memory
 from .marks import UNROLL_LIMITS, annotate_choice, annotate_shares, parallel, prefetch, stream
 from .packs import choose_packs
@@ -25,6 +25,7 @@ WIDTH_WEIGHTS = (0.9, 0.1)  # probabilities of sampling whole registers, and hal
 def annotate(state: OpenSchedule) -> None:
     """Mark the loops of every nest that no template finished (Ansor, section 4.2; here much of the choice is by structure)."""
     _place(state, [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)])
+    normal_form.restore(state)
 
 
 def roots(state: OpenSchedule) -> list[str]:

@@ -12,7 +12,10 @@ from schedule.primitive import find_block, find_loop
 from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
+from tir.arith.bounds import ranges_of
+from tir.arith.polynomial import Polynomial, add, polynomial, scale, to_expr
+from tir.arith.simplify import simplify
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var, const_shape
 from tir.traverse import loads, stores, variables
 
 from ..legality.reducer import reducer_of
@@ -165,6 +168,16 @@ def at_axes(load: Load) -> bool:
     """Whether each index of an element is an axis of its own, or a constant."""
     axes = [i for i in load.indices if not isinstance(i, Const)]
     return all(isinstance(i, Var) for i in axes) and len(_used(load)) == len(axes)
+
+
+def address(block: Block, x: Load | Store) -> Expr:
+    """The place of an element in memory, counted in elements, over the axes of a block."""
+    place: Polynomial = {}
+    step = 1
+    for index, length in reversed([*zip(x.indices, const_shape(x.buffer), strict=True)]):
+        place = add(place, scale(polynomial(index), step))
+        step *= length
+    return simplify(to_expr(place), ranges_of([block]))
 
 
 def last_axis(load: Load) -> str | None:

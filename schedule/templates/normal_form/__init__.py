@@ -1,0 +1,47 @@
+"""The normal form of a program: what the templates meet, however the program was written.
+
+    normal_form.apply(s)     # before the templates
+    normal_form.restore(s)   # after all else
+
+`apply` brings indices and bodies to one form over the domains of their axes, in steps of the schedule, each legal by itself and
+in the trace. PASSES has them in order; each changes only what is not in its form yet, so that a program in normal form stays as
+it is.
+
+What cannot be changed, because it is how parameters lie in memory, is read and written through copies in the form that templates
+know (views). `restore` takes them out again when all loops are made, so that none costs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedule.open_schedule import OpenSchedule
+
+from .axes import plain_axes
+from .formulas import factors_outside, simple_formulas, stages_inside
+from .views import plain_arrays, restore
+
+PASSES = (simple_formulas, stages_inside, factors_outside, plain_axes)
+
+__all__ = ["PASSES", "apply", "arrays_apart", "restore"]
+
+
+def apply(s: OpenSchedule) -> None:
+    """Bring the blocks of which nothing was made yet to normal form, but for the views of `arrays_apart`."""
+    for change in PASSES:
+        for block in s.left():
+            if block in s.left():
+                _changed(s, block, change)
+
+
+def arrays_apart(s: OpenSchedule, block: str) -> None:
+    """Give a block views of the arrays that it does not access at its axes, or at several places."""
+    _changed(s, block, plain_arrays)
+
+
+def _changed(s: OpenSchedule, block: str, change: Callable[[OpenSchedule, str], None]) -> None:
+    """Change a block, and note what it is then, which is what its tile sizes are of."""
+    before = s.block(block)
+    change(s, block)
+    if block in s.left() and s.block(block) != before:
+        s.made[block] = s.block(block)

@@ -1,0 +1,215 @@
+"""Axes in one form: those that count backwards turned, those that are divided split, those that are counted together fused, and
+those of one iteration dropped that hide the axis along memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, pairwise, permutations
+
+from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.rewriting.index_map import IndexMap
+from tir.arith.bounds import ranges_of, without_units
+from tir.arith.mixed_radix import lower_factors
+from tir.arith.polynomial import Polynomial, linear, polynomial
+from tir.arith.simplify import simplify
+from tir.ir import Binary, Block, Const, Expr, Iter, Load, Store, Var
+from tir.traverse import loads, stores, substitute, variables, walk
+
+from ..block_analysis import address, regular, stored
+
+MAX_STEPS = 16  # changes of the axes of one block
+
+
+def plain_axes(s: OpenSchedule, block: str) -> None:
+    """Change the axes of a block, one after the other, until their accesses are as plain as they get."""
+    for _ in range(MAX_STEPS):
+        b = s.block(block)
+        if not isinstance(b.body, Store) or not regular(b):
+            return
+        index_map = next((m for change in (turned, split, fused, dropped) if (m := change(s, b)) is not None), None)
+        if index_map is None or not s.attempt(OpenSchedule.transform_block_layout, block, index_map, True):
+            return
+
+
+def turned(s: OpenSchedule, b: Block) -> IndexMap | None:
+    """The axes that count backwards wherever an index is made of one of them alone, counted from their other end. Of those that
+    occur in a sum that is divided, as in transposed convolutions, that sum decides."""
+    alone: dict[str, set[bool]] = {}
+    divided: dict[str, set[bool]] = {}
+    for p in map(polynomial, _indices(b)):
+        if (found := linear(p)) is not None:
+            alone.setdefault(found[0], set()).add(found[1] < 0)
+    for divided_sum in (p for i in _indices(b) for p in islice(_sums(i), 1, None)):
+        for monomial, coefficient in divided_sum.items():
+            match monomial:
+                case (Var(name),):
+                    divided.setdefault(name, set()).add(coefficient < 0)
+    names = [name for name, backwards in (alone | divided).items() if backwards == {True}]
+    return _map(b, lambda it: [extent(it) - 1 - it.var] if it.var.name in names else [it.var]) if names else None
+
+
+def split(s: OpenSchedule, b: Block) -> IndexMap | None:
+    """The first axis that is divided by a constant wherever it is read, as the axes that it is made of; it stays whole where it
+    is one number in all arrays, as they lie in memory.
+
+    It is divided where it is written, too, unless the block is a reduction, or reads a temporary at these parts.
+    """
+    indices = [i for x in _accesses(b) for i in x.indices]
+    divisors = lower_factors(part for i in indices for part in _first_parts(i))
+    for it in b.iters:
+        if not any(it.var.name in _divided(address(b, x)) for x in _accesses(b)):
+            continue
+        places = [x for x in _accesses(b) if any(it.var.name in variables(i) for i in x.indices)]
+        if _may_stay_whole(s, b):
+            places = [x for x in places if isinstance(x, Load) and x.buffer.name != stored(b).buffer.name]
+        for factors in _tried(divisors.get(it.var.name, []), extent(it)):
+            if all(_parts_alone(i, it, factors) for x in places for i in x.indices):
+                tiles = [n // m for m, n in pairwise(factors)][::-1]
+                return IndexMap.identity(_names(b)).tile(b.iters.index(it), *tiles)
+    return None
+
+
+def _tried(divisors: list[int], length: int) -> Iterator[list[int]]:
+    """The numbers by which an axis may be divided, 1 in front: all of them, or all but one."""
+    for left_out in (None, *divisors):
+        factors = [1, *(n for n in divisors if n != left_out)]
+        if len(factors) > 1 and factors[-1] < length and all(n % m == 0 for m, n in pairwise([*factors, length])):
+            yield factors
+
+
+def _first_parts(e: Expr) -> Iterator[Expr]:
+    """The quotients and remainders of axes in an index, without those that are taken of a remainder."""
+    for n in walk(e):
+        match n:
+            case Binary("//" | "%", a, Const()) if not any(isinstance(x, Binary) and x.op == "%" for x in walk(a)):
+                yield n
+
+
+def _divided(e: Expr) -> set[str]:
+    """The axes of which an expression has parts."""
+    return {v for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%") for v in variables(n)}
+
+
+def _may_stay_whole(s: OpenSchedule, b: Block) -> bool:
+    """Whether the place that a block writes may be a sum of parts of an axis."""
+    made = {x.buffer.name for producer in s.get_producers(b.name) for x in stores(s.block(producer))}
+    return b.is_reduction or any(x.buffer.name in made for x in loads(b.body))
+
+
+def _parts_alone(index: Expr, it: Iter, factors: list[int]) -> bool:
+    """Whether an axis occurs in an index as one of its parts alone, in terms that are nothing else."""
+    if it.var.name not in variables(index):
+        return True
+    parts = [Var(f"{it.var.name}.{n}") for n in range(len(factors))]
+    whole: Expr = parts[0]
+    ranges = {}
+    for n, (part, factor) in enumerate(zip(parts, factors, strict=True)):
+        whole = part * factor + whole if n else part
+        upper = factors[n + 1] if n + 1 < len(factors) else extent(it)
+        ranges[part.name] = (0, upper // factor - 1)
+    mine = {part.name for part in parts}
+    sums = [_plain_terms(p, mine) for p in _sums(simplify(substitute(index, {it.var: whole}), ranges))]
+    return all(found is not None and len(found) <= 1 for found in sums)
+
+
+def _sums(e: Expr) -> Iterator[Polynomial]:
+    """An index, and what is divided in it, as sums."""
+    p = polynomial(e)
+    yield p
+    for n in {a for monomial in p for a in monomial if isinstance(a, Binary) and a.op in ("//", "%")}:
+        yield from _sums(n.a)
+
+
+def _plain_terms(p: Polynomial, names: set[str]) -> dict[str, int] | None:
+    """The coefficients of some variables in a sum; None where they occur in it otherwise, but for what is divided."""
+    found: dict[str, int] = {}
+    for monomial, coefficient in p.items():
+        match monomial:
+            case (Var(name),) if name in names:
+                found[name] = coefficient
+            case (Binary("//" | "%", _, Const()),):
+                pass
+            case _ if any(not names.isdisjoint(variables(a)) for a in monomial):
+                return None
+    return found
+
+
+def fused(s: OpenSchedule, b: Block) -> IndexMap | None:
+    """The first two axes that occur nowhere but as the digits of one number, as that."""
+    places = [i for x in _accesses(b) for i in x.indices]
+    for outer, inner in permutations(b.iters, 2):
+        if is_spatial(outer) is not is_spatial(inner) or extent(outer) == 1 or extent(inner) == 1:
+            continue
+        if all(_digits(i, outer, inner) for i in places) and not _used_elsewhere(b, {outer.var.name, inner.var.name}):
+            number = outer.var * extent(inner) + inner.var
+            return _map(b, lambda it: [number] if it is outer else [] if it is inner else [it.var])  # noqa: B023
+    return None
+
+
+def _digits(index: Expr, outer: Iter, inner: Iter) -> bool:
+    """Whether two axes occur in an index as one number times something, if they do."""
+    low, high = inner.var.name, outer.var.name
+    for p in _sums(index):
+        found = _plain_terms(p, {low, high})
+        if found is None or (found and (low not in found or found.get(high) != found[low] * extent(inner))):
+            return False
+    return True
+
+
+def _used_elsewhere(b: Block, names: set[str]) -> bool:
+    """Whether axes occur outside of the indices of what is accessed."""
+
+    def count(node) -> int:
+        return sum(isinstance(n, Var) and n.name in names for n in walk(node))
+
+    inside = sum(count(i) for x in _accesses(b, once=False) for i in x.indices)
+    return count(b.body) != inside
+
+
+def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
+    """Without the axes of one iteration that are last in an element that is accessed, if they occur nowhere in a sum, and those
+    of a sum that are not in all that it reads."""
+    units = {it.var.name for it in b.iters if extent(it) == 1}
+    indices = [i for x in _accesses(b) for i in x.indices]
+    summed = {v for i in indices if not isinstance(i, Var) for v in variables(i)}
+    last = {name for x in _accesses(b) for name in _last_units(x, units)} - summed
+    read = [set().union(*map(variables, x.indices)) for x in _accesses(b) if x.buffer.name != stored(b).buffer.name]
+    last |= {
+        it.var.name for it in b.iters if it.var.name in units and not is_spatial(it) and not all(it.var.name in r for r in read)
+    }
+    if not last or len(last) == len(b.iters):
+        return None
+    return _map(b, lambda it: [] if it.var.name in last else [it.var])
+
+
+def _last_units(x: Load | Store, units: set[str]) -> Iterator[str]:
+    """The axes of `units` that are the last indices of an element, where others come before them."""
+    found = []
+    for i in reversed(x.indices):
+        if isinstance(i, Var) and i.name in units:
+            found.append(i.name)
+        elif not isinstance(i, Const):
+            yield from found
+            return
+
+
+def _names(b: Block) -> list[str]:
+    return [it.var.name for it in b.iters]
+
+
+def _map(b: Block, outputs: Callable[[Iter], Iterable[Expr]]) -> IndexMap:
+    """The index map that has so many outputs for each axis of a block."""
+    return IndexMap(tuple(it.var for it in b.iters), tuple(e for it in b.iters for e in outputs(it)))
+
+
+def _accesses(b: Block, once: bool = True) -> list[Load | Store]:
+    """The elements that a block accesses, each once, or all of them; what it writes first."""
+    found: list[Load | Store] = [stored(b), *loads(b.body)]
+    written = Load(stored(b).buffer, stored(b).indices)
+    return [x for x in dict.fromkeys(found) if x != written] if once else found
+
+
+def _indices(b: Block) -> list[Expr]:
+    """The indices of all that a block accesses, simplified."""
+    ranges = without_units(ranges_of([b]))
+    return [simplify(i, ranges) for x in _accesses(b) for i in x.indices]

@@ -1,0 +1,58 @@
+"""Formulas in one form: simple ones, constant factors outside of sums, and what is summed where it is summed."""
+
+from __future__ import annotations
+
+from schedule.open_schedule import OpenSchedule, extent
+from schedule.primitives.blocks.simplify_formula import rewritten, simplified
+from schedule.rewriting.index_map import IndexMap
+from tir.ir import Binary, Block, Select, Store
+from tir.traverse import loads, variables, walk
+
+from ..block_analysis import at_axes, is_elementwise, regular, stored
+
+
+def simple_formulas(s: OpenSchedule, block: str) -> None:
+    """Simplify the formula of a block where that changes how values are computed, or leaves fewer divisions and conditions."""
+    b = s.block(block)
+    if not isinstance(b.body, Store):
+        return
+    if rewritten(b.body) != b.body or _decisions(simplified(b)) < _decisions(b):
+        s.simplify_formula(block)
+
+
+def _decisions(block: Block) -> int:
+    """The number of quotients, remainders and choices in the formula of a block."""
+    return sum(isinstance(n, Select) or (isinstance(n, Binary) and n.op in ("//", "%")) for n in walk(block.body))
+
+
+def factors_outside(s: OpenSchedule, block: str) -> None:
+    """Take constant factors out of a sum."""
+    if s.block(block).is_reduction:
+        s.attempt(_factor_out, block)
+
+
+def _factor_out(s: OpenSchedule, block: str) -> None:
+    scaled = s.factor_out(block)
+    if not regular(s.block(scaled)):  # axes of one iteration get loops, as all others have
+        s.transform_block_layout(scaled, IndexMap.identity([it.var.name for it in s.block(scaled).iters]), True)
+
+
+def stages_inside(s: OpenSchedule, block: str) -> None:
+    """Put into a reduction the elementwise stages of which it alone reads each element, once."""
+    b = s.block(block)
+    if not b.is_reduction or not isinstance(b.body, Store) or not regular(b):
+        return
+    for producer in s.get_producers(block):
+        if _read_once(s, producer, b):
+            s.attempt(OpenSchedule.compute_inline, producer, True)
+            return stages_inside(s, block)
+
+
+def _read_once(s: OpenSchedule, producer: str, reader: Block) -> bool:
+    """Whether a block is elementwise, and each element is read in one iteration of `reader` alone."""
+    p = s.block(producer)
+    if not is_elementwise(p) or not regular(p) or s.get_consumers(producer) != [reader.name] or producer in s.get_output_blocks():
+        return False
+    axes = {it.var.name for it in reader.iters if extent(it) > 1}
+    read = [x for x in loads(reader.body) if x.buffer.name == stored(p).buffer.name]
+    return len(set(read)) == 1 and at_axes(read[0]) and axes <= set().union(*map(variables, read[0].indices))

@@ -1,0 +1,184 @@
+"""Views: copies through which a block accesses, while it is scheduled, what lies in memory otherwise than templates expect.
+
+Each is taken out again by `restore`, so that the block accesses the array itself, in the loops that the template made.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from schedule.open_schedule import OpenSchedule, Stage, View
+from schedule.rewriting.index_map import IndexMap
+from tir.arith.bounds import ranges_of, without_units
+from tir.arith.mixed_radix import mixed_radix, values_of_terms
+from tir.arith.polynomial import polynomial
+from tir.arith.simplify import simplify
+from tir.ir import Binary, Block, Const, Expr, Load, Store, Var, const_shape
+from tir.traverse import loads, variables, walk
+
+from .. import elementwise
+from ..block_analysis import address, is_elementwise, regular, stored
+
+
+def plain_arrays(s: OpenSchedule, block: str) -> None:
+    """Have a block write at its own axes, and a reduction read each operand from an array of its own, at its own axes."""
+    if not isinstance(s.block(block).body, Store) or not regular(s.block(block)):
+        return
+    _result(s, block)
+    while s.block(block).is_reduction and _operand(s, block):
+        pass
+
+
+def restore(s: OpenSchedule) -> None:
+    """Take all views out; one that cannot go becomes a copy."""
+    views, s.views = s.views, []
+    for view in views:
+        undo = OpenSchedule.write_in_place if view.written else OpenSchedule.compute_inline
+        if not s.attempt(undo, view.block):
+            del s.scheduled[view.block]
+            if elementwise.matches(s.block(view.block)):
+                s.attempt(elementwise.build, view.block)
+
+
+# --- results -----------------------------------------------------------------------------------------------------------------
+
+
+def _result(s: OpenSchedule, block: str) -> None:
+    """Have a block that writes at sums of its axes write at the axes: a temporary in that layout, or a view."""
+    b = s.block(block)
+    store = stored(b)
+    if all(isinstance(i, Var) for i in store.indices) or (is_elementwise(b) and not _reads_temporaries(s, b)):
+        return
+    if block in s.get_output_blocks():
+        if _strides(b, store) is not None:
+            s.attempt(_view_of_result, block, store)
+    elif (layout := _digits(b, store)) is not None:
+        s.attempt(OpenSchedule.transform_layout, block, ("write", 0), layout, None, True)
+
+
+def _reads_temporaries(s: OpenSchedule, b: Block) -> bool:
+    return bool(s.get_producers(b.name))
+
+
+def _digits(b: Block, x: Load | Store) -> IndexMap | None:
+    """The index map from the place of an element to the axes that it is a sum of; None where it is no such sum, or where axes
+    are left out."""
+    sizes: dict[str, Expr] = {it.var.name: it.extent for it in b.iters}
+    dims = tuple(Var(f"d{n}") for n in range(len(x.indices)))
+    outputs: list[Expr] = []
+    used: list[str] = []
+    for dim, index, length in zip(dims, x.indices, x.buffer.shape, strict=True):
+        if length == Const(1, length.dtype):
+            continue
+        found = mixed_radix(polynomial(simplify(index, ranges_of([b]))), sizes)
+        if found is None or found[1] != length:
+            return None
+        values = values_of_terms(dim, found[0], sizes)
+        used += values
+        outputs += [values[name] for name, _ in reversed(found[0])]
+    return IndexMap(dims, tuple(outputs)) if outputs and len(set(used)) == len(used) else None
+
+
+def _view_of_result(s: OpenSchedule, block: str, store: Store) -> None:
+    copy = s.reindex(block, ("write", 0))
+    _note(s, copy, stored(s.block(block)).buffer.name, store.buffer.name, written=True)
+
+
+# --- operands ----------------------------------------------------------------------------------------------------------------
+
+
+def _operand(s: OpenSchedule, block: str) -> bool:
+    """Have a reduction read its first operand that is not in normal form through a view; says whether there is one."""
+    b = s.block(block)
+    own = stored(b).buffer.name
+    views = {view.buffer for view in s.views}
+    places = list(dict.fromkeys(x for x in loads(b.body) if x.buffer.name != own and x.buffer.name not in views))
+    seen: dict[str, int] = {}
+    for x in places:
+        number = seen[x.buffer.name] = seen.get(x.buffer.name, -1) + 1
+        if (number or _folded(b, x)) and s.attempt(_view_of_operand, block, x, number):
+            return True
+        dims = _merged(b, x)
+        if len(dims) < len(x.indices) and not number and s.attempt(_view_of_merged, block, x, dims):
+            return True
+    return False
+
+
+def _folded(b: Block, x: Load) -> bool:
+    """Whether an element is not at an axis in each dimension, though it is another one for all values of the axes in it, and
+    these reach all of the array."""
+    plain = [i for i in x.indices if isinstance(i, Var)]
+    if len(plain) == len(x.indices) or (not plain and all(isinstance(i, Const) for i in x.indices)):
+        return False
+    kinds = {it.var.name: it.axis for it in b.iters}
+    sums = [i for i in x.indices if not isinstance(i, Var | Const)]
+    windows = any(len({kinds[v] for v in variables(i)}) > 1 for i in sums)
+    if windows and len(x.indices) > 1:
+        return False
+    return bool(sums or isinstance(x.indices[-1], Const)) and _strides(b, x) is not None
+
+
+def _strides(b: Block, x: Load | Store) -> dict[str, int] | None:
+    """The distance in memory between two values of each axis, if an element has another place for all values of its axes, and
+    these reach all of the array; None else."""
+    found = mixed_radix(polynomial(address(b, x)), {it.var.name: it.extent for it in b.iters})
+    return dict(found[0]) if found is not None and found[1] == Const(prod(const_shape(x.buffer))) else None
+
+
+def _view_of_operand(s: OpenSchedule, block: str, x: Load, number: int) -> None:
+    """Read an operand through a view whose dimensions are its axes, in the order of memory."""
+    b = s.block(block)
+    several = sum(y.buffer == x.buffer for y in dict.fromkeys(loads(b.body))) > 1
+    copy = s.reindex(block, x.buffer.name, number) if several else s.reindex(block, x.buffer.name)
+    used = [it.var.name for it in b.iters if any(it.var.name in variables(i) for i in x.indices)]
+    order = _order(b, x, used)
+    if order != sorted(order):
+        s.transform_layout(copy, ("write", 0), IndexMap.identity(len(used)).permute(*order), None, True)
+    _note(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
+
+
+def _merged(b: Block, x: Load) -> list[int]:
+    """How many dimensions of an array, one after the other, are to be one each: those of which an element is at parts of the same
+    number, and the last ones, of one element."""
+    counts: list[int] = []
+    indices: list[Expr] = []
+    for i, length in zip(x.indices, x.buffer.shape, strict=True):
+        both = simplify(indices[-1] * length + i, without_units(ranges_of([b]))) if indices else i
+        unit = isinstance(i, Const) and length == Const(1, length.dtype)
+        if indices and (unit or _parts(both) < _parts(indices[-1]) + _parts(i)):
+            indices[-1] = both
+            counts[-1] += 1
+        else:
+            indices.append(i)
+            counts.append(1)
+    return counts
+
+
+def _parts(e: Expr) -> int:
+    """The number of quotients and remainders in an expression."""
+    return sum(isinstance(n, Binary) and n.op in ("//", "%") for n in walk(e))
+
+
+def _view_of_merged(s: OpenSchedule, block: str, x: Load, counts: list[int]) -> None:
+    """Read an operand through a view with so many of its dimensions as one each."""
+    copy = s.cache_read(block, x.buffer.name, x.buffer.scope, [block])
+    lengths = const_shape(x.buffer)
+    merging = IndexMap.identity(len(lengths))
+    for n, count in enumerate(counts):
+        first = sum(counts[:n])
+        merging = merging.fuse(n, *lengths[first + 1 : first + count])
+    s.transform_layout(copy, ("write", 0), merging, None, True)
+    s.transform_block_layout(copy, merging, True)
+    _note(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
+
+
+def _order(b: Block, x: Load, used: list[str]) -> list[int]:
+    """The numbers of the axes of an element, that which moves it farthest in memory first."""
+    strides = _strides(b, x) or {i.name: -n for n, i in enumerate(x.indices) if isinstance(i, Var)}
+    return sorted(range(len(used)), key=lambda n: -strides.get(used[n], 0))
+
+
+def _note(s: OpenSchedule, block: str, buffer: str, of: str, written: bool) -> None:
+    """Record a view, which no template takes."""
+    s.views.append(View(block, buffer, of, written))
+    s.scheduled[block] = Stage.VIEW

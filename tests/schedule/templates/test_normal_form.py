@@ -1,0 +1,89 @@
+"""However a program is written, the same template takes it with the same seeds, and it computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tir
+from benchmarks import breadth, cases
+from benchmarks.wordings import wordings
+from schedule import replay, templates
+from schedule.open_schedule import OpenSchedule
+from tests.arrays import integers
+from tir import te
+from tir.interpreter import run
+from tir.ir import PrimFunc
+from tir.traverse import blocks
+
+TARGET = tir.Target("llvm -mcpu x86-64-v4 -num-cores 1")
+LEAST_PROGRAMS, WAYS_EACH = 50, 5
+
+
+def of_breadth(name: str) -> PrimFunc:
+    program = breadth.PROGRAMS[name]
+    inputs = [te.placeholder(s, program.dtype, name=f"X{n}") for n, s in enumerate(program.shapes)]
+    return te.create_prim_func([*inputs, program.build(*inputs)], name="f")
+
+
+def of_workload(name: str, *shape: int) -> PrimFunc:
+    return tir.workloads.make(name, shape).func
+
+
+PROGRAMS = {name: of_breadth(name) for name in breadth.PROGRAMS}
+PROGRAMS = {name: func for name, func in PROGRAMS.items() if blocks(func)[-1].is_reduction}
+PROGRAMS |= {
+    name: of_workload(c.program, *c.shape)
+    for name, c in cases.CASES.items()
+    if c.operator not in ("c3d", "convlayer") and not name.endswith("-b16")
+}
+PROGRAMS |= {name: of_workload(name, *shape) for name, shape in (("softmax", (512, 384)), ("layernorm", (512, 384)))}
+
+
+def taken(func: PrimFunc) -> tuple[list[str], list[list[int]]]:
+    """The templates that take the blocks of a function, elementwise ones left out, and their tile sizes."""
+    s = OpenSchedule(func, TARGET, at_seed=True)
+    assert templates.build(s) == []
+    names = [rule.split(": ")[1] for rule in s.rules]
+    return sorted(name for name in names if name != "elementwise"), list(s.lengths.values())
+
+
+def test_equal_programs_have_the_same_template_and_seeds():
+    """Five of the ways to write each program, other ones from program to program."""
+    compared = 0
+    for number, (name, func) in enumerate(PROGRAMS.items()):
+        ways = list(wordings(func).items())
+        first, expected = number % len(ways), taken(func)
+        chosen = (ways[first:] + ways[:first])[:WAYS_EACH]
+        compared += len(chosen) == WAYS_EACH
+        for way, other in chosen:
+            assert taken(other) == expected, f"{name}, {way}"
+    assert compared >= LEAST_PROGRAMS
+
+
+SMALL = {
+    "product": of_workload("gmm", 14, 33, 40),
+    "products": of_workload("gmm", 9, 20, 18, 3),
+    "softmax": of_workload("softmax", 9, 65),
+    "norm": of_workload("norm", 2, 10, 35),
+    "convolution": of_workload("conv2d", 1, 4, 6, 3, 17, 3, 3, 1, 1),
+    "transposed convolution": of_workload("conv2d_transpose", 1, 2, 3, 4, 17, 4, 2, 1),
+    "depthwise convolution": of_workload("depthwise", 2, 5, 6, 6, 3, 3, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_equal_programs_compute_the_same(name):
+    func = SMALL[name]
+    given = integers(func, 0)
+    expected = [a.copy() for a in given]
+    run(func, *expected)
+    for way, other in wordings(func).items():
+        s = templates.schedule(other, TARGET)
+        assert s is not None and tir.verify(s.func).ok, f"{way}\n{s and s.script}"
+        assert replay(other, s.trace).func == s.func
+        arrays = [a.reshape(x.shape) for a, x in zip(given, integers(other, 0), strict=True)]
+        arrays = [a.copy() for a in arrays]
+        run(s.func, *arrays)
+        found = arrays[-1].reshape(expected[-1].shape)
+        assert np.allclose(found, expected[-1], rtol=8 * np.finfo("float32").eps, atol=0), f"{way}\n{s.script}"
