@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from tir.analysis.context import Context, accesses
 from tir.arith.polynomial import Monomial, Polynomial, names_in, polynomial, to_expr
-from tir.ir import Allocate, Buffer, Call, Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
-from tir.traverse import map_statements, move_accesses, rewrite_statements, walk
+from tir.ir import Allocate, Buffer, Call, Const, Expr, For, Kind, Load, Node, PrimFunc, Stmt, Store, Var
+from tir.traverse import children, map_statements, move_accesses, rewrite_statements, walk
+
+MAX_CALLS = 16  # of mathematical functions, some thirty instructions each, in the copies of loops that are unrolled here
 
 
 def promote_temporaries(func: PrimFunc, target) -> PrimFunc:
@@ -88,17 +90,25 @@ def _place(x: Load | Store, around: Context) -> _Place | None:
 
 
 def _unrolled(body: Stmt, names: set[str]) -> Stmt | None:
-    """`body` with the loops `names` unrolled; None where one of them does more than a few operations on vectors."""
+    """`body` with the loops `names` unrolled; None where there are others in one of them, or copies would be long."""
     refused = False
 
     def visit(s: Stmt) -> Stmt:
         nonlocal refused
         if not isinstance(s, For) or s.name not in names or s.kind is Kind.UNROLLED:
             return s
-        inner = (x for x in walk(s.body) if isinstance(x, For))
-        refused |= any(x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in inner)
-        refused |= any(isinstance(x, Call | Allocate) for x in walk(s.body))
-        return s.with_(kind=Kind.UNROLLED)
+        new = s.with_(kind=Kind.UNROLLED)
+        inner = [x.kind for x in walk(s.body) if isinstance(x, For)]
+        refused |= any(kind not in (Kind.VECTORIZED, Kind.UNROLLED) for kind in inner) or _calls(new) > MAX_CALLS
+        return new
 
     new = rewrite_statements(body, visit)
     return None if refused else new
+
+
+def _calls(n: Node) -> int:
+    """The number of calls of functions once unrolled loops are written out."""
+    inside = sum(map(_calls, children(n))) + isinstance(n, Call)
+    return (
+        inside * int(n.extent.value) if isinstance(n, For) and n.kind is Kind.UNROLLED and isinstance(n.extent, Const) else inside
+    )

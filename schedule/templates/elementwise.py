@@ -45,6 +45,8 @@ def build(s: OpenSchedule, block: str) -> None:
     b = s.block(block)
     axes = {it.var.name: it for it in b.iters}
     order: list[Iter] = [axes[i.name] for i in stored(b).indices if isinstance(i, Var)]
+    if order and extent(order[-1]) == 1:  # the last axis of more than one element walks the memory
+        order.sort(key=lambda it: extent(it) > 1)
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, block)] != loops:
         s.reorder(*loops)

@@ -6,7 +6,8 @@ from math import ceil, prod
 
 from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
 from schedule.open_trace import Role
-from tir.ir import Block, Const, Iter, Store, Var
+from schedule.rewriting.index_map import IndexMap
+from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
 from .block_analysis import loop_of, merged, regular, stored
@@ -32,6 +33,7 @@ def build(s: OpenSchedule, block: str) -> None:
     Where it runs along the memory that it reads, lanes hold partial results, some vectors of them; where it runs across, each
     lane has a result of its own. Threads share the results, or, if there are too few, parts of the reduction.
     """
+    _as_one_axis(s, s.block(block))
     b = s.block(block)
     work, bits = prod(extent(it) for it in b.iters), max(32, element_bits(b))
     machine = s.target.machine
@@ -47,12 +49,34 @@ def build(s: OpenSchedule, block: str) -> None:
     done(s, block)
 
 
+def _as_one_axis(s: OpenSchedule, b: Block) -> None:
+    """Make the axes of the reduction one that count through the last dimensions of what is read, all elements of all but the
+    first of these: together they walk memory."""
+    names = [it.var.name for it in b.iters]
+    for load in loads(b.body):
+        along: list[Iter] = []
+        for index, length in reversed(list(zip(load.indices, load.buffer.shape, strict=True))):
+            found = next((it for it in b.iters if not is_spatial(it) and index == it.var), None)
+            if found is None or load.buffer.name == stored(b).buffer.name:
+                break
+            along.insert(0, found)
+            if length != found.extent:
+                break
+        if len(along) > 1:
+            inner = [it.var.name for it in along]
+            order = [*(n for n in names if n not in inner), *inner]
+            made = IndexMap.identity(names).permute(*map(names.index, order))
+            s.transform_block_layout(b.name, made.fuse(len(names) - len(inner), *map(extent, along[1:])))
+            return
+
+
 def _contiguous_axis(block: Block) -> Iter | None:
     """The axis of the reduction that walks the last dimension of what is read, if one does."""
     reduce_axes = [it for it in block.iters if not is_spatial(it)]
     for load in loads(block.body):
         if load.buffer.name != stored(block).buffer.name and load.indices:
-            found = next((it for it in reduce_axes if load.indices[-1] == it.var), None)
+            last = load.indices[-1].a if isinstance(load.indices[-1], Binary) and load.indices[-1].op == "%" else load.indices[-1]
+            found = next((it for it in reduce_axes if last == it.var), None)
             if found is not None:
                 return found
     return None
@@ -78,6 +102,8 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
     if extent(along) < 2 * lanes:
         if threads > 1 and kept:
             share(s, b.name, kept[:1])
+        if extent(along) > lanes // 4:
+            s.annotate(loop_of(along), "combine_lanes", True)
         return
     width = partial_results(s, b.name, extent(along), lanes)
 

@@ -6,6 +6,7 @@ import itertools
 import re
 from math import ceil
 
+import numpy as np
 import pytest
 
 import tir
@@ -251,3 +252,18 @@ def test_depthwise_convolutions_load_each_vector_once(size, kernel, stride, rows
     found = re.findall(r"= load <16 x float>, ptr %t|= call <16 x float> @llvm.masked.load", text)
     assert len(found) == versions * loads
     assert "gather" not in text and re.findall(r"(\S+) = alloca \[", text) == ["%zeros"]  # what is read above and below the image
+
+
+@pytest.mark.parametrize("extents", [(14, 14), (3, 5, 7), (28, 28), (5, 5), (7, 7)])
+def test_rows_in_memory_are_summed_as_one(extents):
+    """The last axes of what is read are one row, whose lanes run on from one of its own rows to the next."""
+    X = te.placeholder((9, 11, *extents), name="X")
+    k = [te.reduce_axis((0, n), f"k{i}") for i, n in enumerate(extents)]
+    func = te.create_prim_func([X, te.compute((9, 11, 1), lambda n, c, _: te.sum(X[(n, c, *k)], axis=k), name="Y")])
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4")
+    text = tir.build(templates.schedule(func, target).func, target).llvm_ir()
+    assert "gather" not in text and text.count("= load float, ptr") <= 2  # of results, once for each vector of the row
+    x = np.random.default_rng(0).integers(-9, 9, (9, 11, *extents)).astype("float32")
+    y = np.full((9, 11, 1), np.nan, "float32")
+    tir.compile(func, target)(x, y)
+    assert (y[..., 0] == x.reshape(9, 11, -1).sum(-1)).all()
