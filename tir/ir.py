@@ -11,8 +11,10 @@ there is no block, as in lowered programs).
 
 from __future__ import annotations
 
+import keyword
 import math
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,6 +30,16 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
 # are calls of Python, which take little of the stack of a thread.
 MAX_CALLS = 10_000
 sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_CALLS))
+
+
+# Nodes of the expressions of a block, at most: programs are trees, in which what is used twice stands twice.
+MAX_NODES = 100_000
+
+
+def sayable(name: str) -> bool:
+    """Whether a name can be said in a script: an identifier as Python keeps it (`ﬁ` is read as `fi`), and no keyword."""
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+
 
 # What the iterations of a THREAD loop may be.
 THREAD_AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")

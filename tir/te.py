@@ -21,6 +21,7 @@ from . import dtypes
 from .constants import with_constants
 from .intrinsics import INTRINSICS
 from .ir import (
+    MAX_NODES,
     TRUE,
     Annotations,
     Axis,
@@ -49,10 +50,11 @@ from .ir import (
     infix,
     nest,
     node,
+    sayable,
     seq,
     unify,
 )
-from .traverse import fresh, rewrite, substitute, walk
+from .traverse import fresh, rewrite, substitute, tree_size, walk
 
 __all__ = [
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "bit_and", "bit_or", "bit_xor", "ceil",
@@ -250,9 +252,14 @@ def _shape(shape, name: str) -> tuple[Expr, ...]:
     return result
 
 
+MAX_NAME_LETTERS = 255  # of a name that is given: names are made of it, lines of code, and names of files
+
+
 def _name(name: str) -> str:
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not sayable(name):
         raise ValueError(f"a name must be a Python identifier, got {name!r}")
+    if len(name) > MAX_NAME_LETTERS:
+        raise ValueError(f"a name has at most {MAX_NAME_LETTERS} letters, got {len(name)}: {name[:20]}...")
     return name
 
 
@@ -317,7 +324,7 @@ def compute(
         axis_names += [f"i{n}" for n in range(len(axis_names), len(shape))]
     if len(axis_names) != len(shape):
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
-    axes = tuple(Var(n) for n in axis_names)
+    axes = tuple(Var(_name(n)) for n in axis_names)
     result = fcompute(*axes)
     if result is None:
         raise TypeError(f"{name}: the function gives None; does it lack a `return`?")
@@ -329,6 +336,11 @@ def compute(
     if reduces and (len(reduces) != len(values) or builtins.any(r.sources is not reduces[0].sources for r in reduces)):
         raise TypeError(f"{name}: several outputs that reduce must all come from one reducer")
     for v in values:
+        if (nodes := builtins.sum(map(tree_size, _parts(v)))) > MAX_NODES:
+            raise ValueError(
+                f"{name}: written out, the body has {nodes} nodes, and at most {MAX_NODES} can be compiled; "
+                "give what occurs in it several times a compute of its own"
+            )
         for n in (n for part in _parts(v) for n in walk(part)):
             if isinstance(n, Reduce):
                 raise TypeError(

@@ -59,6 +59,18 @@ def substatements(node: Node) -> tuple[Stmt, ...]:
     return ()
 
 
+def tree_size(node: Node) -> int:
+    """The number of nodes, each counted as often as it occurs; takes no longer where the same node occurs often."""
+    known: dict[int, int] = {}
+
+    def count(n: Node) -> int:
+        if id(n) not in known:
+            known[id(n)] = 1 + sum(map(count, children(n)))
+        return known[id(n)]
+
+    return count(node)
+
+
 def map_children(node: N, fn: Callable[[Node], Node]) -> N:
     """A copy with each direct child `c` replaced by `fn(c)`; `node` itself if every result is its argument."""
     kind = type(node)

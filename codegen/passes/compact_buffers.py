@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import gcd, prod
 
 from tir.analysis.regions import accessed, clip, union
 from tir.analysis.write_before_read import writes_before_reads
@@ -59,10 +59,19 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
                 match rule:
                     case [int(axis), int(factor), int(offset)] if 0 <= axis < len(shape) - 1 and factor > 0:
                         inner, n = prod(shape[axis + 2 :]), shape[axis + 1]
-                        shape[axis + 1] = next((m for m in range(n, n + factor) if m * inner % factor == offset), n)
+                        shape[axis + 1] = aligned(n, inner, factor, offset)
             new = tuple(Const(n, dim.dtype) for n, dim in zip(shape, s.buffer.shape, strict=True))
             table[s.buffer.name] = s.buffer.with_(shape=new)
     return replace_buffers(body, table)
+
+
+def aligned(n: int, inner: int, factor: int, offset: int) -> int:
+    """The least m from n on for which m * inner is `offset` modulo `factor`; n where there is none."""
+    common = gcd(inner, factor)
+    if offset % common or offset not in range(factor):
+        return n
+    period = factor // common
+    return n + (offset // common * pow(inner // common, -1, period) - n) % period
 
 
 def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:

@@ -16,12 +16,12 @@ from tir.arith.mixed_radix import Terms, lower_factors, mixed_radix, split_varia
 from tir.arith.polynomial import polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index
+from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index, sayable
 from tir.script import ScriptError
 from tir.script import tir as namespace
 from tir.script.expressions import Expressions
 from tir.script.printer import expr_text
-from tir.script.source import Source
+from tir.script.source import Source, python_tree
 from tir.traverse import blocks, rewrite, substatements, substitute, variables
 
 from ..error import ScheduleError
@@ -44,7 +44,7 @@ class IndexMap:
     def identity(names: int | Iterable[str]) -> IndexMap:
         """The map of each index to itself; `names` are those of the indices, or their number."""
         given = [f"i{n}" for n in range(names)] if isinstance(names, int) else list(names)
-        if not given or len(set(given)) < len(given) or not all(isinstance(n, str) and n.isidentifier() for n in given):
+        if not given or len(set(given)) < len(given) or not all(isinstance(n, str) and sayable(n) for n in given):
             reason = f"an index map has at least one index, each with a name of its own, got {names!r}"
             raise ScheduleError(reason, hint='IndexMap.identity(2), or IndexMap.identity(["i", "j"])')
         inputs = tuple(Var(n) for n in given)
@@ -146,7 +146,7 @@ def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, rank: int) -
         return index_map
     text = index_map_text(index_map, lambda: rank)
     try:
-        tree = ast.parse(text, mode="eval").body
+        tree = python_tree(text, mode="eval").body
     except SyntaxError as error:
         raise ScheduleError(f"the index map {text!r} is not Python: {error.msg}", hint="lambda i, j: (j, i)") from None
     if not isinstance(tree, ast.Lambda) or tree.args.vararg or tree.args.kwonlyargs or tree.args.kwarg:
@@ -162,7 +162,7 @@ def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, rank: int) -
     evaluator.scope.variables.update(v.name for v in inputs)
     try:
         return _from_outputs(inputs, evaluator.value(tree.body))
-    except (ScriptError, TypeError) as error:
+    except (ScriptError, TypeError, RecursionError) as error:
         reason = error.reason if isinstance(error, ScriptError) else str(error)
         raise ScheduleError(f"the index map {text!r} cannot be evaluated: {reason}") from None
 

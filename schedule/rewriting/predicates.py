@@ -135,7 +135,7 @@ def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
     variables of that block, and the sizes of the function."""
     from tir.script import ir, tir
     from tir.script.expressions import Expressions
-    from tir.script.source import Source
+    from tir.script.source import Source, python_tree
 
     visible: dict[str, Var] = {}
     for s in above[:-1]:
@@ -146,7 +146,7 @@ def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
                 visible[var.name] = var
     visible |= {p.name: p for p in func.params if isinstance(p, Var)}
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = python_tree(text.strip(), mode="eval").body
     except SyntaxError as e:
         raise ScheduleError(f"the condition {text!r} is not an expression: {e.msg}", hint="'i < 3 and j >= 1'") from None
     unknown = sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - set(visible) - {"T"})

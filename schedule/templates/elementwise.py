@@ -10,13 +10,14 @@ from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import Block, Const, Expr, Iter, Var
-from tir.traverse import loads, variables, walk
+from tir.traverse import loads, tree_size, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
 from .block_analysis import epilogue, is_elementwise, loop_of, regular, stored, transpose_in_squares
 from .marks import done, share, stream, teams
 
 VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
+MAX_INLINED_NODES = 2_000  # of a block after others went into it: each step over it takes longer, and doubles what it reads twice
 MAX_PIECES = 5  # of a loop that is cut where conditions change
 CHUNK_ELEMENTS = (1 << 14, 1 << 12, 1 << 16)  # numbers of elements of a one-dimensional loop that a thread takes at a time
 SQUARES_DOWN, SQUARES_ACROSS = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
@@ -29,12 +30,25 @@ def matches(block: Block) -> bool:
 
 def inline_chain(s: Schedule, block: str) -> None:
     """Put into an elementwise block the elementwise blocks that it alone reads, and only at the points that it works on, or with
-    their rows in another order, and what these read in turn."""
-    for producer in s.get_producers(block):
-        if matches(find_block(s.func, producer)) and epilogue(s, producer, rows=True) == block:
-            s.compute_inline(producer)
-            inline_chain(s, block)
+    their rows in another order, and what these read in turn, as far as MAX_INLINED_NODES."""
+    while True:
+        own = find_block(s.func, block)
+        for producer in s.get_producers(block):
+            made = find_block(s.func, producer)
+            if (
+                matches(made)
+                and epilogue(s, producer, rows=True) == block
+                and tree_size(own) + tree_size(made) * _reads(own, made) <= MAX_INLINED_NODES
+            ):
+                s.compute_inline(producer)
+                break
+        else:
             return
+
+
+def _reads(reader: Block, made: Block) -> int:
+    """How often a block reads what another one makes."""
+    return sum(x.buffer.name == stored(made).buffer.name for x in loads(reader))
 
 
 def build(s: OpenSchedule, block: str) -> None:

@@ -328,6 +328,12 @@ def test_a_reordered_scan_is_refused():
 # --- refusals ----------------------------------------------------------------------------------------------------------
 
 
+def doubled(e, times: int):
+    for _ in range(times):
+        e = e * e
+    return e
+
+
 A = te.placeholder((7, 13), name="A")
 k = te.reduce_axis((0, 13), name="k")
 N = te.placeholder((7,), "int32", name="N")
@@ -380,6 +386,19 @@ MISTAKES = (
     (lambda: list(A), TypeError, "A has elements only where it is indexed, so it cannot be iterated over"),
     (lambda: te.var("n", "float32"), TypeError, "var n: a size must be an integer, got dtype float32"),
     (lambda: te.placeholder((7,), name=3), ValueError, "a name must be a Python identifier, got 3"),
+    (lambda: te.placeholder((7,), name="lambda"), ValueError, "a name must be a Python identifier, got 'lambda'"),
+    (lambda: te.reduce_axis((0, 7), name="\ufb01"), ValueError, "a name must be a Python identifier, got '\ufb01'"),
+    (
+        lambda: te.var("n" * 20_000),
+        ValueError,
+        "a name has at most 255 letters, got 20000: nnnnnnnnnnnnnnnnnnnn...",
+    ),
+    (
+        lambda: te.compute((7,), lambda i: doubled(A[i, 0], 40), name="B"),
+        ValueError,
+        "B: written out, the body has 4398046511103 nodes, and at most 100000 can be compiled; give what occurs in it several "
+        "times a compute of its own",
+    ),
     (lambda: te.placeholder((7,), float), TypeError, "a dtype is a string such as 'float32', got <class 'float'>"),
     (
         lambda: te.placeholder((7, 2.5), name="X"),

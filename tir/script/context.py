@@ -22,6 +22,11 @@ from .views import Reshaped, Subview
 NUMBER = (bool, int, float)
 
 
+# Texts come from files of others, too: what they have Python compute takes no time and no memory.
+MAX_BITS = 1024  # of a number: the largest float has as many
+MAX_ITEMS = 100_000  # of a tuple, a list or a string
+
+
 class Context(ABC):
     """Reads one function.
 
@@ -62,6 +67,8 @@ class Context(ABC):
                 spread = self.value(n.value)
                 if not isinstance(spread, (tuple, list, range)):
                     raise self.error(f"`*` spreads tuples and lists, `{self.text(n.value)}` is neither", n)
+                if isinstance(spread, range) and spread[MAX_ITEMS:]:
+                    raise self.error(f"more than {MAX_ITEMS} items", n)
                 result.extend(spread)
             else:
                 result.append(self.value(n))

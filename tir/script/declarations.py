@@ -17,7 +17,7 @@ from ..traverse import N, substitute
 from . import namespace
 from .expressions import Expressions
 from .names import Names
-from .source import Source
+from .source import Source, python_tree
 from .values import Data, Handle, Pointer, Scope, Thread, is_python_value
 from .views import Reshaped, Subview, element_count, strides
 
@@ -113,7 +113,7 @@ class Declarations(Expressions):
         """An annotation, taken out of the string that it may be."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
-                inner = ast.parse(node.value.strip(), mode="eval").body
+                inner = python_tree(node.value.strip(), mode="eval").body
             except SyntaxError:
                 raise self.error(f"the annotation {node.value!r} is not an expression", node) from None
             return _placed(inner, node)

@@ -18,7 +18,7 @@ from ..ir import Binary, Buffer, Const, Expr, as_expr, binary
 from ..nearest import did_you_mean
 from . import ir as namespace_ir
 from . import namespace
-from .context import NUMBER
+from .context import MAX_BITS, MAX_ITEMS, NUMBER
 from .elements import Elements
 from .operators import Operators
 from .source import syntax
@@ -206,6 +206,10 @@ class Expressions(Operators, Elements):
     def builtin(self, called: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         """Python's own functions, on numbers; `max`, `min` and `abs` also on expressions."""
         if not any(isinstance(a, Expr) for a in args):
+            if called is not len and any(isinstance(a, range) and a[MAX_ITEMS:] for a in args):
+                raise self.error(f"more than {MAX_ITEMS} items", node)
+            if called is round and any(isinstance(a, int) and abs(a) > MAX_BITS for a in args[1:]):
+                raise self.error(f"a number of more than {MAX_BITS} digits", node)
             return self.guard(called, node, *args, **keywords)
         ours = {max: te.maximum, min: te.minimum, abs: te.abs}.get(called)
         if ours is None:

@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..ir import Const, Expr, Unary, binary
 from . import namespace
-from .context import Context
+from .context import MAX_BITS, MAX_ITEMS, Context
 from .source import syntax
 from .values import is_python_value
 
@@ -55,6 +55,21 @@ _BITS = {
 }
 
 
+def on_python(op: str, function: Any, a: Any, b: Any) -> Any:
+    """A binary operator of Python on Python's values; ValueError where the result would be of no use in a program."""
+    if isinstance(a, int) and isinstance(b, int):
+        bits = {"**": a.bit_length() * max(b, 0), "<<": a.bit_length() + b, "*": a.bit_length() + b.bit_length()}.get(op, 0)
+        if bits > MAX_BITS:
+            raise ValueError(f"a number of more than {MAX_BITS} bits")
+    if isinstance(a, str) and op == "%":
+        raise ValueError("`%` formats no text here; write an f-string")
+    counted = [x for x in (a, b) if isinstance(x, (str, tuple, list))]
+    times = [x for x in (a, b) if isinstance(x, int)]
+    if counted and sum(map(len, counted)) * max([1, *times]) > MAX_ITEMS:
+        raise ValueError(f"more than {MAX_ITEMS} items")
+    return function(a, b)
+
+
 class Operators(Context):
     """Evaluates operators."""
 
@@ -62,7 +77,7 @@ class Operators(Context):
         """A binary operator: on numbers Python's, else a node."""
         op, python = _BINARY[type(node.op)]
         if is_python_value(a) and is_python_value(b):
-            return self.guard(python, node, a, b)
+            return self.guard(on_python, node, op, python, a, b)
         a, b = self.checked(a, node.left), self.checked(b, node.right)
         match op:
             case "**":

@@ -20,7 +20,7 @@ from . import namespace
 from .error import ScriptError
 from .expressions import Expressions
 from .module import Module
-from .source import Source
+from .source import Source, python_tree
 from .statements import Function
 
 __all__ = ["ScriptError", "parse", "prim_func"]
@@ -135,7 +135,7 @@ def _statements(source: Source) -> list[ast.stmt]:
     text = "\n".join(("if 1:", *source.lines) if indented else source.lines)
     before = source.first - (2 if indented else 1)  # from line numbers of `text` to those of the source
     try:
-        tree = ast.parse(text)
+        tree = python_tree(text)
     except SyntaxError as e:
         line, start = (e.lineno or 1) + before, max(0, (e.offset or 1) - 1)
         end = (e.end_offset or 0) - 1 if e.end_lineno == e.lineno else start + 1

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import Any
 
 from .error import ScriptError
+
+
+def python_tree(text: str, mode: str = "exec") -> Any:
+    """Python's syntax tree of a text, as of `ast.parse`. SyntaxError also where it is nested too deeply."""
+    try:
+        return ast.parse(text, mode=mode)
+    except (RecursionError, MemoryError):
+        raise SyntaxError("nested too deeply") from None
+    except ValueError as error:  # it holds a null character
+        raise SyntaxError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

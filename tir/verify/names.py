@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir import Allocate, Block, Buffer, For, PrimFunc, Stmt
+from ..ir import Allocate, Block, Buffer, For, PrimFunc, Stmt, sayable
 from ..traverse import walk
 from .report import Finding
 
@@ -14,7 +14,7 @@ def check_names(func: PrimFunc) -> Iterator[Finding]:
     seen: dict[str, str] = {}
 
     def take(name: str, what: str, stmt: Stmt | None = None) -> Iterator[Finding]:
-        if not name.isidentifier():
+        if not sayable(name):
             yield Finding("error", f"the {what} `{name}` is not named by an identifier", stmt)
         if name in seen:
             other = f"two {what}s are" if seen[name] == what else f"a {seen[name]} and a {what} are both"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.simplify import simplify
-from tir.ir import Block, Const, Expr, Load, Node, PrimFunc, Stmt
-from tir.traverse import rewrite, substitute
+from tir.ir import MAX_NODES, Block, Const, Expr, Load, Node, PrimFunc, Stmt
+from tir.traverse import rewrite, substitute, tree_size
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
@@ -33,8 +33,9 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
            => S(f(p))
     Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order (or 0);
               something reads that, and only after it; its inputs are final there and unchanged until the last use; its predicate
-              can be dropped: it follows from the axes being in their domains, or every access is in bounds without it; and no
-              parallel or bound loop that the block leaves contains a writer of its inputs.
+              can be dropped: it follows from the axes being in their domains, or every access is in bounds without it; no
+              parallel or bound loop that the block leaves contains a writer of its inputs; and no reader has more than MAX_NODES
+              nodes then.
     Example   chain: s.compute_inline("B")
     """
     scope, leaf = locate(func, block)
@@ -76,4 +77,11 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
 
         return rewrite(stmt, visit)
 
-    return without_buffers(edited(func, [(producer, None), *((c.stmt, inlined(c.stmt)) for c in consumers)]), [name]), None
+    readers = [(c.stmt, inlined(c.stmt)) for c in consumers]
+    for old, new in readers:
+        if (nodes := tree_size(new)) > MAX_NODES:
+            reason = (
+                f"`{block}` is read so often that its reader would have {nodes} nodes, and at most {MAX_NODES} can be compiled"
+            )
+            raise ScheduleError(reason, (old, "reads it"))
+    return without_buffers(edited(func, [(producer, None), *readers]), [name]), None

@@ -1,5 +1,6 @@
 """Temporaries shrink to what is live, and move into the loops that use them, where nothing is needed from before."""
 
+from codegen.passes.compact_buffers import aligned
 from schedule import Schedule
 from tests.codegen.harness import check_pass
 from tests.programs import chain
@@ -321,3 +322,14 @@ def test_a_lazy_read_counts_only_where_it_happens():
                 C[j] = T.if_then_else(j >= 1, B[j - 1], T.float32(0.0))
         """,
     )
+
+
+def test_strides_are_what_storage_align_asks_for():
+    """The least ones, as trying every one finds them."""
+    for inner in range(1, 9):
+        for factor in (1, 2, 3, 8, 12):
+            for offset in range(factor + 1):
+                for n in (1, 7, 13):
+                    tried = (m for m in range(n, n + factor) if m * inner % factor == offset)
+                    assert aligned(n, inner, factor, offset) == next(tried, n)
+    assert aligned(7, 3, 2**60, 5) * 3 % 2**60 == 5

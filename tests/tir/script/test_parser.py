@@ -2051,9 +2051,28 @@ def f(A: T.Buffer((N,), "float32"), B: T.Buffer((N,), "float32")):
     assert parse("".join(f"    {line}\n" for line in plain.splitlines())) == parse(plain)
 
 
-def test_an_expression_that_is_nested_too_deeply():
-    terms = "+".join(["A[0]"] * 20_000)
-    with pytest.raises(ScriptError, match="an expression is nested too deeply to be read"):
+@pytest.mark.parametrize(
+    ("extent", "reason"),
+    [
+        ("9**9**9", "a number of more than 1024 bits"),
+        ("1 << 10**9", "a number of more than 1024 bits"),
+        ("*".join(["99999999999"] * 1000), "a number of more than 1024 bits"),
+        ("round(5, -10**9)", "a number of more than 1024 digits"),
+        ("len('a' * 10**10)", "more than 100000 items"),
+        ("len([0] * 99999 + [0] * 99999)", "more than 100000 items"),
+        ("len('%1000000000d' % 1)", "`%` formats no text here; write an f-string"),
+        ("sum(range(10**10))", "more than 100000 items"),
+        ("len((*range(10**10),))", "more than 100000 items"),
+    ],
+)
+def test_what_python_computes_is_limited(extent, reason):
+    with pytest.raises(ScriptError, match=re.escape(reason)):
+        parse(f"@T.prim_func\ndef f(A: T.Buffer(({extent},))):\n    A[0] = 0.0\n")
+
+
+@pytest.mark.parametrize("terms", ["+".join(["A[0]"] * 20_000), "-" * 20_000 + "A[0]"])
+def test_an_expression_that_is_nested_too_deeply(terms):
+    with pytest.raises(ScriptError, match="nested too deeply"):
         parse(f"@T.prim_func\ndef f(A: T.Buffer((1,))):\n    A[0] = {terms}\n")
 
 

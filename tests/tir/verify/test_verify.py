@@ -146,6 +146,7 @@ def test_names():
         ),
         (grid(Block("C", (spatial(j, 7, i),), Evaluate(j))), "error: a loop and an iteration variable are both called `j`"),
         (grid(Block("C", (), Evaluate(const(0)), allocs=(A,))), "error: two buffers are called `A`"),
+        (For(Var("lambda"), const(7), Evaluate(const(0))), "error: the loop `lambda` is not named by an identifier"),
         (For(Var("not a name"), const(7), Evaluate(const(0))), "error: the loop `not a name` is not named by an identifier"),
     )
     for body, message in cases:

@@ -1,4 +1,6 @@
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
 from tir import te
@@ -477,6 +479,20 @@ transform_layout('C', 'B', 'lambda i j: i'): the index map 'lambda i j: i' is no
   hint: lambda i, j: (j, i)
 """,
     )
+
+
+def test_a_text_that_would_take_long_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        """
+transform_layout('C', 'B', 'lambda i, j: (j, i + 9**9**9)'): the index map 'lambda i, j: (j, i + 9**9**9)' cannot be evaluated: \
+a number of more than 1024 bits
+""",
+    )
+    for deep in ("-" * 20_000 + "i", "i+" * 20_000 + "i"):
+        with pytest.raises(ScheduleError, match=r"nested too deeply|recursion depth"):
+            s.transform_layout("C", "B", f"lambda i, j: (j, {deep})")
 
 
 def test_a_text_with_an_unknown_name_is_refused():

@@ -1,4 +1,7 @@
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError
+from search.policy.default_schedule import default_schedule
 from tests.programs import chain, matmul, relu_of_matmul, stencil
 from tests.schedule.harness import Checked, check, refuse
 from tir import te
@@ -257,3 +260,19 @@ def test_axes_of_one_value_may_stay():
                     C[v_n, v_i] = (A[{index}, v_i] + T.float32(1.0)) * T.float32(2.0)
             """,
         )
+
+
+def test_refuses_what_would_grow_without_end():
+    """Each stage reads the one before twice; the default schedule stops before that."""
+    A = te.placeholder((7,), name="A")
+    stages = [A]
+    for n in range(40):
+        stages.append(te.compute((7,), (lambda x: lambda i: x[i] * x[i])(stages[-1]), name=f"B{n}"))
+    func = te.create_prim_func([A, stages[-1]])
+    s = Schedule(func)
+    with pytest.raises(
+        ScheduleError, match=r"is read so often that its reader would have [0-9]+ nodes, and at most 100000 can be"
+    ):
+        for n in range(38, -1, -1):
+            s.compute_inline(f"B{n}")
+    assert len(default_schedule(func, "llvm -num-cores 1").func.script()) < 20_000
