@@ -2,7 +2,7 @@
 
 An entry's name is a hash of all that its contents depend on: the LLVM IR, the target, the versions of llvmlite and LLVM, and the
 passes that LLVM runs. Any number of processes and threads may share a directory: entries are written under another name and
-then renamed, carry a checksum, and never change.
+then renamed, carry a checksum of their name and contents, and never change.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-MAGIC = b"tir object 1\n"
+MAGIC = b"tir object 2\n"
 SUFFIX = ".object"
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
 ABANDONED_SECONDS = 3600.0  # seconds after which a partly written entry is taken for that of a process that died
@@ -53,8 +54,8 @@ class ObjectCache:
     """Compiled objects in the directory `path`, of at most about `max_bytes` in all; the ones unused for longest go first.
 
     Each process looks at the size whenever it has written 1/32 of `max_bytes`, and then cuts the directory down to 3/4 of it.
-    Entries are machine code that will be run: the directory is made for its owner alone, and must not be writable by others.
-    Raises OSError if it cannot be made.
+    Entries are machine code that will be run: the directory is made for its owner alone. Raises OSError if it cannot be made, and
+    PermissionError if it belongs to another user or others may write to it.
     """
 
     path: Path = field(default_factory=default_path)
@@ -66,6 +67,7 @@ class ObjectCache:
             raise ValueError(f"max_bytes must be at least 1, got {self.max_bytes}")
         self.path = Path(self.path)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_others(self.path)
         self._written = self.max_bytes  # the first entry written looks at what others left
 
     def get(self, key: str) -> bytes | None:
@@ -76,7 +78,7 @@ class ObjectCache:
         except OSError:
             self.statistics.misses += 1
             return None
-        code = _unwrapped(data)
+        code = _unwrapped(key, data)
         if code is None:
             self.statistics.corrupt += 1
             self.statistics.misses += 1
@@ -89,7 +91,7 @@ class ObjectCache:
 
     def put(self, key: str, code: bytes) -> bool:
         """Keep `code` under `key`. False if it does not fit, or the file system refuses: a cache may lose entries, not fail."""
-        data = _wrapped(code)
+        data = _wrapped(key, code)
         if len(data) > self.max_bytes * 3 // 4:
             return False
         file = self._file(key)
@@ -192,14 +194,32 @@ def _compiler() -> list:
     return [llvmlite.__version__, list(llvm.llvm_version_info), llvm.get_process_triple(), MACHINE, TUNING, PASSES]
 
 
-def _wrapped(code: bytes) -> bytes:
-    return MAGIC + hashlib.sha256(code).digest() + code
+def _refuse_others(directory: Path) -> None:
+    """Raise PermissionError where someone else than this user may put entries into a directory, as far as the system can say."""
+    if not hasattr(os, "getuid"):
+        return
+    status = directory.stat()
+    if status.st_uid != os.getuid():
+        raise PermissionError(f"the cache {directory} belongs to another user, whose code would be run")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(
+            f"others may write to the cache {directory}, and their code would be run; chmod go-w it, or remove it"
+        )
 
 
-def _unwrapped(data: bytes) -> bytes | None:
+def _wrapped(key: str, code: bytes) -> bytes:
+    return MAGIC + _checksum(key, code) + code
+
+
+def _unwrapped(key: str, data: bytes) -> bytes | None:
     start = len(MAGIC) + hashlib.sha256().digest_size
     code = data[start:]
-    return code if data[:start] == MAGIC + hashlib.sha256(code).digest() else None
+    return code if data[:start] == MAGIC + _checksum(key, code) else None
+
+
+def _checksum(key: str, code: bytes) -> bytes:
+    """Of an entry and its name: one that was renamed is a damaged one."""
+    return hashlib.sha256(key.encode() + b"\0" + code).digest()
 
 
 def _write(file: Path, data: bytes) -> None:

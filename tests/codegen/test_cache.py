@@ -110,6 +110,27 @@ def test_damaged_entries_are_made_again(cache, compilations, damage):
     assert len(compilations) == 2
 
 
+def test_an_entry_under_another_name_is_damaged(tmp_path):
+    cache = ObjectCache(tmp_path)
+    cache.put(key(1), b"one")
+    cache._file(key(2)).parent.mkdir(exist_ok=True)
+    cache._file(key(1)).rename(cache._file(key(2)))
+    assert cache.get(key(2)) is None and cache.statistics.corrupt == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_a_directory_of_others_is_refused(tmp_path, monkeypatch):
+    ObjectCache(tmp_path)
+    tmp_path.chmod(0o770)
+    with pytest.raises(PermissionError, match=r"others may write to the cache .*, and their code would be run; chmod go-w it"):
+        ObjectCache(tmp_path)
+    tmp_path.chmod(0o755)
+    ObjectCache(tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match="belongs to another user, whose code would be run"):
+        ObjectCache(tmp_path)
+
+
 def test_size_is_bounded(tmp_path):
     cache = ObjectCache(tmp_path, max_bytes=40_000)
     for n in range(200):
