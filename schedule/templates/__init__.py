@@ -59,8 +59,18 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
 
 def build(s: OpenSchedule) -> list[str]:
     """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along, and those
-    of rows before others. Returns the other blocks. What was scheduled is still to be annotated."""
+    of rows before others. Returns the other blocks. What was scheduled is still to be annotated.
+
+    That is done in normal form, or as the function is written where all of it is recognised only so."""
+    written = s.copy()
     normal_form.apply(s)
+    if _build(s) and s.made and not _build(written):
+        s.take(written)
+    return s.left()
+
+
+def _build(s: OpenSchedule) -> list[str]:
+    """Schedule the blocks that are recognised, as they are; returns the others."""
     for name in s.left()[::-1]:
         if name in s.left() and elementwise.matches(s.block(name)):
             elementwise.inline_chain(s, name)

@@ -168,7 +168,7 @@ def _used_elsewhere(b: Block, names: set[str]) -> bool:
 
 def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
     """Without the axes of one iteration that are last in an element that is accessed, if they occur nowhere in a sum, and those
-    of a sum that are not in all that it reads."""
+    of a sum that are not in all that it reads. A reduction keeps an axis of its sum, and a block an axis."""
     units = {it.var.name for it in b.iters if extent(it) == 1}
     indices = [i for x in _accesses(b) for i in x.indices]
     summed = {v for i in indices if not isinstance(i, Var) for v in variables(i)}
@@ -177,7 +177,8 @@ def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
     last |= {
         it.var.name for it in b.iters if it.var.name in units and not is_spatial(it) and not all(it.var.name in r for r in read)
     }
-    if not last or len(last) == len(b.iters):
+    kept = [it for it in b.iters if it.var.name not in last]
+    if not last or not kept or (b.is_reduction and all(map(is_spatial, kept))):
         return None
     return _map(b, lambda it: [] if it.var.name in last else [it.var])
 
