@@ -10,6 +10,7 @@ from .affine import fold_affine
 from .common import merge_common
 from .factors import move_factors
 from .forms import canonicalise
+from .gates import move_gates
 from .identities import remove_identities
 from .layouts import simplify_layouts
 from .norms import recognise_norms
@@ -21,7 +22,7 @@ from .unread import remove_unread
 
 __all__ = [
     "PASSES", "Pass", "canonicalise", "expand_powers", "expand_transposed", "fold_affine",
-    "merge_common", "merge_products", "move_factors", "optimize", "recognise_activations", "recognise_norms",
+    "merge_common", "merge_products", "move_factors", "move_gates", "optimize", "recognise_activations", "recognise_norms",
     "remove_identities", "remove_unread", "simplify_layouts", "sink_layouts",
 ]  # fmt: skip
 
@@ -43,6 +44,7 @@ PASSES: tuple[Pass, ...] = (
     expand_transposed,
     canonicalise,
     sink_layouts,
+    move_gates,
     merge_products,
     simplify_layouts,
     remove_identities,

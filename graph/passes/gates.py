@@ -1,0 +1,41 @@
+"""A gate, which scales the channels of one image, scales the weights of the convolution that reads it instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir import Call, Graph, Value
+from .rewriting import Rewriting, other, rewrite
+
+MIN_IMAGE_TO_WEIGHTS = 4  # times that an image is larger from which on it pays that weights are scaled, and read, at each call
+
+
+def move_gates(graph: Graph) -> Graph:
+    """Conv(g * x, w) becomes Conv(x, g * w) for one image x, a number g for each channel, as squeeze-and-excite has, and weights
+    that are enough smaller than the image.
+
+    Not of halves, of which products may be too large; and not where zeros surround the image, which an infinite g would make NaN.
+    """
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    gated, weights = (*call.inputs, None)[:2] if call.operator == "Conv" else (None, None)
+    scaled = r.producer(gated, "Mul")
+    if scaled is None or gated is None or weights is None or not r.read_once(gated) or gated.dtype not in ("float32", "float64"):
+        return None
+    channels = (1, gated.shape[1], *(1 for _ in gated.shape[2:]))
+    gate = next((v for v in scaled.values if v.shape == channels), None)
+    image = None if gate is None else other(scaled.inputs, gate)
+    if gate is None or image is None or image.shape != gated.shape or weights.shape[1] != channels[1] or _surrounded(call):
+        return None
+    if image.nbytes < MIN_IMAGE_TO_WEIGHTS * weights.nbytes:
+        return None
+    product = r.call("Mul", [weights, gate], f"{weights.name}_gated")
+    inputs: tuple[Value | None, ...] = (image, product.outputs[0], *call.inputs[2:])
+    return [product, replace(call, inputs=inputs)]
+
+
+def _surrounded(call: Call) -> bool:
+    """Whether a convolution reads outside of its image."""
+    return any(call.attribute("pads", ())) or call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
