@@ -386,8 +386,11 @@ class Memory(Writer):
                 if value.lanes < width:
                     value = self.shuffled(value, None, (n if n < value.lanes else None for n in range(width)))
                 if self.mask != self.masks.get(b.name):
-                    old = self.op(f"load {slot}", value.type, width)
-                    value = self.op(f"select {self.mask}, {value}, {old}", value.type, width)
+                    old, mask = self.op(f"load {slot}", value.type, width), self.mask
+                    if mask is not None and mask.lanes < width:  # the lanes beyond stay
+                        none = Value("zeroinitializer", "i1", mask.lanes)
+                        mask = self.shuffled(mask, none, (min(n, mask.lanes) for n in range(width)))
+                    value = self.op(f"select {mask}, {value}, {old}", value.type, width)
             elif value.lanes > 1:
                 value = self._element(value, value.lanes - 1)
             pointer = slot.split(", ", 1)[1]

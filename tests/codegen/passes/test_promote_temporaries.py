@@ -66,6 +66,21 @@ def test_partial_tiles(columns, lanes):
     assert " x i8], align" not in codegen.build(func, FIXED).llvm_ir()  # no temporary on the stack
 
 
+def test_a_tail_of_fewer_lanes_than_a_register():
+    """Of the last three elements, in a vector of four, whose lanes make a mask, beside registers of sixteen."""
+    A = te.placeholder((5, 67), name="A")
+    B = te.compute((5, 67), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((5, 67), lambda i, j: B[i, j] * 2.0, name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    i, j = s.get_loops("C")
+    s.compute_at("B", i)
+    for block in ("B", "C"):
+        main, tail = s.loop_partition(s.get_loops(block)[-1], [64])
+        s.vectorize(s.split(main, [None, 16])[1])
+        s.vectorize(s.split(tail, [None, 4])[1])
+    same(s.func, targets=[FIXED], fences=True)
+
+
 def kept(func: PrimFunc) -> bool:
     """Whether the temporary stays in memory."""
     script = codegen.lower(func, codegen.Target(FIXED), after="promote_temporaries").script()
