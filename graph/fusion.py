@@ -35,12 +35,13 @@ COMMUTATIVE = ("Add", "Mul")
 @dataclass(frozen=True, eq=False)
 class Group:
     """Calls that become one kernel: the function of these inputs and outputs, in order. Once constants are prepared, inputs are
-    those of what is called then."""
+    those of what is called then, and `scratch` is the memory that it takes after the outputs."""
 
     calls: tuple[Call, ...]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     func: PrimFunc
+    scratch: tuple[Value, ...] = ()
 
 
 def fuse(graph: Graph) -> list[Group]:

@@ -30,15 +30,17 @@ MIN_SHARED_SECONDS = 6.0  # seconds of a core that are left to do, from which on
 
 @dataclass(frozen=True)
 class Part:
-    """A compiled function: its name in the object file `code`, and its parameters."""
+    """A compiled function: its name in the object file `code`, and its parameters: `params`, then the memory that it is lent."""
 
     symbol: str
     params: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
     code: bytes
 
     @classmethod
     def of(cls, kernel: Kernel) -> Part:
-        return cls(symbol(kernel.func), kernel.func.buffers, kernel.code)
+        params = kernel.func.buffers
+        return cls(symbol(kernel.func), params, kernel.lowered.buffers[len(params) :], kernel.code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +63,13 @@ class GroupKernel:
     def llvm_ir(self) -> str:
         """The LLVM IR of `main`, under the name that it has in a network."""
         func = scheduled(self.func, self.target, self.lookup).func.with_(name=self.name)
-        return llvm_ir(split_constants(func)[1], self.target)
+        return llvm_ir(split_constants(func)[1], self.target, lent=True)
 
 
-def _built(func: PrimFunc, target: Target) -> Kernel:
-    """What `tir.build` gives for a processor."""
+def _built(func: PrimFunc, target: Target, lent: bool = False) -> Kernel:
+    """What `tir.build` gives for a processor, or that with memory that is `lent`."""
     refuse_out_of_bounds(func)
-    return build(func, target, None)
+    return build(func, target, None, lent)
 
 
 def compiled(
@@ -109,7 +111,7 @@ class Job:
 
     def done(self) -> bytes:
         """The parts of the kernel, encoded."""
-        kernel = _built(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target)
+        kernel = _built(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target, lent=True)
         return encoded([Part.of(part) for part in kernel.parts])
 
 
@@ -162,7 +164,8 @@ def scheduled(func: PrimFunc, target: Target, lookup: Lookup | None) -> Schedule
 
 def encoded(parts: Sequence[Part]) -> bytes:
     """Parts as bytes: a line of JSON, then the codes."""
-    heads = [(p.symbol, [[b.name, const_shape(b), b.dtype] for b in p.params], len(p.code)) for p in parts]
+    types = [[[(b.name, const_shape(b), b.dtype) for b in buffers] for buffers in (p.params, p.scratch)] for p in parts]
+    heads = [(p.symbol, *both, len(p.code)) for p, both in zip(parts, types, strict=True)]
     return json.dumps(heads).encode() + b"\n" + b"".join(p.code for p in parts)
 
 
@@ -170,8 +173,8 @@ def decoded(data: bytes) -> list[Part]:
     """The parts that `encoded` wrote."""
     line, _, codes = data.partition(b"\n")
     parts = []
-    for name, buffers, length in json.loads(line):
-        params = tuple(Buffer(n, tuple(map(Const, shape)), dtype) for n, shape, dtype in buffers)
-        parts.append(Part(name, params, codes[:length]))
+    for name, *types, length in json.loads(line):
+        params, scratch = (tuple(Buffer(n, tuple(map(Const, shape)), dtype) for n, shape, dtype in found) for found in types)
+        parts.append(Part(name, params, scratch, codes[:length]))
         codes = codes[length:]
     return parts

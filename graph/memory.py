@@ -1,10 +1,10 @@
 """Memory: where the values of a graph lie.
 
-What groups make and only groups read is in one arena. Values that are never needed at the same time may share bytes there: they
-are placed greedily, the largest first, each at the lowest offset that is free for as long as it lives (Pisarchyk and Lee, arXiv
-2001.03288, "greedy by size"). Inputs are read where the caller has them, and outputs are written where the caller wants them.
-Constants lie one after the other in one block, in the order in which they are read. What lies inside of another value (see
-`places`) moves with it.
+What groups make and only groups read is in one arena, and so is the scratch that their kernels take. Values that are never
+needed at the same time may share bytes there: they are placed greedily, the largest first, each at the lowest offset that is
+free for as long as it lives (Pisarchyk and Lee, arXiv 2001.03288, "greedy by size"). Inputs are read where the caller has them,
+and outputs are written where the caller wants them. Constants lie one after the other in one block, in the order in which they
+are read. What lies inside of another value (see `places`) moves with it.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def _address(value: Value, addresses: Mapping[Value, Address], inside: Places) -
 
 
 def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places) -> dict[Value, Lifetime]:
-    """Of each value that groups make and that lies in no other; outputs live to the end."""
+    """Of each value that groups make and that lies in no other, and of their scratch; outputs live to the end."""
     begin: dict[Value, int] = {}
     for n, group in enumerate(groups):
-        for value in group.outputs:
+        for value in (*group.outputs, *group.scratch):
             begin.setdefault(inside[value].root, n)
     end = dict(begin)
     for n, group in enumerate(groups):

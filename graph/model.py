@@ -77,7 +77,7 @@ class Model:
         self.graph, self.groups, self.kernels = graph, tuple(groups), tuple(kernels)
         self.plan, self.weights, self.target = plan, weights, target
         self.steps: list[Step] = [
-            Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs)))
+            Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs, *group.scratch)))
             for group, kernel in zip(self.groups, self.kernels, strict=True)
         ]
         self.steps += plan.copies

@@ -30,7 +30,7 @@ class Preparation:
 
 
 def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel]) -> tuple[list[Group], list[Preparation]]:
-    """The groups with the inputs that their kernels take once constants are prepared, and what prepares these."""
+    """The groups with the inputs and the scratch that their kernels take once constants are prepared, and what prepares these."""
     taken = graph.names()
     made: dict[tuple[PrimFunc, tuple[Value, ...]], Preparation] = {}  # groups may share weights
     result = []
@@ -45,7 +45,10 @@ def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKerne
                 made[group.func, weights] = Preparation(kernel, values)
             given |= made[group.func, weights].values
         inputs = tuple(given[b.name] for b in kernel.main.params if given[b.name] not in group.outputs)
-        result.append(replace(group, inputs=inputs))
+        scratch = tuple(
+            Value(fresh(taken, f"{group.outputs[0].name}.{b.name}"), const_shape(b), b.dtype) for b in kernel.main.scratch
+        )
+        result.append(replace(group, inputs=inputs, scratch=scratch))
     return result, list(made.values())
 
 

@@ -8,22 +8,27 @@ from ..build import lower
 from ..cache import ObjectCache, object_key
 from ..constants import split_constants
 from ..kernel import Kernel, SplitKernel
+from ..passes.lend_temporaries import lend_temporaries
 from ..target import Target
 from .compile import assembly, object_code
 from .emit import emit
 
 
-def build(func: PrimFunc, target: Target, cache: ObjectCache | None) -> Kernel:
-    """Compile a function, what it computes from constants alone as a function of its own."""
+def build(func: PrimFunc, target: Target, cache: ObjectCache | None, lent: bool = False) -> Kernel:
+    """Compile a function, what it computes from constants alone as a function of its own.
+
+    With `lent`, the large temporaries of what runs at each call are parameters, which the lowered function has (see
+    `lend_temporaries`); such a kernel is for a program that calls it, not for arrays.
+    """
     preparation, main = split_constants(func)
     if preparation is None:
-        return _compiled(func, target, cache)
-    return SplitKernel(func, _compiled(preparation, target, cache), _compiled(main, target, cache))
+        return _compiled(func, target, cache, lent)
+    return SplitKernel(func, _compiled(preparation, target, cache), _compiled(main, target, cache, lent))
 
 
-def _compiled(func: PrimFunc, target: Target, cache: ObjectCache | None) -> Kernel:
+def _compiled(func: PrimFunc, target: Target, cache: ObjectCache | None, lent: bool = False) -> Kernel:
     """Compile a function as it is, unless the cache has its object."""
-    lowered = lower(func, target)
+    lowered = _lowered(func, target, lent)
     text = emit(lowered, target)
     key = "" if cache is None else object_key(text, target)
     code = None if cache is None else cache.get(key)
@@ -34,8 +39,14 @@ def _compiled(func: PrimFunc, target: Target, cache: ObjectCache | None) -> Kern
     return Kernel(func, lowered, target, text, code)
 
 
-def llvm_ir(func: PrimFunc, target: Target) -> str:
-    return emit(lower(func, target), target)
+def _lowered(func: PrimFunc, target: Target, lent: bool) -> PrimFunc:
+    lowered = lower(func, target)
+    return lend_temporaries(lowered, target) if lent else lowered
+
+
+def llvm_ir(func: PrimFunc, target: Target, lent: bool = False) -> str:
+    """The LLVM IR of a function that is compiled as it is."""
+    return emit(_lowered(func, target, lent), target)
 
 
 def asm(func: PrimFunc, target: Target) -> str:

@@ -16,7 +16,7 @@ from graph.onnx import load_onnx
 from graph.passes import optimize
 from graph.reference import evaluate
 
-from .models import close, model, residual, transformer
+from .models import close, exact, model, residual, transformer
 
 RNG = np.random.default_rng(0)
 
@@ -73,6 +73,26 @@ def test_a_view_lives_as_long_as_it_is_read():
     assert source.name == "a" and lives[source].end == position and found[flat] == found[source]
     compiled = tir.compile(graph)
     close(compiled(inputs)[0], evaluate(graph, inputs)[0], 4)
+
+
+def test_kernels_take_their_scratch_from_the_arena():
+    """The padded images of two convolutions lie in turns where the other is; beside them the image between both."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("Relu", "a", "b"),
+        node("Conv", "b w", "c", pads=[1, 1, 1, 1]),
+        node("Neg", "c", "y"),
+    ]
+    x, w = (RNG.integers(-2, 3, shape).astype("float32") for shape in ((1, 8, 61, 67), (8, 8, 3, 3)))
+    proto = model(nodes, {"x": x}, ["y"], {"w": w})
+    net = tir.compile(load_onnx(proto), "llvm -num-cores 1")
+    scratch = [v for g in net.groups for v in g.scratch]
+    assert len(scratch) >= 2 and all(net.plan[v].base == "arena" for v in scratch) and not net.keeping
+    lives = lifetimes(net.graph, net.groups, net.plan.places)
+    assert all(lives[v].begin == lives[v].end for v in scratch)
+    assert max(v.nbytes for v in scratch) < net.plan.nbytes < sum(v.nbytes for v in lives)
+    for found, wanted in zip(net(x), exact(proto, {"x": x}), strict=True):
+        close(found, wanted, 64)
 
 
 def test_outputs_are_written_in_place_and_the_rest_is_copied():

@@ -1,0 +1,33 @@
+"""Memory that the caller lends: large temporaries as parameters."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tir import dtypes
+from tir.ir import Allocate, Buffer, Const, For, Kind, PrimFunc, Stmt, const_shape
+from tir.traverse import map_statements
+
+from ..llvm.scratch import MAX_STACK_BUFFER_BYTES, MAX_STACK_BYTES
+
+
+def lend_temporaries(func: PrimFunc, target) -> PrimFunc:
+    """Temporaries of constant size that the stack does not hold become parameters, behind all others. What a parallel loop
+    allocates stays, since each thread has its own."""
+    lent: dict[str, Buffer] = {}
+    stack = 0
+
+    def without(s: Stmt) -> Stmt:
+        nonlocal stack
+        if isinstance(s, For) and s.kind is Kind.PARALLEL and target.num_cores > 1:
+            return s
+        if isinstance(s, Allocate) and s.buffer.scope != "register" and all(isinstance(d, Const) for d in s.buffer.shape):
+            size = dtypes.nbytes(s.buffer.dtype) * prod(const_shape(s.buffer))
+            if size <= MAX_STACK_BUFFER_BYTES and stack + size <= MAX_STACK_BYTES:
+                stack += size
+            elif lent.setdefault(s.buffer.name, s.buffer) == s.buffer:
+                return without(s.body)
+        return map_statements(s, without)
+
+    body = without(func.body)
+    return func.with_(body=body, params=(*func.params, *lent.values()))
