@@ -72,7 +72,7 @@ def test_a_tail_of_fewer_lanes_than_a_register():
     B = te.compute((5, 67), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((5, 67), lambda i, j: B[i, j] * 2.0, name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    i, j = s.get_loops("C")
+    i = s.get_loops("C")[0]
     s.compute_at("B", i)
     for block in ("B", "C"):
         main, tail = s.loop_partition(s.get_loops(block)[-1], [64])
