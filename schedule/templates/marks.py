@@ -12,7 +12,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from schedule.open_trace import About, Role
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, Kind, PrimFunc, Store, const_shape
-from tir.traverse import loads, loops_to, variables, walk_stmts
+from tir.traverse import loads, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
 
@@ -137,14 +137,15 @@ def prefetch(s: OpenSchedule, block: str) -> None:
 
 def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
     """The packed copies of constants that a block reads in vectors, if they are larger than what is quickly read."""
-    known = {b.name: b for b in s.func.buffers if b.name in s.constants}
+    known = {b.name: b for b in (*s.func.buffers, *s.func.allocs) if b.name in s.constants}
     vector = {t.axis for t in s.tiles if t.block == block and t.vector}
     axes = {x.buffer.name: set().union(*map(variables, x.indices)) for x in loads(s.block(block).body)}
     found = []
     for copy in s.get_producers(block):
-        made, sources = stored(s.block(copy)).buffer.name, {x.buffer.name for x in loads(s.block(copy).body)}
-        if sources and sources <= known.keys() and axes.get(made, set()) & vector:
-            found += [made] if sum(_nbytes(known[n]) for n in sources) > s.target.machine.l1 else []
+        sources = {x.buffer.name for x in loads(s.block(copy).body)}
+        for made in {x.buffer.name: None for x in stores(s.block(copy))}:
+            if sources and sources <= known.keys() and axes.get(made, set()) & vector:
+                found += [made] if sum(_nbytes(known[n]) for n in sources) > s.target.machine.l1 else []
     return found
 
 

@@ -38,6 +38,23 @@ def test_small_and_large_functions():
         same(func, s)
 
 
+def test_a_reducer_of_several_values():
+    """Whose rows are reduced side by side, in blocks of two stores."""
+    X, k = te.placeholder((64, 1000), name="X"), te.reduce_axis((0, 1000), name="k")
+
+    def larger(a, b):
+        first = te.any(a[1] > b[1], te.all(a[1].equal(b[1]), a[0] < b[0]))
+        return te.select(first, a[0], b[0]), te.select(first, a[1], b[1])
+
+    reducer = te.comm_reducer(larger, lambda i, v: (te.const(-1, i), te.const(-1e30, v)), name="argmax")
+    index, value = te.compute((64,), lambda i: reducer((k, X[i, k]), axis=k), name="M")
+    x = np.random.default_rng(0).integers(-9, 9, (64, 1000)).astype("float32")
+    found, largest = np.empty(64, "int32"), np.empty(64, "float32")
+    schedule = tir.default_schedule(te.create_prim_func([X, index, value]), "llvm -num-cores 1")
+    tir.build(schedule.func, "llvm -num-cores 1")(x, found, largest)
+    assert (found == x.argmax(1)).all() and (largest == x.max(1)).all()
+
+
 def test_the_same_again():
     func = stages(MANY_BLOCKS + 1)
     target = Target("llvm", num_cores=2)
