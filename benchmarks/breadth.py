@@ -3,11 +3,14 @@
 It is there to find kinds of programs for which the default schedule is slow. Peers are given the same formula, `peer`, where they
 compute it without large temporaries; what only looks at its operand in another order is copied into an array that is there.
 Results are compared with the formula in float64, or int64, before anything is timed.
+
+Each program is also timed in the equal ways to write it of `wordings`, in turns with itself: `slower` says how many times as long
+each takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +18,12 @@ import numpy as np
 
 import tir
 from tir import te
+from tir.ir import PrimFunc, const_shape
 
 from . import pages, peers
 from .options import Options
 from .runner import Effort, circumstances, race, ratios, warm
+from .wordings import wordings
 
 THREADED = True
 
@@ -172,8 +177,21 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         result[f"{name}_ms"] = timing.median * 1e3
         if name != "tir":
             result[f"of_{name}"] = ratios(timings["tir"], timing)[0]
+    result["slower"] = slower(func, [*arrays, out], target, options)
     pages.keep(options.save, "breadth", row, result, write)
     yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}}
+
+
+def slower(func: PrimFunc, arrays: Sequence[np.ndarray], target: tir.Target, options: Options) -> dict[str, float]:
+    """How many times as long as a program each of the other ways to write it takes."""
+    contenders: dict[str, Callable[[], object]] = {}
+    for name, other in {"": func, **wordings(func)}.items():
+        shaped = [a.reshape(const_shape(b)) for a, b in zip(arrays, other.buffers, strict=True)]
+        contenders[name] = tir.build(tir.default_schedule(other, target).func, target).bind(*shaped)
+    if len(contenders) == 1:
+        return {}
+    timings = race(contenders, Effort(seconds=options.seconds, warm=warm(options.threads)))
+    return {name: ratios(timings[""], timing)[0] for name, timing in timings.items() if name}
 
 
 INTRODUCTION = """\
@@ -181,7 +199,7 @@ INTRODUCTION = """\
 
 Made by `python -m benchmarks breadth --rows all --threads 1,2 --save DIR`. Nothing is searched. Our kernel and its peers are
 called in turns in one process, with the same number of threads: `ms` and the ratios are medians; `x NAME` says how many times
-faster than it ours is.
+faster than it ours is. `slower` is how many times as long the slowest of the equal ways to write the program takes.
 """
 
 
@@ -194,11 +212,12 @@ def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
         rows = []
         for r in results:
             ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
-            rows.append([r["row"], r["dtype"], f"{r['tir_ms']:.3g}", *ratios_of])
+            slowest = max(r.get("slower", {}).values(), default=1.0)
+            rows.append([r["row"], r["dtype"], f"{r['tir_ms']:.3g}", *ratios_of, f"{slowest:.2f}"])
         means = [pages.geometric_mean([r[of] for r in results if of in r]) for of in compared]
-        rows.append(["geometric mean", "", "", *(f"{mean:.2f}" for mean in means)])
+        rows.append(["geometric mean", "", "", *(f"{mean:.2f}" for mean in means), ""])
         sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
-        sections.append(pages.table(("row", "dtype", "ms", *(f"x {name}" for name in others)), rows) + "\n")
+        sections.append(pages.table(("row", "dtype", "ms", *(f"x {name}" for name in others), "slower"), rows) + "\n")
     (folder / "breadth.md").write_text("\n".join(sections))
 
 

@@ -421,7 +421,7 @@ KEYS = {
     ("interpreter", "softmax"): {"way", "first_s", "median_ms", "mflops"},
     ("import_time", "import"): {"statement", "median_ms", "quartiles_ms", "runs"},
     ("vector_math", "sqrt"): {"dtype", "lanes", "tir_ns", "numpy_ns"},
-    ("breadth", "heads"): {"dtype", "off", "tir_ms", "numpy_ms", "of_numpy"},
+    ("breadth", "heads"): {"dtype", "off", "tir_ms", "numpy_ms", "of_numpy", "slower"},
     ("calls", "softmax-8x128"): {"tir_us", "numpy_us", "best", "of_best"},
     ("primitives", "fused"): {"primitive", "statements", "cpu_ms", "quartiles_ms", "calls"},
 }
