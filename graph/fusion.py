@@ -63,9 +63,10 @@ class _Fusion:
 
     def __init__(self, graph: Graph, free: Collection[Value]):
         self.calls = graph.calls
-        self.kernels = [n for n, c in enumerate(graph.calls) if c.outputs[0] not in free]
-        self.readers: list[list[int]] = [[] for _ in graph.calls]
         self.maker = {v: n for n, c in enumerate(graph.calls) for v in c.outputs}
+        self.free = {n for n, c in enumerate(graph.calls) if c.outputs[0] in free}  # calls that need no kernel
+        self.kernels = [n for n, c in enumerate(graph.calls) if n not in self.free or self._continues(c)]
+        self.readers: list[list[int]] = [[] for _ in graph.calls]
         end = len(graph.calls)
         for position, values in [*((n, c.values) for n, c in enumerate(graph.calls)), (end, graph.outputs)]:
             for n in sorted({self.maker[v] for v in values if v in self.maker}):
@@ -74,9 +75,8 @@ class _Fusion:
         single = set(self.kernels)
         self.pointwise = {n for n in single if pointwise(graph.calls[n])}
         self._members = {n: [n] for n in self.kernels}  # of each group, by its last call
-        self._sinks = {
-            n: frozenset({n}) for n in self.kernels
-        }  # of a call, the last calls of its groups; only a copy has several
+        # Of a call, the last calls of its groups: only a copy has several.
+        self._sinks = {n: frozenset({n}) for n in self.kernels}
 
     def seeds(self) -> list[int]:
         """Calls that may take others along: anchors first, the most work first, then the others in order."""
@@ -85,7 +85,13 @@ class _Fusion:
     def groups(self) -> list[list[int]]:
         """The calls of each group, in an order in which groups can run: each by its last call, as no call before it is needed
         outside."""
-        return [members for _, members in sorted(self._members.items())]
+        return [members for _, members in sorted(self._members.items()) if not self.free.issuperset(members)]
+
+    def _continues(self, call: Call) -> bool:
+        """Whether a call that needs no kernel, as it takes a dimension of one element away, follows one that moves elements:
+        a group that reads it may do both."""
+        before = self.maker.get(call.values[0]) if len(call.values) == 1 and picks(call) else None
+        return before is not None and before not in self.free and moves(self.calls[before])
 
     def take_along(self, n: int) -> None:
         """Merge the group of a call with what it leads to, as far as that is pointwise, and for a product with the rows' move to
@@ -127,7 +133,10 @@ class _Fusion:
         """Whether what a call makes may be computed where another reads it; if it `copies`, no element is computed twice."""
         if reader not in self.pointwise:
             return copies and picks(call) and is_product(self.calls[reader])
-        operand = any(m not in self.pointwise and m > reader for m in self._members[self._last(reader)])
+        members = self._members[self._last(reader)]
+        if self.free.issuperset(members):
+            return False
+        operand = any(m not in self.pointwise and m > reader for m in members)
         return copies or (read_once(self.calls[reader], call.outputs[0]) and not operand)
 
     def _last(self, n: int) -> int:

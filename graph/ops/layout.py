@@ -27,6 +27,9 @@ def _viewed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
         raise ValueError(f"{list(own)} and {list(shape)} have different numbers of elements")
 
     def formula(*index: Expr) -> Expr:
+        if [e for e in own if e > 1] == [e for e in shape if e > 1]:  # dimensions of one element come and go
+            rest = (i for i, extent in zip(index, shape, strict=True) if extent > 1)
+            return x[tuple(next(rest) if extent > 1 else te.const(0) for extent in own)]
         flat: Expr = te.const(0)
         for i, extent in zip(index, shape, strict=True):
             flat = flat * extent + i

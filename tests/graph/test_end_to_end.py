@@ -53,8 +53,11 @@ def test_norms_are_gone_and_what_follows_is_fused(networks):
         "conv_relu", "maxpool", "conv_relu", "conv", "conv_add_relu", "conv_clip", "conv_add_relu", "reducemean", "matmul_add",
     ]  # fmt: skip
     names = [g.func.name for g in networks["transformer"][3].groups]
-    attention = "matmul_mul_softmax_matmul_transpose"
-    assert {"layernormalization", "matmul_add", attention, "matmul_add_add", "matmul_add_gelu"} <= set(names)
+    operand = "slice_transpose_reshape"
+    attention = f"{operand}_{operand}_matmul_mul_softmax_{operand}_matmul_transpose"
+    assert names == [
+        "layernormalization", "matmul_add", attention, "matmul_add_add", "layernormalization", "matmul_add_gelu", "matmul_add_add",
+    ]  # fmt: skip
 
 
 def test_bound_inputs_are_read_at_each_call(networks):

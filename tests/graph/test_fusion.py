@@ -121,6 +121,22 @@ def test_a_product_writes_its_rows_where_they_go():
     assert [g.func.name for g in fused(nodes, inputs, ["y"])[1]] == ["matmul_mul", "transpose"]
 
 
+def test_a_view_behind_a_part_is_read_with_it():
+    """Where all that read it are products; else the view needs no kernel."""
+    nodes = [
+        node("Slice", "x one two one", "a"), node("Reshape", "a s", "b"), node("Transpose", "b", "c", perm=[0, 2, 1]),
+        node("MatMul", "w c", "y"),
+    ]  # fmt: skip
+    inputs = {"x": real(2, 3, 5, 7), "w": real(2, 4, 7)}
+    given = {"one": np.array([1]), "two": np.array([2]), "s": np.array([2, 5, 7])}
+    graph, groups = fused(nodes, inputs, ["y"], given)
+    assert [g.func.name for g in groups] == ["slice_reshape_transpose_matmul"]
+    check_groups(graph, groups, inputs)
+    graph, groups = fused([*nodes, node("Softmax", "b", "z")], inputs, ["y", "z"], given)
+    assert [g.func.name for g in groups] == ["slice", "transpose_matmul", "softmax"]
+    check_groups(graph, groups, inputs)
+
+
 def test_parts_of_one_value_are_operands_of_their_own():
     nodes = [
         node("Slice", "x zero one one", "a"), node("Slice", "x one two one", "b"), node("Transpose", "a", "q", perm=[1, 2, 0, 3]),
