@@ -26,9 +26,10 @@ from tir.ir import PrimFunc
 
 from .ir import Call, Graph, Value
 from .kinds import elementwise_inputs, is_product, left_operand, moves, moves_rows, picks, pointwise, read_once, rows_from, work
-from .ops import placeholder, tensors
+from .ops import label, placeholder, tensors
 from .places import places
 
+MAX_NAME_LETTERS = 200  # of a group: its kernel's name, which has more, is one of a file
 COMMUTATIVE = ("Add", "Mul")
 
 
@@ -226,7 +227,9 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
         operands = [None if v is None else made[v] if v in made else given[_reader(call), v] for v in call.inputs]
         made |= dict(zip(call.outputs, tensors(call, operands), strict=False))
     outputs = ordered[-1].outputs
-    name = "_".join(c.operator.lower() for c in ordered)
+    name = label("_".join(c.operator for c in ordered))
+    if len(name) > MAX_NAME_LETTERS:
+        name = f"{name[:MAX_NAME_LETTERS].rpartition('_')[0]}_and_more"
     constants = [tensor for (_, v), tensor in given.items() if v in constant]
     func = te.create_prim_func([*given.values(), *(made[v] for v in outputs)], name=name, constants=constants)
     return Group(tuple(ordered), inputs, outputs, func)

@@ -10,7 +10,7 @@ import numpy as np
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import composite, need, operator, scalar, shape_of
+from .registry import composite, label, need, operator, scalar, shape_of
 
 Formula = Callable[..., Any]
 
@@ -56,12 +56,11 @@ def like(x: Expr, value: float) -> Expr:
 
 def unary(name: str, since: int, formula: Formula, dtype: str | None = "float") -> None:
     """Register the operator of that name: a formula of each element."""
-    label = name.lower()
 
     @operator(name, since)
     def define(x):
         need("the input", x, dtype=dtype)
-        return elementwise(label, formula, x)
+        return elementwise(label(name), formula, x)
 
 
 # --- of one tensor -----------------------------------------------------------------------------------------------------
@@ -145,12 +144,10 @@ def cast_like(apply, x, target, *, saturate=1, round_mode="up"):
 
 
 def _binary(name: str, since: int, formula: Formula, dtype: str | None = "number") -> None:
-    label = name.lower()
-
     @operator(name, since)
     def define(x, y):
         same_type(x, y, dtype=dtype)
-        return elementwise(label, formula, x, y)
+        return elementwise(label(name), formula, x, y)
 
 
 def _divide(x: Expr, y: Expr) -> Expr:
@@ -253,8 +250,6 @@ def power(x, y):
 
 
 def _variadic(name: str, since: int, combine: Formula, dtype: str = "float", mean: bool = False) -> None:
-    label = name.lower()
-
     @operator(name, since)
     def define(*xs):
         same_type(*xs, dtype=dtype)
@@ -264,7 +259,7 @@ def _variadic(name: str, since: int, combine: Formula, dtype: str = "float", mea
                 first = combine(first, other)
             return first if not mean else first / like(first, len(xs))
 
-        return elementwise(label, formula, *xs)
+        return elementwise(label(name), formula, *xs)
 
 
 _variadic("Sum", 8, lambda x, y: x + y)

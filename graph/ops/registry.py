@@ -22,7 +22,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tir import dtypes, te
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, sayable
 
 from ..ir import Call, Value
 
@@ -186,6 +186,12 @@ def anonymous(call: Call) -> Call:
     return replace(call.with_inputs(renamed), outputs=outputs)
 
 
+def label(operator: str) -> str:
+    """What an operator is called in functions: `matmul`, and `and_`, as `and` is a keyword there."""
+    name = operator.lower()
+    return name if sayable(name) else f"{name}_"
+
+
 def function(call: Call) -> PrimFunc:
     """One call as a function of its different inputs and its outputs, in order; loops and blocks as `ops` wrote them."""
     return _function(anonymous(call))
@@ -195,7 +201,7 @@ def function(call: Call) -> PrimFunc:
 def _function(call: Call) -> PrimFunc:
     places = {v: placeholder(v, v.name) for v in dict.fromkeys(call.values)}
     results = tensors(call, [None if v is None else places[v] for v in call.inputs])
-    return te.create_prim_func([*places.values(), *results[: len(call.outputs)]], name=call.operator.lower())
+    return te.create_prim_func([*places.values(), *results[: len(call.outputs)]], name=label(call.operator))
 
 
 def placeholder(value: Value, name: str) -> te.Tensor:

@@ -180,6 +180,12 @@ def test_equal_groups_are_equal_functions():
     assert groups[0].func == groups[2].func, "operands of sums are in one order"
 
 
+def test_names_of_long_groups_end():
+    nodes = [node("Neg" if n % 2 else "Sigmoid", f"v{n}", f"v{n + 1}") for n in range(80)]
+    _, (group,) = fused(nodes, {"v0": real(5, 7)}, ["v80"])
+    assert len(group.func.name) < 255 and group.func.name.endswith("sigmoid_and_more")
+
+
 def test_weights_are_constants_of_a_group():
     """And so are views of them: the same operators with computed operands are another function."""
     nodes = [
