@@ -26,7 +26,7 @@ from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.runner import Runner
 
 from graph.ir import GraphError
-from graph.onnx_backend import TirBackend
+from graph.onnx.backend import TirBackend
 
 EXPANDED = re.compile(r"_expanded(_ver\d+|_function)?$")
 

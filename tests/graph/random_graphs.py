@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from graph.onnx import FOLDING_ERRORS
+from graph.onnx.importer import FOLDING_ERRORS
 
 from .models import exact, model
 

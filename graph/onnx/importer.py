@@ -1,9 +1,8 @@
-"""ONNX files to graphs.
+"""The nodes of an ONNX file as calls of a graph.
 
-What can be computed while reading is: shapes are static, so that all arithmetic on them, and whatever else depends on constants
-alone, is folded, node by node, by the operators' definitions in numpy that the ONNX package has, or, where those fail, by ours.
-What is left are operators of `ops`; composites, and what ONNX itself defines as a function of others, are written out as calls of
-those. All nodes that are not there are named in one error before anything else is done.
+A node whose inputs are constant is folded, by the operators' definitions in numpy that the ONNX package has, or, where those
+fail, by ours. Of the others, an operator of `ops` is a call; a composite, and what ONNX itself defines as a function, is
+written out as calls.
 """
 
 from __future__ import annotations
@@ -17,70 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tir import dtypes
-from tir.nearest import nearest
 from tir.traverse import fresh
 
-from .ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant, verify
-from .onnx_functions import arguments, function_of, has_function, names_read, needed, resolved
-from .ops import Operator, alternatives, find, names, result_types, versions
-from .reference import run_call
+from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant, verify
+from ..ops import Operator, alternatives, find, result_types
+from ..reference import run_call
+from .functions import arguments, function_of, names_read, needed, resolved
+from .inputs import element_type, inputs
+from .refusals import HOLDERS, OF_FIRST, SEQUENCES, domain_of, folds, operands_of, refusal, trimmed
 from .weights import as_onnx, weights
 
 if TYPE_CHECKING:
     import onnx
 
-OF_CONSTANTS = ("ConstantOfShape", "Range")  # whose result has a shape that its inputs say
-MEASURES = ("SequenceLength", "Shape", "Size")  # constant, whatever their input is, as shapes are static
-OF_FIRST = ("If", "CastLike")  # constant where their first input is: what a branch makes may be
-SEQUENCES = (
-    "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
-    "SplitToSequence",
-)  # fmt: skip
-RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-HOLDERS = ("If", "Loop", "Scan")  # hold graphs, through which sequences go as they are
-SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
 FOLDING_ERRORS = (  # of ONNX's evaluator
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-
-Shapes = Mapping[str, Sequence[int]]
-
-
-def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None) -> Graph:
-    """The graph that an ONNX file holds, or an `onnx.ModelProto`.
-
-    `shapes` gives, by the names of inputs, the shapes that the file leaves open. Constants are read from where they lie. Raises
-    GraphError for a file that is none, weights that are cut off, shapes that are missing or contradict the file, and, with a list
-    of all of them, for nodes that are not there; FileNotFoundError where there is no file; ImportError without the package onnx.
-    """
-    model, folder = _model(source)
-    name = str(source) if isinstance(source, (str, Path)) else model.graph.name or "the model"
-    return _Import(model, name, folder).graph(dict(shapes or {}))
-
-
-def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]:
-    """The model, external weights not yet loaded, and the folder beside which those lie."""
-    try:
-        import onnx
-        import onnx.inliner
-        from google.protobuf.message import DecodeError
-    except ImportError:
-        raise ImportError("reading ONNX files needs the package onnx: pip install onnx") from None
-    if isinstance(source, onnx.ModelProto):
-        model, folder = source, Path()
-    else:
-        folder = Path(source).parent
-        try:
-            model = onnx.load_model_from_string(Path(source).read_bytes())
-        except DecodeError:
-            raise GraphError(f"{source} is no ONNX file, or is cut off") from None
-    texts = (text for n in model.graph.node for text in (n.name, n.op_type, n.domain, *n.input, *n.output))
-    if any(isinstance(text, bytes) for text in texts):  # protobuf gives bytes where text is not UTF-8
-        raise GraphError(f"{source} is no ONNX file, or is damaged: a name in it is no text")
-    if not model.opset_import or not model.HasField("graph"):
-        raise GraphError(f"{source if isinstance(source, (str, Path)) else 'the model'} is no ONNX file: it holds no graph")
-    return (onnx.inliner.inline_local_functions(model) if model.functions else model), folder
 
 
 @dataclass(frozen=True)
@@ -108,12 +59,12 @@ class Scope:
         return f"{self.prefix}_{name}" if self.prefix else name
 
 
-class _Import:
+class Importer:
     """One file on its way to a graph."""
 
     def __init__(self, model: onnx.ModelProto, name: str, folder: Path):
         self.proto, self.name, self.folder = model.graph, name, folder
-        self.opsets = {_domain(o.domain): o.version for o in model.opset_import}
+        self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
         self.constants: dict[str, np.ndarray] = {}
         self.calls: list[Call] = []
         self.problems: list[str] = []
@@ -124,8 +75,8 @@ class _Import:
         self._check_nodes()
         self._raise()
         self.constants |= weights(self.proto, self.name, self.folder)
-        inputs = self._inputs(shapes)
-        values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in inputs}
+        given = inputs(self.proto, self.name, shapes, self.constants)
+        values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in given}
         scope = Scope({"": None, **values}, self.opsets, self.read)
         for number, node in enumerate(self.proto.node):
             missing = scope.missing(node)
@@ -140,7 +91,7 @@ class _Import:
         outputs = tuple(self._output(o.name, scope) for o in self.proto.output)
         read = {v.name for c in self.calls for v in c.values} | {v.name for v in outputs}
         kept = {name: array for name, array in self.constants.items() if name in read}
-        return verify(Graph(self.proto.name or "network", tuple(inputs), tuple(self.calls), outputs, kept))
+        return verify(Graph(self.proto.name or "network", tuple(given), tuple(self.calls), outputs, kept))
 
     def _output(self, name: str, scope: Scope) -> Value:
         """An output of the file, which keeps its name."""
@@ -171,7 +122,7 @@ class _Import:
             raise GraphError("\n  ".join([f"{self.name}: {count} cannot be imported", *self.problems]))
 
     def _where(self, node: onnx.NodeProto, number: int) -> str:
-        domain = _domain(node.domain)
+        domain = domain_of(node.domain)
         operator = f"{domain}.{node.op_type}" if domain else node.op_type
         label = f"`{node.name}`" if node.name else f"number {number}, of `{', '.join(filter(None, node.output))}`,"
         return f"node {label} {operator} of opset {self.opsets.get(domain, 'unknown')}"
@@ -180,84 +131,11 @@ class _Import:
         """Find the nodes that have no operator, from what they say alone: whether values are constant is known without shapes."""
         known = {i.name for i in self.proto.initializer} | {i.values.name for i in self.proto.sparse_initializer}
         for number, node in enumerate(self.proto.node):
-            reason = self._reason(node, known, self.opsets)
-            if _folds(node, known) or (node.op_type in OF_FIRST and node.input[0] in known):
+            reason = refusal(node, known, self.opsets)
+            if folds(node, known) or (node.op_type in OF_FIRST and node.input[0] in known):
                 known |= set(node.output)
             if reason:
                 self.problems.append(f"{self._where(node, number)}: {reason}")
-
-    def _reason(self, node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, int]) -> str:
-        """Why a node cannot be imported; empty if it can, as far as is known without shapes."""
-        domain = _domain(node.domain)
-        if domain not in opsets:
-            return "the file does not say which version of this domain it means"
-        opset = opsets[domain]
-        found = [] if domain else alternatives(node.op_type, opset)
-        if any(a.type in SUBGRAPHS for a in node.attribute) and not any(o.composite for o in found):
-            return "graphs inside of nodes are not there"
-        if _folds(node, known):
-            return ""
-        for name in node.input if node.op_type in OF_CONSTANTS and not domain else ():
-            if name not in known:
-                return f"its input `{name}` must be constant"
-        if reasons := [_misfit(node, o, known) for o in found]:
-            return "" if "" in reasons else reasons[0]
-        if not domain and has_function(node.op_type, opset):
-            return ""
-        there = "" if domain else versions(node.op_type)
-        near = "" if there or domain else nearest(node.op_type, names())
-        hint = f"; it is for versions {there}" if there else f"; did you mean {near}?" if near else ""
-        return f"there is no such operator{hint}"
-
-    # --- inputs --------------------------------------------------------------------------------------------------------
-
-    def _inputs(self, shapes: dict[str, Sequence[int]]) -> list[Value]:
-        given = [i for i in self.proto.input if i.name not in self.constants]
-        for name in shapes:
-            if name not in [i.name for i in given]:
-                raise GraphError(
-                    f"{self.name}: shapes names `{name}`; the inputs are {', '.join(i.name for i in given) or 'none'}"
-                )
-        symbols: dict[str, tuple[int, str]] = {}
-        return [self._input(i, shapes.get(i.name), symbols) for i in given]
-
-    def _input(self, info: onnx.ValueInfoProto, shape: Sequence[int] | None, symbols: dict[str, tuple[int, str]]) -> Value:
-        """An input with the shape that is given for it, or that the file has. `symbols` are the sizes that names stand for."""
-        if not info.type.HasField("tensor_type"):
-            raise GraphError(f"{self.name}: the input `{info.name}` is no tensor")
-        tensor = info.type.tensor_type
-        dtype = self._dtype(tensor.elem_type, f"the input `{info.name}`")
-        stated: list[int | str] | None = None
-        if tensor.HasField("shape"):
-            stated = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
-        text = "unknown" if stated is None else f"[{', '.join(map(str, stated))}]"
-        if shape is None:
-            if stated is None or not all(isinstance(d, int) for d in stated):
-                raise GraphError(
-                    f"{self.name}: the shape of the input `{info.name}` is open, {text}; "
-                    f"give it: shapes={{{info.name!r}: (...)}}, or in a shell --shape {info.name}=..."
-                )
-            shape = [int(d) for d in stated]
-        found = tuple(int(d) for d in shape)
-        fits = stated is None or (
-            len(stated) == len(found) and all(isinstance(d, str) or d == e for d, e in zip(stated, found, strict=True))
-        )
-        if not fits or min(found, default=1) < 1:
-            raise GraphError(f"{self.name}: the shape {list(found)} for the input `{info.name}` contradicts the file: {text}")
-        for symbol, size in zip(stated or (), found, strict=False):
-            if isinstance(symbol, str) and symbol != "?":
-                other, where = symbols.setdefault(symbol, (size, info.name))
-                if other != size:
-                    raise GraphError(
-                        f"{self.name}: the size `{symbol}` is {other} in the input `{where}`, but {size} in `{info.name}`"
-                    )
-        return Value(info.name, found, dtype)
-
-    def _dtype(self, number: int, what: str) -> str:
-        name = _dtype_name(number)
-        if name not in dtypes.TABLE:
-            raise GraphError(f"{self.name}: {what} has the element type {name}, which is not there")
-        return name
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -268,9 +146,10 @@ class _Import:
         node = resolved(node, scope.given, {name for name in node.input if scope.values[name] is None})
         inputs = [scope.values[name] for name in node.input]
         known = {name for name, v in zip(node.input, inputs, strict=True) if self._array(v) is not None}
-        if reason := self._reason(node, known, scope.opsets):
+        if reason := refusal(node, known, scope.opsets):
             raise ValueError(reason)
-        folded = self._folded(node, inputs, scope) if _folds(node, known) else None
+        foldable = folds(node, known) and node.op_type not in SEQUENCES
+        folded = self._folded(node, inputs, scope) if foldable else None
         results = self._written(node, inputs, scope) if folded is None else folded
         scope.values.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
@@ -288,7 +167,7 @@ class _Import:
 
     def _folded(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> list[Value | None] | None:
         """The outputs of a node that depends on nothing but constants; None where ONNX does not evaluate it, but we do."""
-        if node.op_type in ("Shape", "Size") and not _domain(node.domain):
+        if node.op_type in ("Shape", "Size") and not domain_of(node.domain):
             shape = np.array(inputs[0].shape, np.int64)
             bounds = {a.name: a.i for a in node.attribute}
             whole, part = np.array(shape.prod()), shape[bounds.get("start", 0) : bounds.get("end", len(shape))]
@@ -300,7 +179,7 @@ class _Import:
             try:
                 found = ReferenceEvaluator(node, opsets=dict(scope.opsets)).run(None, feeds)
             except FOLDING_ERRORS as error:  # it has mistakes of its own
-                if _domain(node.domain) or find(node.op_type, scope.opsets[""]) is None:
+                if domain_of(node.domain) or find(node.op_type, scope.opsets[""]) is None:
                     raise ValueError(f"it does not evaluate: {error}") from None
                 return None
         if not all(isinstance(a, (np.ndarray, np.generic)) for a in found):
@@ -317,7 +196,7 @@ class _Import:
         start, opset = len(self.calls), scope.opsets[""]
 
         def attempt(found: Operator) -> Any:
-            given = _trimmed([v for n, v in enumerate(inputs) if n not in found.operands])
+            given = trimmed([v for n, v in enumerate(inputs) if n not in found.operands])
             attributes = self._attributes(node, inputs, found)
             if not found.composite:
                 return self.called(found, given, attributes, self._outputs(node, scope), opset)
@@ -333,7 +212,7 @@ class _Import:
         opset = scope.opsets[""]
         function = function_of(node, inputs, opset)
         values = dict.fromkeys(("", *function.input)) | dict(zip(function.input, inputs, strict=False))
-        opsets = {_domain(o.domain): o.version for o in function.opset_import} or scope.opsets
+        opsets = {domain_of(o.domain): o.version for o in function.opset_import} or scope.opsets
         outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer in scope.read]
         read = names_read(function.node) | set(outputs)
         inner = Scope(values, opsets, read, arguments(node, function, opset), scope.below(node))
@@ -370,7 +249,7 @@ class _Import:
         """The outputs of a call of an operator: those of these names, or all of them with new names after the one given. What
         depends on constants alone is a constant."""
         parts = [v for v in inputs if v is None or 0 not in v.shape]
-        given = _trimmed(parts if found.name == "Concat" else inputs)  # empty parts are nothing
+        given = trimmed(parts if found.name == "Concat" else inputs)  # empty parts are nothing
         version = 0 if found == find(found.name) else opset
         call = Call(found.name, tuple(given), (), tuple(sorted(attributes.items())), version)
         types = result_types(call)
@@ -388,9 +267,9 @@ class _Import:
     def _attributes(self, node: onnx.NodeProto, inputs: Sequence[Any], found: Operator) -> dict[str, Any]:
         """The attributes that an operator takes, with its operands."""
         attributes = {a.name: _attribute(a) for a in node.attribute}
-        attributes |= {a: _operand(self.constants[inputs[n].name]) for n, a in _operands(node, found.operands)}
+        attributes |= {a: _operand(self.constants[inputs[n].name]) for n, a in operands_of(node, found.operands)}
         for name in ELEMENT_TYPES & set(attributes):
-            attributes[name] = self._dtype(int(attributes[name]), "the result")
+            attributes[name] = element_type(int(attributes[name]), "its result")
         if node.op_type == "Split" and "split" not in attributes:
             attributes["num_outputs"] = len(node.output)
         return attributes
@@ -410,7 +289,7 @@ class _Import:
 class Writer:
     """What composites are written with, as `ops.registry.Apply` says, in the place of a node of a scope."""
 
-    file: _Import
+    file: Importer
     scope: Scope
     prefix: str
 
@@ -452,59 +331,6 @@ def _first(operators: Sequence[Operator], attempt: Callable[[Operator], Any]) ->
             with suppress(TypeError, ValueError):
                 return attempt(other)
         raise
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
-def _folds(node: onnx.NodeProto, known: Container[str]) -> bool:
-    """Whether a node depends on nothing but values that are known."""
-    if node.op_type in MEASURES and not _domain(node.domain):
-        return True
-    plain = node.op_type not in (*RANDOM, *SEQUENCES) and not any(a.type in SUBGRAPHS for a in node.attribute)
-    return plain and all(name in known for name in node.input if name)
-
-
-def _operands(node: onnx.NodeProto, operands: Mapping[int, str]) -> list[tuple[int, str]]:
-    """The operands that a node has: their positions, and the names of the attributes that they become."""
-    return [(n, a) for n, a in operands.items() if n < len(node.input) and node.input[n]]
-
-
-def _open_operand(node: onnx.NodeProto, operands: Mapping[int, str], known: Container[str]) -> str:
-    """What is wrong with the operands of a node that must be constant; empty if nothing is."""
-    for n, attribute in _operands(node, operands):
-        if node.input[n] not in known:
-            return f"its {attribute}, `{node.input[n]}`, must be constant"
-    return ""
-
-
-def _trimmed(inputs: Sequence[Any]) -> list[Any]:
-    """Inputs without those at the end that are left out."""
-    count = max((n + 1 for n, given in enumerate(inputs) if given), default=0)
-    return list(inputs[:count])
-
-
-def _misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
-    """Why an operator does not take a node; empty if it does."""
-    if reason := _open_operand(node, found.operands, known):
-        return reason
-    given = {a.name for a in node.attribute} | {a for _, a in _operands(node, found.operands)}
-    if unknown := found.unknown(given):
-        return f"the attribute {unknown[0]} is not there"
-    if missing := [a for a in found.required if a not in given]:
-        return f"the attribute {missing[0]} is missing"
-    inputs = _trimmed([name for n, name in enumerate(node.input) if n not in found.operands])
-    least, most = found.arity()
-    return f"it has {len(inputs)} input(s)" if not least <= len(inputs) <= most or not all(inputs[:least]) else ""
-
-
-def _dtype_name(number: int) -> str:
-    """The name of an element type of ONNX, as `dtypes` has it where it is there."""
-    import onnx
-
-    name = onnx.TensorProto.DataType.Name(number).lower() if number in onnx.TensorProto.DataType.values() else str(number)
-    return {"float": "float32", "double": "float64"}.get(name, name)
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tir import dtypes
 
-from .ir import GraphError
+from ..ir import GraphError
 
 if TYPE_CHECKING:
     import onnx

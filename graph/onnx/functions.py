@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .ir import Value
+from ..ir import Value
 
 if TYPE_CHECKING:
     import onnx

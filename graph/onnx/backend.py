@@ -1,7 +1,7 @@
 """The compiler as a backend of the ONNX package, which then runs ONNX's own tests, and its tools, on it.
 
 import onnx.backend.test
-from graph.onnx_backend import TirBackend
+from graph.onnx.backend import TirBackend
 
 globals().update(onnx.backend.test.BackendTest(TirBackend, __name__).test_cases)
 """
@@ -16,11 +16,12 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
-from .compilation import compile
-from .ir import Graph, GraphError
-from .model import Model
-from .onnx import MEASURES, OF_CONSTANTS, load_onnx
-from .ops import alternatives
+from ..compilation import compile
+from ..ir import Graph, GraphError
+from ..model import Model
+from ..ops import alternatives
+from . import load_onnx
+from .refusals import MEASURES, OF_CONSTANTS
 from .weights import as_onnx
 
 

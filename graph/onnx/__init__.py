@@ -1,0 +1,57 @@
+"""ONNX files to graphs.
+
+`importer` makes calls of nodes, and `refusals` says which nodes cannot be calls; `functions` are what ONNX defines by other
+operators; `inputs` and `weights` are what nodes read first. `backend` offers the compiler to ONNX's own tools. Shapes are
+static, so that all arithmetic on them, and whatever else depends on constants alone, is folded. All nodes that are not there
+are named in one error before anything else is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..ir import Graph, GraphError
+from .importer import Importer
+
+if TYPE_CHECKING:
+    import onnx
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None) -> Graph:
+    """The graph that an ONNX file holds, or an `onnx.ModelProto`.
+
+    `shapes` gives, by the names of inputs, the shapes that the file leaves open. Constants are read from where they lie. Raises
+    GraphError for a file that is none, weights that are cut off, shapes that are missing or contradict the file, and, with a list
+    of all of them, for nodes that are not there; FileNotFoundError where there is no file; ImportError without the package onnx.
+    """
+    model, folder = _model(source)
+    name = str(source) if isinstance(source, (str, Path)) else model.graph.name or "the model"
+    return Importer(model, name, folder).graph(dict(shapes or {}))
+
+
+def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]:
+    """The model, external weights not yet loaded, and the folder beside which those lie."""
+    try:
+        import onnx
+        import onnx.inliner
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise ImportError("reading ONNX files needs the package onnx: pip install onnx") from None
+    if isinstance(source, onnx.ModelProto):
+        model, folder = source, Path()
+    else:
+        folder = Path(source).parent
+        try:
+            model = onnx.load_model_from_string(Path(source).read_bytes())
+        except DecodeError:
+            raise GraphError(f"{source} is no ONNX file, or is cut off") from None
+    texts = (text for n in model.graph.node for text in (n.name, n.op_type, n.domain, *n.input, *n.output))
+    if any(isinstance(text, bytes) for text in texts):  # protobuf gives bytes where text is not UTF-8
+        raise GraphError(f"{source} is no ONNX file, or is damaged: a name in it is no text")
+    if not model.opset_import or not model.HasField("graph"):
+        raise GraphError(f"{source if isinstance(source, (str, Path)) else 'the model'} is no ONNX file: it holds no graph")
+    return (onnx.inliner.inline_local_functions(model) if model.functions else model), folder

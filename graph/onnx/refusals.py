@@ -1,0 +1,94 @@
+"""Which nodes cannot be imported, from what they say alone: whether values are constant is known without shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tir.nearest import nearest
+
+from ..ops import Operator, alternatives, names, versions
+from .functions import has_function
+
+if TYPE_CHECKING:
+    import onnx
+
+OF_CONSTANTS = ("ConstantOfShape", "Range")  # whose result has a shape that its inputs say
+MEASURES = ("SequenceLength", "Shape", "Size")  # constant, whatever their input is, as shapes are static
+OF_FIRST = ("If", "CastLike")  # constant where their first input is: what a branch makes may be
+SEQUENCES = (
+    "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
+    "SplitToSequence",
+)  # fmt: skip
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+HOLDERS = ("If", "Loop", "Scan")  # hold graphs, through which sequences go as they are
+SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
+
+
+def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, int]) -> str:
+    """Why a node cannot be imported; empty if it can, as far as is known without shapes."""
+    domain = domain_of(node.domain)
+    if domain not in opsets:
+        return "the file does not say which version of this domain it means"
+    opset = opsets[domain]
+    found = [] if domain else alternatives(node.op_type, opset)
+    if any(a.type in SUBGRAPHS for a in node.attribute) and not any(o.composite for o in found):
+        return "graphs inside of nodes are not there"
+    if folds(node, known):
+        return ""
+    for name in node.input if node.op_type in OF_CONSTANTS and not domain else ():
+        if name not in known:
+            return f"its input `{name}` must be constant"
+    if reasons := [_misfit(node, o, known) for o in found]:
+        return "" if "" in reasons else reasons[0]
+    if not domain and has_function(node.op_type, opset):
+        return ""
+    there = "" if domain else versions(node.op_type)
+    near = "" if there or domain else nearest(node.op_type, names())
+    hint = f"; it is for versions {there}" if there else f"; did you mean {near}?" if near else ""
+    return f"there is no such operator{hint}"
+
+
+def domain_of(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def folds(node: onnx.NodeProto, known: Container[str]) -> bool:
+    """Whether a node depends on nothing but values that are known."""
+    if node.op_type in MEASURES and not domain_of(node.domain):
+        return True
+    plain = node.op_type not in (*RANDOM, *SEQUENCES) and not any(a.type in SUBGRAPHS for a in node.attribute)
+    return plain and all(name in known for name in node.input if name)
+
+
+def operands_of(node: onnx.NodeProto, operands: Mapping[int, str]) -> list[tuple[int, str]]:
+    """The operands that a node has: their positions, and the names of the attributes that they become."""
+    return [(n, a) for n, a in operands.items() if n < len(node.input) and node.input[n]]
+
+
+def _open_operand(node: onnx.NodeProto, operands: Mapping[int, str], known: Container[str]) -> str:
+    """What is wrong with the operands of a node that must be constant; empty if nothing is."""
+    for n, attribute in operands_of(node, operands):
+        if node.input[n] not in known:
+            return f"its {attribute}, `{node.input[n]}`, must be constant"
+    return ""
+
+
+def trimmed(inputs: Sequence[Any]) -> list[Any]:
+    """Inputs without those at the end that are left out."""
+    count = max((n + 1 for n, given in enumerate(inputs) if given), default=0)
+    return list(inputs[:count])
+
+
+def _misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
+    """Why an operator does not take a node; empty if it does."""
+    if reason := _open_operand(node, found.operands, known):
+        return reason
+    given = {a.name for a in node.attribute} | {a for _, a in operands_of(node, found.operands)}
+    if unknown := found.unknown(given):
+        return f"the attribute {unknown[0]} is not there"
+    if missing := [a for a in found.required if a not in given]:
+        return f"the attribute {missing[0]} is missing"
+    inputs = trimmed([name for n, name in enumerate(node.input) if n not in found.operands])
+    least, most = found.arity()
+    return f"it has {len(inputs)} input(s)" if not least <= len(inputs) <= most or not all(inputs[:least]) else ""
