@@ -40,6 +40,7 @@ WHOLE_NESTS = (
     "pad_einsum",
     "fuse_reduction_epilogue",
     "write_in_place",
+    "stage_padding",
 )
 
 M, N = 37, 48  # rows and columns of every matrix
@@ -196,6 +197,7 @@ def reducing(n: int) -> dict[str, Case]:
         "pad_einsum": padded,
         "fuse_reduction_epilogue": lambda s: [product, bias],
         "factor_out": lambda s: [f"D{SCALED}"],
+        "stage_padding": lambda s: [padding, f"S{n}"],
         "simplify_formula": lambda s: [bias],
         "tensorize": updating,
     }

@@ -61,6 +61,17 @@ def rows() -> PrimFunc:
     return te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="B")])
 
 
+def padded_sums() -> PrimFunc:
+    """The sums of three neighbours in A, which is 0 outside."""
+    A = te.placeholder((13,), name="A")
+    r = te.reduce_axis((0, 3), name="r")
+
+    def term(i):
+        return te.if_then_else(te.all(i >= 1, i < 14), A[i - 1], 0.0)
+
+    return te.create_prim_func([A, te.compute((13,), lambda i: te.sum(term(i + r), axis=r), name="C")])
+
+
 def matmul(n: int = 13) -> PrimFunc:
     """C = A · B."""
     A, B = te.placeholder((7, 5), name="A"), te.placeholder((5, n), name="B")
@@ -137,7 +148,21 @@ def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
 
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     f.__name__: f
-    for f in (vector, elementwise, powers, chain, rows, scaled_sum, matmul, matmul_relu, matmul_add, padded, blur, row_buffer)
+    for f in (
+        vector,
+        elementwise,
+        powers,
+        chain,
+        rows,
+        scaled_sum,
+        padded_sums,
+        matmul,
+        matmul_relu,
+        matmul_add,
+        padded,
+        blur,
+        row_buffer,
+    )
 } | {"matmul_16": lambda: _columns_last(matmul(16))}
 
 

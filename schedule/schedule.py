@@ -30,6 +30,7 @@ from .primitives.buffers.pack import pack
 from .primitives.buffers.reindex import reindex, reindex_cache_read, reindex_cache_write
 from .primitives.buffers.set_scope import set_scope
 from .primitives.buffers.stage_mem import stage_mem
+from .primitives.buffers.stage_padding import stage_padding
 from .primitives.buffers.storage_align import storage_align
 from .primitives.buffers.transform_layout import transform_layout
 from .primitives.buffers.write_in_place import write_in_place
@@ -285,6 +286,7 @@ class Schedule:
 
     transform_layout = method(transform_layout)
     stage_mem = method(stage_mem)
+    stage_padding = method(stage_padding)
     lift_alloc = method(lift_alloc)
     storage_align = method(storage_align)
     write_in_place = method(write_in_place)

@@ -75,6 +75,7 @@ TENSORIR = {
 OURS = [
     "tile",
     "stage_mem",
+    "stage_padding",
     "factor_out",
     "simplify_formula",
     "write_in_place",

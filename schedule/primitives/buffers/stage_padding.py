@@ -1,0 +1,140 @@
+"""stage_padding: what a block pads as it reads is padded before it."""
+
+from __future__ import annotations
+
+from tir.arith.bounds import bounds, ranges_of
+from tir.arith.intervals import Ranges
+from tir.arith.polynomial import Polynomial, add, constant, polynomial, scale, to_expr
+from tir.arith.simplify import simplify
+from tir.ir import (
+    COMPARISONS,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Iter,
+    Load,
+    PrimFunc,
+    Select,
+    Store,
+    Var,
+    conjunction,
+    conjuncts,
+    nest,
+)  # fmt: skip
+from tir.traverse import loads, rewrite, variables, walk
+
+from ...error import ScheduleError
+from ...legality.dataflow import locate
+from ...legality.requirements import own_loops
+from ...primitive import primitive
+from ...rewriting.cache_stages import copy_axes, need_only_reads, place_to_copy
+from ...rewriting.edits import Names, edited, unstated, with_buffer
+from ...rewriting.layouts import buffer_argument
+
+
+@primitive
+def stage_padding(func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str) -> tuple[PrimFunc, str]:
+    """Read a buffer, which a block reads under conditions and a constant elsewhere, through a copy that is padded with that;
+    returns the name of the block that makes it.
+
+    The buffer is given as for `reindex`. The copy has all places that the block asks for, from the first to the last one in each
+    dimension.
+
+    Rewrite   S(i, r): B[i] = B[i] + T.if_then_else(i + r >= 1, A[i + r - 1], 0)
+           => for ax0: A_padded[ax0] = T.if_then_else(ax0 >= 1, A[ax0 - 1], 0)
+              S(i, r): B[i] = B[i] + A_padded[i + r]
+    Legal     if the loops around the block are its own; it reads the buffer in such choices alone, all of them the same; and each
+              condition compares an index of the buffer, plus or minus a constant, with a constant.
+    Example   padded_sums: s.stage_padding("C", ("read", 0))
+    """
+    scope, leaf = locate(func, block)
+    reader = leaf.block
+    source = buffer_argument(reader, buffer)
+    need_only_reads(leaf, source.name)
+    own_loops(leaf)
+    choice, read = _padded_read(reader, source)
+    stand = place_to_copy(scope, [leaf], source.name)
+    ranges = ranges_of([reader], scope.ranges)
+    starts, extents = _box(reader, read, ranges)
+    names = Names.of(func)
+    copy = Buffer(names.buffer(f"{source.name}_padded"), tuple(map(Const, extents)), source.dtype, source.scope)
+    iters = copy_axes(names, [(Const(n), "int32") for n in extents])
+    loops = [Var(names.loop(f"ax{n}")) for n in range(len(iters))]
+    iters = tuple(it.with_(binding=x) for it, x in zip(iters, loops, strict=True))
+    inside = ranges_of([Block("", iters, reader.body)])
+    places = [_place(it, start) for it, start in zip(iters, starts, strict=True)]
+    condition = conjunction(*(_moved(c, reader, read, places, inside) for c in conjuncts(choice.condition)))
+    value = Select(condition, Load(source, tuple(places)), choice.false_value, lazy=True)
+    making = Block(names.block(copy.name), iters, Store(copy, tuple(it.var for it in iters), value))
+    indices = tuple(simplify(i - start, ranges) for i, start in zip(read.indices, starts, strict=True))
+    new = unstated(rewrite(reader, lambda n: Load(copy, indices) if n == choice else None), source.name)
+    around = nest([(x, it.extent) for x, it in zip(loops, iters, strict=True)], making)
+    return with_buffer(edited(func, [(reader, new)], stand.insertion(around)), scope.block, copy), making.name
+
+
+def _padded_read(block: Block, source: Buffer) -> tuple[Select, Load]:
+    """The choice of an element of a buffer or a constant that is all that a block reads of the buffer."""
+    found = {
+        n: n.true_value
+        for n in walk(block.body)
+        if isinstance(n, Select)
+        and isinstance(n.true_value, Load)
+        and n.true_value.buffer == source
+        and isinstance(n.false_value, Const)
+    }
+    reads = [x for x in loads(block) if x.buffer == source]
+    inside = [x for n in walk(block.body) if n in found for x in [n.true_value]]
+    if len(found) != 1 or len(inside) != len(reads):
+        raise ScheduleError(
+            f"`{block.name}` does not read `{source.name}` under one condition, and a constant elsewhere",
+            (block, f"reads {source.name}"),
+            hint="it must read it in T.if_then_else(condition, A[...], constant) alone",
+        )
+    return next(iter(found.items()))
+
+
+def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]]:
+    """The first place in each dimension that is asked for, and how many there are."""
+    starts, extents = [], []
+    for i in read.indices:
+        low, high = bounds(i, ranges)
+        strange = not variables(i) <= {it.var.name for it in block.iters} or any(isinstance(n, Load) for n in walk(i))
+        if strange or not isinstance(low, int) or not isinstance(high, int):
+            raise ScheduleError(
+                f"`{block.name}` asks for places `{i}` of `{read.buffer.name}`, of which the first and the last are not known",
+                (block, f"reads {read.buffer.name}"),
+                hint="an index is made of axes of constant extents",
+            )
+        starts.append(low)
+        extents.append(high - low + 1)
+    return starts, extents
+
+
+def _place(it: Iter, start: int) -> Expr:
+    return simplify(it.var + start)
+
+
+def _moved(condition: Expr, block: Block, read: Load, places: list[Expr], ranges: Ranges) -> Expr:
+    """A condition on an index of what is read, as one on the axis of the copy that has its place."""
+    if isinstance(condition, Binary) and condition.op in COMPARISONS and condition.a.dtype in ("int32", "int64"):
+        difference = add(polynomial(condition.a), polynomial(condition.b), -1)
+        for i, place in zip(read.indices, places, strict=True):
+            for sign in (1, -1):
+                rest = add(difference, polynomial(i), -sign)
+                if variables(i) and set(rest) <= {()}:
+                    moved: Polynomial = add(scale(polynomial(place), sign), constant(rest.get((), 0)))
+                    return _compared(condition.op, moved, ranges)
+    raise ScheduleError(
+        f"`{condition}` is no condition on an index of `{read.buffer.name}` in `{block.name}`",
+        (block, f"reads {read.buffer.name}"),
+        hint="a condition compares an index with a number",
+    )
+
+
+def _compared(op: str, p: Polynomial, ranges: Ranges) -> Expr:
+    """`p op 0`, with the number on the other side."""
+    number = p.get((), 0)
+    rest = {m: c for m, c in p.items() if m}
+    return simplify(Binary(op, to_expr(rest), Const(-number)), ranges)

@@ -1,0 +1,104 @@
+from schedule import Schedule
+from tests.programs import matmul
+from tests.schedule.harness import Checked, check, refuse
+from tir import te
+
+
+def convolution(pad, stride: int = 1):
+    """C = a convolution of A by B that pads A by itself, as `pad` says of an element."""
+    A, B = te.placeholder((2, 7, 9), name="A"), te.placeholder((2, 3, 3), name="B")
+    c, r, q = (te.reduce_axis((0, n), name=name) for n, name in ((2, "c"), (3, "r"), (3, "q")))
+    C = te.compute(
+        (7 // stride, 9), lambda h, w: te.sum(pad(A, c, h * stride + r - 1, w + q - 1) * B[c, r, q], axis=[c, r, q]), name="C"
+    )
+    return te.create_prim_func([A, B, C])
+
+
+def zeros(A, c, h, w):
+    return te.if_then_else(te.all(h >= 0, h < 7, w >= 0, 9 > w), A[c, h, w], 0.0)
+
+
+def test_a_convolution():
+    s = Checked(convolution(zeros))
+    assert s.stage_padding("C", "A") == "A_padded"
+    check(
+        s,
+        """
+        A_padded = T.alloc_buffer((2, 9, 11))
+        for ax0, ax1, ax2 in T.grid(2, 9, 11):
+            with T.block("A_padded"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                A_padded[v0, v1, v2] = T.if_then_else(v1 >= 1 and v1 < 8 and v2 >= 1 and v2 < 10, A[v0, v1 - 1, v2 - 1], T.float32(0.0))
+        for h, w, c, r, q in T.grid(7, 9, 2, 3, 3):
+            with T.block("C"):
+                v_h, v_w, v_c, v_r, v_q = T.axis.remap("SSRRR", [h, w, c, r, q])
+                with T.init():
+                    C[v_h, v_w] = T.float32(0.0)
+                C[v_h, v_w] = C[v_h, v_w] + A_padded[v_c, v_h + v_r, v_w + v_q] * B[v_c, v_r, v_q]
+        """,
+    )
+
+
+def test_steps_of_two_and_another_constant():
+    def pad(A, c, h, w):
+        return te.if_then_else(te.all(1 <= h + 1, h - 7 < 0, w >= 0, w < 9), A[c, h, w], 2.5)
+
+    s = Checked(convolution(pad, stride=2))
+    s.stage_padding("C", ("read", 0))
+    check(
+        s,
+        """
+        A_padded = T.alloc_buffer((2, 7, 11))
+        for ax0, ax1, ax2 in T.grid(2, 7, 11):
+            with T.block("A_padded"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                A_padded[v0, v1, v2] = T.if_then_else(v1 >= 1 and v2 >= 1 and v2 < 10, A[v0, v1 - 1, v2 - 1], T.float32(2.5))
+        for h, w, c, r, q in T.grid(3, 9, 2, 3, 3):
+            with T.block("C"):
+                v_h, v_w, v_c, v_r, v_q = T.axis.remap("SSRRR", [h, w, c, r, q])
+                with T.init():
+                    C[v_h, v_w] = T.float32(0.0)
+                C[v_h, v_w] = C[v_h, v_w] + A_padded[v_c, v_h * 2 + v_r, v_w + v_q] * B[v_c, v_r, v_q]
+        """,
+    )
+
+
+def test_refuses_what_is_not_padded():
+    refuse(
+        Schedule(matmul()),
+        """
+        stage_padding('C', 'A'): `C` does not read `A` under one condition, and a constant elsewhere
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+          hint: it must read it in T.if_then_else(condition, A[...], constant) alone
+        """,
+    )
+
+
+def test_refuses_a_condition_on_something_else():
+    def pad(A, c, h, w):
+        return te.if_then_else(h + w < 9, A[c, h, w], 0.0)
+
+    refuse(
+        Schedule(convolution(pad)),
+        """
+        stage_padding('C', 'A'): `v_h * 1 + v_r - 1 + (v_w + v_q - 1) < 9` is no condition on an index of `A` in `C`
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+          hint: a condition compares an index with a number
+        """,
+    )
+
+
+def test_refuses_places_without_bounds():
+    A, X = te.placeholder((7,), "int32", name="A"), te.placeholder((9,), name="X")
+    B = te.compute((7,), lambda i: te.if_then_else(A[i] >= 0, X[A[i]], 0.0), name="B")
+    refuse(
+        Schedule(te.create_prim_func([A, X, B])),
+        """
+        stage_padding('B', 'X'): `B` asks for places `A[v_i]` of `X`, of which the first and the last are not known
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads X
+          hint: an index is made of axes of constant extents
+        """,
+    )
