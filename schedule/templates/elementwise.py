@@ -9,7 +9,8 @@ from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
-from tir.ir import Block, Const, Expr, Iter, Var
+from tir.arith.polynomial import linear, polynomial
+from tir.ir import Binary, Block, Const, Expr, Iter, Var
 from tir.traverse import loads, tree_size, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
@@ -102,8 +103,8 @@ def _vector_steps(s: OpenSchedule, block: str, loop: str, elements: int, lanes: 
 
 def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
     """Cut the last loop of a block, which is not its only one, where conditions on it in what is computed change, as between the
-    parts of a concatenation; returns its pieces."""
-    name, cuts = order[-1].var.name, set()
+    parts of a concatenation, and where quotients of it do, as where a rotated row begins again; returns its pieces."""
+    name, cuts = order[-1].var.name, set[int]()
     for c in walk(stored(block).value):
         if isinstance(c, Expr) and variables(c) == {name}:
             match bound_on(c, name):
@@ -111,12 +112,24 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
                     cuts.add(-int(first))
                 case Bound(-1, Const(last)):
                     cuts.add(int(last) + 1)
+            cuts |= _wraps(c, extent(order[-1]))
     inside = [0, *sorted(c for c in cuts if 0 < c < extent(order[-1])), extent(order[-1])]
     if len(order) == 1 or not 2 < len(inside) <= MAX_PIECES + 1:
         return loops[-1:]
     lengths = [b - a for a, b in pairwise(inside)]
     longest = lengths.index(max(lengths))  # it grows with the axis; the others are what conditions cut off
     return s.loop_partition(loops[-1], [None if n == longest else length for n, length in enumerate(lengths)])
+
+
+def _wraps(e: Expr, length: int) -> set[int]:
+    """Where the quotient changes of an axis of this length, plus a number, by a number, if it does so a few times."""
+    match e:
+        case Binary("//" | "%", a, Const(int(n))) if (found := linear(polynomial(a))) is not None and found[1] == 1:
+            offset = found[2]
+            first = offset // n + 1
+            changes = [k * n - offset for k in range(first, first + MAX_PIECES)]
+            return {x for x in changes if x < length} if changes[-1] >= length else set()
+    return set()
 
 
 def _transposed_axis(block: Block, order: list[Iter], lanes: int) -> Iter | None:
