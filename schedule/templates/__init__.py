@@ -33,7 +33,7 @@ from . import (
     rowwise,
     transposed,
 )
-from .block_analysis import at_axes, contraction, reused, stored
+from .block_analysis import at_axes, contraction, last_axis, reused, stored
 from .template import SumOfProducts, Template, Verdict
 
 __all__ = [
@@ -77,7 +77,8 @@ def _build(s: OpenSchedule) -> list[str]:
     _inline_permutations(s)
     for name in s.left():
         gemv.without_units(s, name)
-        if gemv.matches(s.block(name)) is None:  # it knows arrays with dimensions of one element
+        product = gemv.matches(s.block(name))
+        if product is None or last_axis(product.right) is None:
             normal_form.arrays_apart(s, name)
             gemv.without_units(s, name)
     for name in s.left():

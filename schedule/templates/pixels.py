@@ -189,7 +189,7 @@ def _unrolled(s: OpenSchedule, c: Convolution, reduce_axes: list[Iter], threads:
     seen = set().union(*(variables(i) for i in c.image.indices))
     axes = [it.var.name for it in s.block(c.contraction.block).iters if it.var.name in seen]
     copy = s.reindex(c.contraction.block, c.image.buffer.name)
-    outer = [it.var.name for it in (*c.groups, *c.pixels[: -len(pixels)], *reduce_axes)]
+    outer = [name for it in (*c.groups, *c.pixels[: -len(pixels)], *reduce_axes) if (name := it.var.name) in seen]
     flat = [it.var.name for it in pixels]
     s.transform_layout(copy, ("write", 0), _map(axes, outer, flat, pixels))
     if size(pixels) * c.contraction.bits // 8 % PAGE_BYTES == 0:

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from schedule.open_schedule import OpenSchedule
 
 from .axes import plain_axes
-from .formulas import factors_outside, simple_formulas, stages_inside
+from .formulas import factors_outside, padding_outside, simple_formulas, stages_inside
 from .views import plain_arrays, restore
 
-PASSES = (simple_formulas, stages_inside, factors_outside, plain_axes)
+PASSES = (simple_formulas, stages_inside, factors_outside, plain_axes, padding_outside)
 
 __all__ = ["PASSES", "apply", "arrays_apart", "restore"]
 

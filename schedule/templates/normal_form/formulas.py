@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedule.legality.reducer import accumulation
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitives.blocks.simplify_formula import rewritten, simplified
 from schedule.rewriting.index_map import IndexMap
@@ -56,3 +57,14 @@ def _read_once(s: OpenSchedule, producer: str, reader: Block) -> bool:
     axes = {it.var.name for it in reader.iters if extent(it) > 1}
     read = [x for x in loads(reader.body) if x.buffer.name == stored(p).buffer.name]
     return len(set(read)) == 1 and at_axes(read[0]) and axes <= set().union(*map(variables, read[0].indices))
+
+
+def padding_outside(s: OpenSchedule, block: str) -> None:
+    """Have a sum of products read what it pads by itself from a padded copy."""
+    found = accumulation(s.block(block)) if s.block(block).is_reduction else None
+    if found is None or found.op != "+":
+        return
+    match found.added:
+        case Binary("*", Select() as a, _) | Binary("*", _, Select() as a):
+            for x in loads(a.true_value):
+                s.attempt(OpenSchedule.stage_padding, block, x.buffer.name)

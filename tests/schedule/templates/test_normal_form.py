@@ -87,3 +87,23 @@ def test_equal_programs_compute_the_same(name):
         run(s.func, *arrays)
         found = arrays[-1].reshape(expected[-1].shape)
         assert np.allclose(found, expected[-1], rtol=8 * np.finfo("float32").eps, atol=0), f"{way}\n{s.script}"
+
+
+def test_padding_in_a_sum():
+    """A convolution that pads by itself is the one of a padded image."""
+    func = SMALL["convolution"]
+    s = tir.Schedule(func)
+    s.compute_inline("pad")
+    assert taken(s.func) == taken(func)
+
+
+def test_a_rotated_row():
+    """It is cut where it begins again, so that both parts are contiguous."""
+    X = te.placeholder((7, 109), name="X")
+    func = te.create_prim_func([X, te.compute((7, 109), lambda i, j: X[i, (j + 5) % 109] + 1.0, name="Y")])
+    s = templates.schedule(func, TARGET)
+    assert s is not None and "T.vectorized(104)" in s.script and "T.vectorized(5)" in s.script
+    x = np.random.default_rng(0).standard_normal((7, 109)).astype("float32")
+    y = np.empty_like(x)
+    tir.build(s.func, TARGET)(x, y)
+    assert (y == np.roll(x, -5, 1) + 1).all()
