@@ -15,7 +15,7 @@ from tir.traverse import loads, walk
 
 from . import dot, halves
 from . import math as vector_math
-from .memory import Memory
+from .memory import SHUFFLED_STRIDES, Memory
 from .values import TYPES, CodegenError, Value, constant, lone_variables, typed, zero
 
 BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
@@ -368,12 +368,12 @@ class Arithmetic(Memory):
         if lazy and effects:
             if isinstance(t, Select) and t.lazy and isinstance(f, Const) and t.false_value == f:
                 return self.choice(conjunction(c, t.condition), t.true_value, f, lazy)
+            if isinstance(t, Load) and isinstance(f, Const) and self._loaded_beside(t, f, c):
+                return self._masked_load(c, t, f)
             if self._uniform(c):
                 if isinstance(t, Load) and isinstance(f, Const) and not any(map(loads, t.indices)):
                     return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
-            if isinstance(t, Load) and isinstance(f, Const) and f.value == 0 and self.place(t).stride != 0:
-                return self._masked_load(c, t)
             mask = self.truth(self.splat(self.expr(c)))
             x = self._in_lanes(mask, t)
             y = self._in_lanes(self.negate(mask), f)
@@ -394,21 +394,28 @@ class Arithmetic(Memory):
         y = self.splat(self._typed_value(f), x.lanes)
         return self.select(condition, x, y)
 
-    def _masked_load(self, condition: Expr, t: Load) -> Value:
-        """A load in the lanes where the condition holds, 0 elsewhere. What is the same in all lanes of the condition decides
-        from where, so that loads of which nothing else differs share a mask."""
+    def _loaded_beside(self, t: Load, f: Const, condition: Expr) -> bool:
+        """Whether one instruction loads a vector and has a constant in lanes where the condition does not hold."""
+        if f.value == 0:
+            return not self._uniform(condition) and self.place(t).stride != 0
+        plain = t.dtype == f.dtype == dtypes.computed(f.dtype) and t.dtype != "bool" and t.buffer.scope != "register"
+        return plain and not any(map(loads, t.indices)) and self.place(t).stride in (1, *SHUFFLED_STRIDES)
+
+    def _masked_load(self, condition: Expr, t: Load, f: Const) -> Value:
+        """A load in the lanes where the condition holds, a constant elsewhere. What is the same in all lanes of the condition
+        decides from where, so that loads of which nothing else differs share a mask."""
         conditions = [c for c in conjuncts(condition) if not self._holds(c)]
         uniform = [c for c in conditions if self._uniform(c)]
-        lanes = [c for c in conditions if c not in uniform]
-        outer = self.wanted
+        outer = self.wanted, self.absent
+        self.absent = Value(constant(f.value, f.dtype).name, TYPES[f.dtype]) if f.value != 0 else None
         if uniform and not any(map(loads, t.indices)):
             self.wanted = self.truth(self.expr(conjunction(*uniform)))
-            conditions = lanes
+            conditions = [c for c in conditions if c not in uniform]
         if conditions:
             x = self._in_lanes(self.truth(self.splat(self.expr(conjunction(*conditions)))), t)
         else:
             x = self.load(t)
-        self.wanted = outer
+        self.wanted, self.absent = outer
         return x
 
     def _in_lanes(self, mask: Value, e: Expr) -> Value:

@@ -207,12 +207,28 @@ class Memory(Writer):
             self.top.known[key] = Value(place, "ptr")
 
     def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
-        """The pointer, or one to zeros where nothing may be there to load: `wanted` is false, or if `idle`, all lanes."""
+        """The pointer, or one to zeros, or to what `absent` says, where nothing may be there to load: `wanted` is false, or if
+        `idle`, all lanes."""
         conditions = [*([self.wanted] if self.wanted else []), *([self.any_lane()] if idle else [])]
         for c in conditions:
-            self.zeros = max(self.zeros, nbytes)
-            pointer = self.op(f"select {c}, ptr {pointer}, ptr %zeros", "ptr", key=("there", c.name, pointer)).name
+            elsewhere = self._elsewhere(nbytes)
+            pointer = self.op(
+                f"select {c}, ptr {pointer}, ptr {elsewhere}", "ptr", key=("there", c.name, pointer, elsewhere)
+            ).name
         return pointer
+
+    def _elsewhere(self, nbytes: int) -> str:
+        """A pointer to so many bytes of what is loaded where there is nothing."""
+        if self.absent is None:
+            self.zeros = max(self.zeros, nbytes)
+            return "%zeros"
+        name, count = self.fills.get(self.absent, (self.fresh("fill"), 0))
+        self.fills[self.absent] = name, max(count, nbytes)  # an element has a byte or more
+        return name
+
+    def _absent_lanes(self, type: str) -> Value:
+        """What is loaded in lanes that are masked off."""
+        return Value("zeroinitializer" if self.absent is None else f"splat ({self.absent})", type, self.lanes)
 
     def _width(self, b: Buffer) -> int:
         return int(b.shape[-1].value)  # type: ignore[attr-defined]
@@ -248,8 +264,9 @@ class Memory(Writer):
         pointer = self._there(pointer, lanes * size, False)
         if mask is None:
             return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
-        arguments = (Value(pointer, "ptr"), Value(str(align), "i32"), mask, Value("zeroinitializer", type, lanes))
-        key = ("load", pointer, version, lanes, mask.name)
+        absent = self._absent_lanes(type)
+        arguments = (Value(pointer, "ptr"), Value(str(align), "i32"), mask, absent)
+        key = ("load", pointer, version, lanes, mask.name, absent.name)
         return self.invoke(f"llvm.masked.load.{suffix(type, lanes)}.p0", type, lanes, *arguments, key=key)
 
     def _strided(self, place: Place, stride: int, type: str, align: int, version: int) -> Value:

@@ -13,7 +13,7 @@ from tir.traverse import variables
 
 from ..alignment import ALIGNMENT, rounded
 from . import scratch
-from .values import Frame, Instructions, Module, Place, Value, ascii_name
+from .values import Frame, Instructions, Module, Place, Value, ascii_name, typed
 
 T = TypeVar("T")
 
@@ -52,7 +52,9 @@ class Writer(Instructions):
         # Unrolled loops being written: the number of copies, the frame they stand in, what was defined there before, and the
         # buffers that are stored in them.
         self.unrolled: dict[str, tuple[int, Frame, frozenset[str], frozenset[str]]] = {}
+        self.absent: Value | None = None  # what is loaded where that does not hold, or lanes are masked off; None: zeros
         self.zeros = 0  # bytes of zeros to load from where there is nothing to load
+        self.fills: dict[Value, tuple[str, int]] = {}  # other numbers to load from there: where they are, and how many
         self.streamed: frozenset[str] = frozenset()  # buffers whose stores bypass the caches
         self.given: frozenset[str] = frozenset()  # buffers that are parameters; those streamed are aligned for it
         self.pinned = 0  # vectors of the register buffers around
@@ -103,6 +105,9 @@ class Writer(Instructions):
             self.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1 immarg"])
             self.entry.append(f"%zeros = alloca [{self.zeros} x i8], align {ALIGNMENT}")
             self.entry.append(f"call void @llvm.memset.p0.i64(ptr align {ALIGNMENT} %zeros, i8 0, i64 {self.zeros}, i1 false)")
+        for number, (name, count) in self.fills.items():
+            self.entry.append(f"{name} = alloca {typed(number.type, count)}, align {ALIGNMENT}")
+            self.entry.append(f"store {typed(number.type, count)} splat ({number}), ptr {name}, align {ALIGNMENT}")
         start = ["br label %start", "start:"]
         leave: list[str] = []
         free = "call void @free(ptr %heap)"

@@ -308,7 +308,8 @@ def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> S
     """`s` without the conditions around it, each load under those that keep it inside its buffer; None where that is unproved."""
     failed = False
 
-    def load(e: Load, known: list[Expr]) -> Expr:
+    def load(e: Load, known: list[Expr], other: Const) -> Expr:
+        """The load, or `other` where it is not to happen."""
         nonlocal failed
         if e.buffer.scope == "register" or _inside(e, ranges, known):
             return map_children(e, lambda c: visit(c, known))
@@ -316,15 +317,16 @@ def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> S
         known = [*known, *wanted]
         if not _inside(e, ranges, known):
             failed = True
-        return Select(conjunction(*wanted), map_children(e, lambda c: visit(c, known)), const(0, e.dtype), lazy=True)
+        return Select(conjunction(*wanted), map_children(e, lambda c: visit(c, known)), other, lazy=True)
 
     def visit(n: Node, known: list[Expr]) -> Node:
         nonlocal failed
         match n:
             case Load():
-                return load(n, known)
+                return load(n, known, const(0, n.dtype))
             case Select(c, t, f, True):
-                inner = visit(t, [*known, *conjuncts(c)])
+                holds = [*known, *conjuncts(c)]
+                inner = load(t, holds, f) if isinstance(t, Load) and isinstance(f, Const) else visit(t, holds)
                 return Select(visit(c, known), inner, visit(f, known), True)  # type: ignore[arg-type]
             case Binary("//" | "%", _, b) if not isinstance(b, Const):
                 failed = True

@@ -29,6 +29,7 @@ from . import (
     narrow,
     normal_form,
     pixels,
+    pooling,
     reduction,
     rowwise,
     transposed,
@@ -38,11 +39,12 @@ from .template import SumOfProducts, Template, Verdict
 
 __all__ = [
     "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise", "dots",
-    "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise", "only_reduces", "schedule", "transposed",
+    "elementwise", "gemm", "gemv", "narrow", "pixels", "pooling", "reduction", "rowwise", "only_reduces", "schedule",
+    "transposed",
 ]  # fmt: skip
 
 # Of those that match, the one of the fewest cycles is the default.
-SUMS_OF_PRODUCTS = tuple(map(SumOfProducts, (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise)))
+SUMS_OF_PRODUCTS = tuple(map(SumOfProducts, (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise, pooling)))
 
 
 def schedule(func: PrimFunc, target: Any) -> Schedule | None:

@@ -54,8 +54,7 @@ class Contraction:
     @property
     def bits(self) -> int:
         """The width of an element of the result, as it is computed: half precision in 32 bits."""
-        dtype = self.store.buffer.dtype
-        return max(32, dtypes.bits(dtype)) if dtypes.is_float(dtype) else dtypes.bits(dtype)
+        return computed_bits(self.store.buffer.dtype)
 
     @property
     def work(self) -> int:
@@ -65,6 +64,11 @@ class Contraction:
     def threads(self, processor: CPU) -> int:
         """How many threads are worth waking for it: one where it is small."""
         return processor.threads(self.work * processor.fma_cycles(self.bits))
+
+
+def computed_bits(dtype: str) -> int:
+    """The width in which elements of a type are computed: of half precision 32 bits."""
+    return max(32, dtypes.bits(dtype)) if dtypes.is_float(dtype) else dtypes.bits(dtype)
 
 
 def contraction(block: Block) -> Contraction | None:

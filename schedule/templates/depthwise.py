@@ -14,11 +14,11 @@ from schedule.machine import CPU, TILE_ENTRY_CYCLES
 from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.open_trace import Role
 from tir.arith.polynomial import polynomial
-from tir.ir import Block, Iter, Select, Var
+from tir.ir import Block, Iter, Load, Select, Store, Var
 from tir.traverse import variables, walk
 
 from . import elementwise
-from .block_analysis import Contraction, at_axes, contraction, epilogue, is_elementwise, loop_of, size, stored
+from .block_analysis import at_axes, computed_bits, contraction, epilogue, is_elementwise, loop_of, size, stored
 from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
 
@@ -35,61 +35,90 @@ class DepthwiseTile:
     strip: int
 
 
-def matches(block: Block) -> Contraction | None:
-    """The block as a depthwise convolution, if it is one: `left` are the kernels, one for each channel of `right`."""
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A reduction of windows of `image`: the axes `pixels` of the result move the window, `channels` do not; `reduction` are
+    those within it. The last dimension of the result may be of either kind."""
+
+    block: str
+    store: Store
+    image: Load
+    channels: tuple[Iter, ...]
+    pixels: tuple[Iter, ...]
+    reduction: tuple[Iter, ...]
+
+    @property
+    def vector(self) -> Iter:
+        """The axis that is the last dimension of the result."""
+        last = next(i for i in reversed(self.store.indices) if isinstance(i, Var))
+        return next(it for it in (*self.channels, *self.pixels) if it.var == last)
+
+    @property
+    def rows(self) -> tuple[Iter, ...]:
+        """The axes that move the window, but for that of the last dimension."""
+        return tuple(it for it in self.pixels if it is not self.vector)
+
+    @property
+    def bits(self) -> int:
+        return computed_bits(self.store.buffer.dtype)
+
+    @property
+    def work(self) -> int:
+        """The number of elements in all windows."""
+        return size((*self.channels, *self.pixels, *self.reduction))
+
+
+def matches(block: Block) -> Windows | None:
+    """The block as a depthwise convolution, if it is one."""
     c = contraction(block)
     if c is None or c.rows or not c.batch or not c.columns or not at_axes(c.left) or at_axes(c.right):
         return None
-    return c if len(_pixels(c)) > 0 else None
+    windows = Windows(c.block, c.store, c.right, c.batch, c.columns, c.reduction)
+    return windows if windows.rows else None
 
 
-def _pixels(c: Contraction) -> tuple[Iter, ...]:
-    """The axes of the result that have no part in the kernels, but for the one that is its last dimension."""
-    return tuple(it for it in c.columns if it.var.name != c.vector)
-
-
-def tiles(c: Contraction, processor: CPU) -> DepthwiseTile:
+def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     """Good sizes, computed from the extents and the processor."""
-    pixels = _pixels(c)
-    count, width = extent(pixels[-1]), extent(next(it for it in (*c.batch, *c.columns) if it.var.name == c.vector))
+    row = c.rows[-1]
+    count, width = extent(row), extent(c.vector)
     most = min(count, processor.registers // 2 - 2)  # accumulators; the others are for the kernel and what is loaded
     # The last tile is code of its own where it is not whole; it counts twice.
     cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, processor) for r in range(1, most + 1)}
     rows = min(r for r, cycles in cost.items() if cycles <= (1 + LESS_CODE) * min(cost.values()))
-    line = width * _stride(c, c.vector) * c.bits // 8
-    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (line * rows * _stride(c, pixels[-1].var.name))), 1)
+    line = width * _stride(c, c.vector.var.name) * c.bits // 8
+    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (line * rows * _stride(c, row.var.name))), 1)
     return DepthwiseTile(rows, 1, strip)
 
 
-def _tile_cycles(c: Contraction, rows: int, processor: CPU) -> float:
+def _tile_cycles(c: Windows, rows: int, processor: CPU) -> float:
     """Cycles of a register tile: its multiply-adds, or its loads, of which each serves all rows that see it."""
-    row = _pixels(c)[-1].var.name
-    indices = [i for i in c.right.indices if row in variables(i)]
+    row = c.rows[-1].var.name
+    indices = [i for i in c.image.indices if row in variables(i)]
     kernel = size(tuple(it for it in c.reduction if any(it.var.name in variables(i) for i in indices)))
-    loads = (_stride(c, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * _stride(c, c.vector)
+    loads = (_stride(c, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * _stride(c, c.vector.var.name)
     return TILE_ENTRY_CYCLES + max(rows * size(c.reduction) / processor.fmas, loads / processor.loads)
 
 
-def _stride(c: Contraction, axis: str) -> int:
+def _stride(c: Windows, axis: str) -> int:
     """How many elements of the input lie between two neighbours along an axis."""
-    steps = [polynomial(i).get((Var(axis),), 0) for i in c.right.indices if axis in variables(i)]
+    steps = [polynomial(i).get((Var(axis),), 0) for i in c.image.indices if axis in variables(i)]
     return max(1, *steps)
 
 
-def suits(c: Contraction, processor: CPU) -> bool:
+def suits(c: Windows, processor: CPU) -> bool:
     """Whether the lanes of a vector read elements that follow each other, or lie at equal distances."""
-    return any(polynomial(i).get((Var(c.vector),), 0) for i in c.right.indices)
+    return any(polynomial(i).get((c.vector.var,), 0) for i in c.image.indices)
 
 
-def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
+def cycles(c: Windows, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core; where lanes read the same elements, each of them is loaded by itself."""
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
-    points = size((*c.batch, *c.columns)) / (t.rows * lanes)
+    points = size((*c.channels, *c.pixels)) / (t.rows * lanes)
     loads = 1 if suits(c, processor) else lanes
     return points * processor.tile_cycles(t.rows, t.vectors, size(c.reduction), element=loads)
 
 
-def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -> None:
+def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> None:
     """Schedule a depthwise convolution, its elementwise consumer, if it has one, and the block that pads its input.
 
     Loops, outermost first: all other axes and strips of rows (threads); tiles of rows; tiles of the last axis; the kernel; rows
@@ -97,14 +126,14 @@ def build(s: OpenSchedule, c: Contraction, sizes: DepthwiseTile | None = None) -
     """
     machine: CPU = s.target.machine
     t, lanes = sizes or tiles(c, machine), machine.lanes(c.bits)
-    axes = {it.var.name: it for it in (*c.batch, *c.columns)}
-    row, vector = _pixels(c)[-1], axes[c.vector]
+    axes = {it.var.name: it for it in (*c.channels, *c.pixels)}
+    row, vector = c.rows[-1], c.vector
     after = epilogue(s, c.block)
     padding = _padding(s, c)
     order = [axes[i.name] for i in c.store.indices if isinstance(i, Var)]
     outer = [loop_of(it) for it in order if it is not row and it is not vector]
     strip, rows = s.sizes(c.block, row.var.name, 2, seed=(t.strip, t.rows))
-    (width,) = s.sizes(c.block, c.vector, seed=(min(t.vectors * lanes, extent(vector)),), vector=True)
+    (width,) = s.sizes(c.block, vector.var.name, seed=(min(t.vectors * lanes, extent(vector)),), vector=True)
     h0, h1, h2 = s.split(loop_of(row), [None, strip, rows])
     w0, w1 = s.split(loop_of(vector), [None, width])
     kernel = [loop_of(it) for it in c.reduction]
@@ -140,11 +169,11 @@ def _place(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> 
     one_of(s, f"place of {padding}", ways, seed=seed, block=block, role=Role.LOCATION)
 
 
-def _padding(s: OpenSchedule, c: Contraction) -> str | None:
+def _padding(s: OpenSchedule, c: Windows) -> str | None:
     """The block that makes the padded input, if there is one and nothing else reads what it makes."""
     for name in s.get_producers(c.block):
         block = s.block(name)
         makes = stored(block).buffer.name if is_elementwise(block) else None
-        if makes == c.right.buffer.name and s.get_consumers(name) == [c.block] and name not in s.get_output_blocks():
+        if makes == c.image.buffer.name and s.get_consumers(name) == [c.block] and name not in s.get_output_blocks():
             return name if any(isinstance(n, Select) for n in walk(block.body)) else None
     return None

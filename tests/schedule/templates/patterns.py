@@ -224,6 +224,44 @@ def channels(rng: np.random.Generator) -> Case:
     return Case(te.create_prim_func([X, K, out]), (image, kernel), np.maximum(expected, 0) if relu else expected, bound)
 
 
+def pools(rng: np.random.Generator) -> Case:
+    """Largest elements or sums of windows, in NCHW or NHWC, padded with what changes neither, and twice that, or not."""
+    N, C = _sizes(rng, 2, (1, 2, 5, 16, 19))
+    kernel, stride, dilation, padding = (int(rng.integers(low, high)) for low, high in ((2, 4), (1, 4), (1, 3), (0, 2)))
+    H, W = (int(rng.integers(7, 40)) for _ in range(2))
+    largest, after, last = rng.integers(2, size=3)
+    extents, moved = ((N, H, W, C), (1, 2)) if last else ((N, C, H, W), (2, 3))
+    X = te.placeholder(extents, name="X")
+    OH, OW = ((n + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 for n in (H, W))
+    nothing = -np.inf if largest else 0.0
+
+    def padded(*i):
+        inside = te.all(*(te.all(i[d] >= padding, i[d] < extents[d] + padding) for d in moved))
+        at = tuple(v - padding if d in moved else v for d, v in enumerate(i))
+        return te.if_then_else(inside, X[at], te.const(nothing, "float32"))
+
+    larger = [n + 2 * padding if d in moved else n for d, n in enumerate(extents)]
+    P = te.compute(larger, padded, name="P") if padding else X
+    r, q = te.reduce_axis((0, kernel), name="r"), te.reduce_axis((0, kernel), name="q")
+
+    def value(n, c, h, w):
+        y, x = h * stride + r * dilation, w * stride + q * dilation
+        return (te.max if largest else te.sum)(P[n, y, x, c] if last else P[n, c, y, x], axis=[r, q])
+
+    shape = (N, OH, OW, C) if last else (N, C, OH, OW)
+    Y = te.compute(shape, (lambda n, h, w, c: value(n, c, h, w)) if last else value, name="Y")
+    out = te.compute(shape, lambda *i: Y[i] * te.const(2.0, "float32"), name="Z") if after else Y
+    image = _data(rng, *extents)
+    x4 = np.moveaxis(image, 3, 1) if last else image
+    edges = ((0, 0),) * 2 + ((padding, padding),) * 2
+    seen = _windows(np.pad(x4.astype("float64"), edges, constant_values=nothing), kernel, kernel, stride, dilation)
+    expected = (seen.max((-2, -1)) if largest else seen.sum((-2, -1))) * (2 if after else 1)
+    bound = np.zeros_like(expected) if largest else 2 * gamma(kernel**2) * abs(seen).sum((-2, -1))
+    if last:
+        expected, bound = (np.moveaxis(a, 1, 3) for a in (expected, bound))
+    return Case(te.create_prim_func([X, out]), (image,), expected, bound)
+
+
 def centred(rng: np.random.Generator) -> Case:
     """Each row minus its mean, over one or two axes of rows: a sum of a row, and a use of the row after it."""
     lead, rows, columns = _sizes(rng, 3, (1, 2, 7, 33, 64, 109, 256))
@@ -304,5 +342,6 @@ def total(rng: np.random.Generator) -> Case:
 
 
 PATTERNS: dict[str, Callable[[np.random.Generator], Case]] = {
-    f.__name__: f for f in (product, batched, pairs, few, vector, convolution, channels, centred, chain, permuted, pieces, total)
+    f.__name__: f
+    for f in (product, batched, pairs, few, vector, convolution, channels, pools, centred, chain, permuted, pieces, total)
 }
