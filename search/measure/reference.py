@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tir import dtypes
-from tir.ir import Buffer, PrimFunc, annotation, as_int, const_shape
+from tir.analysis.context import accesses_and_blocks
+from tir.arith.intervals import polynomial_bounds
+from tir.arith.polynomial import polynomial
+from tir.ir import Block, Buffer, Cast, Const, Load, PrimFunc, annotation, as_int, const_shape
 from tir.traverse import blocks, stores
+from tir.verify.accesses import ProgramPoint
 
 if TYPE_CHECKING:
     from workloads import Instance
@@ -59,15 +63,46 @@ def outputs(func: PrimFunc) -> tuple[int, ...]:
 
 
 def random_array(
-    shape: tuple[int, ...], dtype: str, rng: np.random.Generator, low: float = -1.0, high: float = 1.0
+    shape: tuple[int, ...],
+    dtype: str,
+    rng: np.random.Generator,
+    low: float = -1.0,
+    high: float = 1.0,
+    within: tuple[int, int] | None = None,
 ) -> np.ndarray:
-    """Random data: floats uniform in `low .. high`, integers small (-8 .. 8, or 0 .. 8 unsigned), bools both."""
+    """Random data: floats uniform in `low .. high`, integers small (-8 .. 8, or 0 .. 8 unsigned) and `within` bounds that are
+    known, bools both."""
     if dtypes.is_float(dtype):
         values = rng.uniform(low, high, shape).astype("float32" if dtype != "float64" else "float64")
         return from_float(values, dtype)
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
+    if within is not None:
+        return rng.integers(*within, shape, dtype=dtype, endpoint=True)
     return rng.integers(-8 if dtype.startswith("int") else 0, 9, shape).astype(dtype)
+
+
+def index_bounds(func: PrimFunc) -> dict[str, tuple[int, int]]:
+    """Between which values the elements of integer parameters must lie, by name, for what they index to be there: of those that
+    occur in an index, times a number, beside what does not depend on elements."""
+    names = {b.name for b in func.buffers if dtypes.is_int(b.dtype)}
+    found: dict[str, tuple[int, int]] = {}
+    for access, place in accesses_and_blocks(func.body, ProgramPoint()):
+        if isinstance(access, Block):
+            continue
+        for index, dim in zip(access.indices, access.buffer.shape, strict=True):
+            p = polynomial(place.closed(index))
+            for m, factor in p.items():
+                load = m[0].value if len(m) == 1 and isinstance(m[0], Cast) else m[0] if len(m) == 1 else None
+                if not isinstance(load, Load) or load.buffer.name not in names or not isinstance(dim, Const):
+                    continue
+                low, high = polynomial_bounds({other: c for other, c in p.items() if other != m}, place.known)
+                if low is not None and high is not None:
+                    ends = (-low, dim.value - 1 - high) if factor > 0 else (high - dim.value + 1, low)
+                    least, most = dtypes.limits(load.dtype)
+                    before = found.get(load.buffer.name, (int(least), int(most)))
+                    found[load.buffer.name] = max(before[0], -(-ends[0] // abs(factor))), min(before[1], ends[1] // abs(factor))
+    return {name: (low, high) for name, (low, high) in found.items() if low <= high}
 
 
 def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
@@ -86,9 +121,10 @@ def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def random_inputs(func: PrimFunc, rng: np.random.Generator, distribution: int = 0) -> list[np.ndarray]:
-    """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is."""
-    low, high = DISTRIBUTIONS[distribution]
-    return [random_array(const_shape(b), b.dtype, rng, low, high) for b in func.buffers]
+    """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is. What is an
+    index lies within what it indexes."""
+    (low, high), known = DISTRIBUTIONS[distribution], index_bounds(func)
+    return [random_array(const_shape(b), b.dtype, rng, low, high, known.get(b.name)) for b in func.buffers]
 
 
 def tolerance(func: PrimFunc) -> float:

@@ -9,8 +9,10 @@ from search.measure.reference import (
     CHUNK_ELEMENTS,
     DISTRIBUTIONS,
     Arrays,
+    index_bounds,
     make_reference,
     max_error,
+    random_inputs,
     scale_of,
     stored_error,
     tolerance,
@@ -75,3 +77,23 @@ def test_tolerance_grows_with_the_reduction():
     assert tolerance(workloads.make("gmm", (7, 13, 109)).func) == pytest.approx(16 * eps * (1 + np.sqrt(13)))
     A = te.placeholder((7,), "int32", name="A")
     assert tolerance(te.create_prim_func([A, te.compute((7,), lambda i: A[i] + 1, name="B")])) == 0.0
+
+
+def test_indices_lie_within_what_they_index():
+    """Whatever is added to them and by whatever they are multiplied; others are small."""
+    D, E = te.placeholder((1000, 8), name="D"), te.placeholder((50,), name="E")
+    I, J, K, L = (
+        te.placeholder((64,), dtype, name=n) for n, dtype in zip("IJKL", ("int64", "int32", "int32", "int32"), strict=True)
+    )
+    j = te.reduce_axis((0, 8), name="j")
+    gathered = te.compute((64,), lambda i: te.sum(D[I[i], j] + E[49 - J[i] * 3 - j], axis=j), name="G")
+    shifted = te.compute((64,), lambda i: E[K[i] + 20] + E[I[i]] + L[i].astype("float32"), name="H")
+    func = te.create_prim_func([D, E, I, J, K, L, gathered, shifted])
+    assert index_bounds(func) == {"I": (0, 49), "J": (0, 14), "K": (-20, 29)}
+    inputs = dict(zip((b.name for b in func.buffers), random_inputs(func, np.random.default_rng(0)), strict=True))
+    assert (inputs["I"].min() >= 0) and (8 < inputs["I"].max() <= 49) and inputs["K"].min() < -8 and inputs["J"].max() <= 14
+    assert set(inputs["L"].tolist()) <= set(range(-8, 9)) and [a.dtype.name for a in inputs.values()][2:5] == [
+        "int64",
+        "int32",
+        "int32",
+    ]
