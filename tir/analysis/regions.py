@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ..arith.bounds import bounds as expr_bounds
-from ..arith.bounds import ranges_of
-from ..arith.intervals import Ranges, polynomial_bounds
-from ..arith.polynomial import add, as_constant, constant, polynomial, split_terms, to_expr
+from .. import dtypes
+from ..arith.bounds import bounds, ranges_of
+from ..arith.intervals import Ranges, expr_bounds, polynomial_bounds
+from ..arith.polynomial import add, as_constant, constant, polynomial, split_terms, to_expr, wraps
 from ..arith.simplify import simplify
 from ..arith.symbolic import symbolic_min
 from ..ir import Block, Buffer, Const, Expr, Range, Region, Stmt, Store
@@ -26,8 +26,11 @@ def relax(indices: Iterable[Expr], buffer: Buffer, inner: Ranges, outer: Ranges)
     ranges = {**outer, **inner}
     result = []
     for index, dim in zip(indices, buffer.shape, strict=True):
-        moving, fixed = split_terms(polynomial(simplify(index, ranges)), set(inner))
+        index = simplify(index, ranges)
+        moving, fixed = split_terms(polynomial(index), set(inner))
         low, high = polynomial_bounds(moving, ranges)
+        if moving and dtypes.bits(index.dtype) < 32 and wraps(index):  # a sum that may wrap around and still be an index
+            fixed, (low, high) = {}, expr_bounds(index, ranges)
         if low is None or high is None:
             result.append(Range(Const(0, index.dtype), dim))
         else:
@@ -101,9 +104,9 @@ def clip(region: Region, ranges: Ranges) -> Region:
     """The region cut to the shape of its buffer, dimension by dimension, where its place is constant or provably outside."""
     result = []
     for r, dim in zip(region.ranges, region.buffer.shape, strict=True):
-        low, high = expr_bounds(r.min, ranges)
-        size, _ = expr_bounds(dim, ranges)
-        extent, _ = expr_bounds(r.extent, ranges)
+        low, high = bounds(r.min, ranges)
+        size, _ = bounds(dim, ranges)
+        extent, _ = bounds(r.extent, ranges)
         if low is None or high is None or size is None or extent is None:
             result.append(r)
         elif low == high:

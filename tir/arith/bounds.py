@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from types import MappingProxyType
 
 from ..ir import Block, Const, Expr, For, Stmt
-from .intervals import Interval, Ranges, polynomial_bounds
+from .intervals import Interval, Ranges, expr_bounds, polynomial_bounds
+from .polynomial import wraps
 from .simplify import normal_form
 
 
 def bounds(expr: Expr, ranges: Ranges) -> Interval:
     """An interval (inclusive, None is unbounded) that contains every value of an integer expression."""
+    if wraps(expr):
+        return expr_bounds(expr, ranges)
     return polynomial_bounds(normal_form(expr, ranges), ranges)
 
 

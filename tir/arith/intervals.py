@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .. import dtypes
-from ..ir import Binary, Cast, Const, Expr, Select, Var
-from .polynomial import Polynomial, polynomial
+from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
+from .polynomial import Polynomial, polynomial, wraps
 
 Interval = tuple[int | None, int | None]  # inclusive; None is unbounded
 Ranges = Mapping[str, Interval]  # by variable name
@@ -47,15 +47,15 @@ def _atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
         case Const(value):
             return value, value
         case Binary("//", x, Const(c)) if c > 0:
-            low, high = _expr_bounds(x, ranges)
+            low, high = expr_bounds(x, ranges)
             return None if low is None else low // c, None if high is None else high // c
         case Binary("%", x, Const(c)) if c > 0:
-            low, high = _expr_bounds(x, ranges)
+            low, high = expr_bounds(x, ranges)
             if low is not None and high is not None and low // c == high // c:
                 return low % c, high % c
             return 0, c - 1
         case Binary("min" | "max", a, b) | Select(_, a, b):
-            (la, ha), (lb, hb) = _expr_bounds(a, ranges), _expr_bounds(b, ranges)
+            (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
             low = None if la is None or lb is None else min(la, lb)
             high = None if ha is None or hb is None else max(ha, hb)
             if isinstance(atom, Binary) and atom.op == "min":
@@ -64,7 +64,7 @@ def _atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
                 low = max((x for x in (la, lb) if x is not None), default=None)
             return low, high
         case Cast(dtype, value) if dtypes.is_int(value.dtype) and dtypes.is_int(dtype):
-            low, high = _expr_bounds(value, ranges)
+            low, high = expr_bounds(value, ranges)
             minimum, maximum = _int_limits(dtype)
             if low is not None and high is not None and minimum <= low and high <= maximum:
                 return low, high
@@ -80,5 +80,8 @@ def _int_limits(dtype: str) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _expr_bounds(expr: Expr, ranges: Ranges) -> Interval:
+def expr_bounds(expr: Expr, ranges: Ranges) -> Interval:
+    """An interval that contains all values of an expression, as it stands."""
+    if isinstance(expr, (Binary, Unary, Select)) and wraps(expr):  # then it is no sum of products
+        return _atom_bounds(expr, ranges)
     return polynomial_bounds(polynomial(expr), ranges)

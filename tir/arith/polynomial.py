@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from .. import dtypes
-from ..ir import Binary, Const, Expr, Unary, Var
+from ..ir import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from ..traverse import variables
 from .symbolic import is_one
 
@@ -148,3 +148,21 @@ def excess(condition: Expr) -> Polynomial | None:
             difference = add(polynomial(less), polynomial(more), -1)
             return add(difference, constant(1)) if op in ("<", ">") else difference
     return None
+
+
+def wraps(e: Expr) -> bool:
+    """Whether integer arithmetic in `e` may wrap around: it involves loaded or narrow values, so it must not be rearranged."""
+    kind = type(e)
+    if kind is Var or kind is Const:
+        return e.dtype != "int32" and e.dtype != "int64"
+    match e:
+        case Binary(_, a, b) | Select(_, a, b):
+            return wraps(a) or wraps(b)
+        case Load() | Call():
+            return True
+        case Cast(_, a):
+            return wraps(a) or e.dtype not in ("int32", "int64") or not dtypes.is_int(a.dtype)
+        case Unary(_, a):
+            return wraps(a)
+        case _:
+            return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .. import dtypes
-from ..ir import TRUE, Binary, Const, Expr, conjuncts
+from ..ir import TRUE, Binary, Cast, Const, Expr, Select, Unary, conjuncts
 from .intervals import Ranges, polynomial_bounds
-from .polynomial import Polynomial, add, constant, excess, polynomial, scale
+from .polynomial import Polynomial, add, constant, excess, polynomial, scale, wraps
 from .simplify import normal_form, simplify
 
 
@@ -53,11 +53,24 @@ def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
 def nonnegative(condition: Expr) -> list[Polynomial]:
     """Polynomials that are all >= 0 exactly where a comparison of integers holds; [] for any other condition."""
     match condition:
+        case Binary(_, a, b) if _may_wrap(a) or _may_wrap(b):
+            return []
         case Binary("==", a, b) if dtypes.is_int(a.dtype):
             d = add(polynomial(b), polynomial(a), -1)
             return [d, scale(d, -1)]
     p = excess(condition)
     return [] if p is None else [_without_quotient(scale(p, -1))]
+
+
+def _may_wrap(e: Expr) -> bool:
+    """Whether an integer is computed from elements that are loaded, or in a narrow type: it may not be what sum or product
+    are without limits. An element itself is what it is."""
+    match e:
+        case Binary() | Unary() | Select():
+            return wraps(e)
+        case Cast(_, value):
+            return _may_wrap(value)
+    return False
 
 
 def _without_quotient(p: Polynomial) -> Polynomial:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from math import inf
 
 from .. import dtypes
-from ..ir import COMPARISONS, FALSE, TRUE, Binary, Call, Cast, Const, Expr, Load, Node, Select, Unary, Var
+from ..ir import COMPARISONS, FALSE, TRUE, Binary, Cast, Const, Expr, Node, Select, Unary, Var
 from ..traverse import map_children
 from .division import floordiv, recombine, remainder
 from .enumeration import PYTHON_OPERATORS
-from .intervals import Interval, Ranges, polynomial_bounds
-from .polynomial import Polynomial, add, as_constant, constant, multiply, scale, to_expr
+from .intervals import Interval, Ranges, expr_bounds, polynomial_bounds
+from .polynomial import Polynomial, add, as_constant, constant, multiply, scale, to_expr, wraps
 from .symbolic import is_fixed
 
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
@@ -83,24 +83,6 @@ def _arithmetic(e: Binary, ranges: Ranges) -> Polynomial:
     return {(Binary(e.op, to_expr(p, e.dtype), to_expr(q, e.dtype)),): 1}
 
 
-def wraps(e: Expr) -> bool:
-    """Whether integer arithmetic in `e` may wrap around: it involves loaded or narrow values, so it must not be rearranged."""
-    kind = type(e)
-    if kind is Var or kind is Const:
-        return e.dtype != "int32" and e.dtype != "int64"
-    match e:
-        case Binary(_, a, b) | Select(_, a, b):
-            return wraps(a) or wraps(b)
-        case Load() | Call():
-            return True
-        case Cast(_, a):
-            return wraps(a) or e.dtype not in ("int32", "int64") or not dtypes.is_int(a.dtype)
-        case Unary(_, a):
-            return wraps(a)
-        case _:
-            return False
-
-
 def _node(n: Node, ranges: Ranges) -> Node:
     return _simplify(n, ranges) if isinstance(n, Expr) else n
 
@@ -164,6 +146,10 @@ def _comparison(op: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
         if isinstance(a, Const) and isinstance(b, Const):
             return TRUE if PYTHON_OPERATORS[op](a.value, b.value) else FALSE
         if not _exact(a, b):
+            if dtypes.is_int(a.dtype):
+                difference = _difference(expr_bounds(a, ranges), expr_bounds(b, ranges))
+                if _always(op, difference) or _always(_NEGATED[op], difference):
+                    return TRUE if _always(op, difference) else FALSE
             return Binary(op, a, b)
     p, q = normal_form(a, ranges), normal_form(b, ranges)
     difference = polynomial_bounds(add(p, q, -1), ranges)
@@ -172,6 +158,12 @@ def _comparison(op: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
     if _always(_NEGATED[op], difference):
         return FALSE
     return Binary(op, to_expr(p, a.dtype), to_expr(q, b.dtype))
+
+
+def _difference(x: Interval, y: Interval) -> Interval:
+    """The interval of a - b for all a of one interval and b of another."""
+    (low, high), (least, most) = x, y
+    return None if low is None or most is None else low - most, None if high is None or least is None else high - least
 
 
 def _exact(a: Expr, b: Expr) -> bool:

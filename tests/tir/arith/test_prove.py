@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tests.tir.arith.expressions import RANGES, A, B, C, random_condition, random_expr, random_ranges, values
+from tir.arith.bounds import bounds
 from tir.arith.enumeration import evaluate
 from tir.arith.polynomial import to_expr
 from tir.arith.prove import equal, nonnegative, prove
 from tir.arith.simplify import simplify
-from tir.ir import COMPARISONS, Binary, Const, Var
+from tir.ir import COMPARISONS, Binary, Buffer, Const, Load, Var
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -74,3 +75,23 @@ def test_sums_of_facts() -> None:
 def test_equal_forms() -> None:
     assert equal(A // 4 * 4 + A % 4, A) and equal((A * 6 + C) // 6, A, RANGES)
     assert not equal((A * 6 + C) // 6, A) and not equal(A, B)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_what_may_wrap_around_proves_nothing(dtype: str) -> None:
+    """An element of an array may be the largest number of its type, and one more the least; elements themselves are ordered."""
+    element = Load(Buffer("I", (Const(8),), dtype), (Var("a"),))
+    one, nine = Const(1, dtype), Const(9, dtype)
+    for fact, goal in (
+        (element >= one, element + one >= one),
+        (element >= one, element * nine >= one),
+        (element + one < nine, element < nine),
+        (element - one >= one, element >= one),
+        (element >= one, -element < one),
+    ):
+        assert not prove(goal, {}, [fact])
+    assert prove(element < nine, {}, [element < Const(8, dtype)]) and prove(element >= one, {}, [element.equal(nine)])
+    clipped = Binary("min", Binary("max", element - one, one), nine)
+    assert prove(clipped >= one, {}) and prove(clipped <= nine, {}) and not prove(clipped >= nine, {})
+    assert bounds(element - one, {}) == ((0, 255) if dtype == "uint8" else (None, None))
+    assert bounds(clipped, {}) == (1, 9)

@@ -690,3 +690,29 @@ def test_errors_are_what_the_interpreter_meets():
         except InterpreterError:
             assert not report.ok, f.script()
         assert not report.unproved
+
+
+@pytest.mark.parametrize(
+    ("written", "index", "expected"),
+    [
+        (1024, "i, j", []),
+        (512, "i, j", ["error: `X[768, 768]` is read, but never written"]),
+        (1024, "i, j // 2 * 2 + j % 2", []),
+        (1024, "i, j // 2 * 2", ["error: `X[768, 1023]` is read, but never written"]),
+        (1024, "i, j * 3 % 1024", ["unproved: cannot prove that all is written that is read of `X`"]),
+    ],
+)
+def test_a_temporary_that_is_too_large_to_try_all_of_it(written, index, expected):
+    """It is proved, refuted, or said to be unproved."""
+    f = parse(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((1024, 1024)), B: T.Buffer((1024, 1024))):
+    X = T.alloc_buffer((1024, 1024))
+    for i, j in T.grid({written}, {written}):
+        X[{index}] = A[i, j]
+    for i, j in T.grid(1024, 1024):
+        B[i, j] = X[i, j]
+"""
+    )
+    assert messages(f) == expected
