@@ -86,8 +86,11 @@ class Memory(Writer):
             offset: Polynomial = {}
             for index, dim in zip(access.indices, access.buffer.shape, strict=True):
                 offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
-            if any(type(atom) is Binary and self._moves(atom) for m in offset for atom in m):
-                offset = polynomial(simplify(to_expr(offset), self.ranges))  # lanes and copies may run on from row to row
+            if parts := [atom for m in offset for atom in m if type(atom) is Binary]:
+                whole = polynomial(simplify(to_expr(offset), self.ranges))
+                # Lanes and copies may run on from row to row, and all may be parts of one number.
+                if any(map(self._moves, parts)) or all(type(atom) is not Binary for m in whole for atom in m):
+                    offset = whole
             stride: int | None = 0
             if self.lane is not None:
                 lane = lone_variables(offset).get(self.lane[0])
