@@ -1,8 +1,9 @@
 """Whole networks: a graph of calls of operators, read from ONNX, rewritten by passes, grouped into kernels and run.
 
-`ir` has the nodes of a graph, `ops` the operators, each a definition by tensor expressions. `onnx` reads files; `passes` rewrite
-graphs; `places` says which values lie inside of others; `fusion` groups the other calls, each group one function of the IR below;
-`memory` says where values lie; `compilation` builds the kernels of a graph, and `model` runs them by one native function.
+`ir` has the nodes of a graph, `ops` the operators, each a definition by tensor expressions or by others. `onnx` reads files;
+`passes` rewrite graphs; `places` says which values lie inside of others; `fusion` groups the other calls, each group one
+function of the IR below; `memory` says where values lie; `compilation` builds the kernels of a graph, and `model` runs them by
+one native function.
 """
 
 from __future__ import annotations

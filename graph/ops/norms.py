@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tir import dtypes, te
 from tir.ir import Expr
 
+from .elementwise import at
 from .registry import narrow, need, operator, shape_of, wide
-from .rows import Rows
+from .rows import Rows, normal_axes
 
 
 @operator("BatchNormalization", 7)
@@ -26,20 +29,74 @@ def batch_normalization(x, scale, bias, mean, variance, *, epsilon=1e-5, momentu
     return te.compute(x.shape, formula, name="batch_norm")
 
 
+def _mean(rows: Rows) -> te.Tensor:
+    total = rows.reduce(te.sum, lambda *i: wide(rows.x[i]), "total")
+    return te.compute(total.shape, lambda *i: total[i] / te.const(rows.count, total.dtype), name="mean")
+
+
+def _factor(rows: Rows, of: Callable[..., Expr], epsilon: float) -> te.Tensor:
+    """1 / sqrt(the mean of the squares of `of(place)` + epsilon)."""
+    squares = rows.reduce(te.sum, lambda *i: of(*i) * of(*i), "squares")
+    size, eps = te.const(rows.count, squares.dtype), te.const(epsilon, squares.dtype)
+    return te.compute(squares.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
+
+
+def _centred(rows: Rows, mean: te.Tensor) -> te.Tensor:
+    return te.compute(rows.x.shape, lambda *i: wide(rows.x[i]) - mean[rows.outer(i)], name="centred")
+
+
 @operator("InstanceNormalization", 6)
 def instance_normalization(x, scale, bias, *, epsilon=1e-5):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with the statistics of each image and channel."""
     need("the input", x, dtype="float", ranks=range(3, 9))
     need("the scale", scale, [shape_of(x)[1]], x.dtype)
     need("the bias", bias, [shape_of(x)[1]], x.dtype)
-    rows, kind = Rows(x, range(2, x.ndim)), dtypes.computed(x.dtype)
-    size, eps = te.const(rows.count, kind), te.const(epsilon, kind)
-    total = rows.reduce(te.sum, lambda *i: wide(x[i]), "total")
-    mean = te.compute(total.shape, lambda *i: total[i] / size, name="mean")
-    centred = te.compute(x.shape, lambda *i: wide(x[i]) - mean[i[:2]], name="centred")
-    squares = rows.reduce(te.sum, lambda *i: centred[i] * centred[i], "squares")
-    factor = te.compute(total.shape, lambda n, c: te.rsqrt(squares[n, c] / size + eps) * wide(scale[c]), name="factor")
-    return te.compute(x.shape, lambda *i: (centred[i] * factor[i[:2]] + wide(bias[i[1]])).astype(x.dtype), name="instance_norm")
+    rows = Rows(x, range(2, x.ndim))
+    centred = _centred(rows, _mean(rows))
+    factor = _factor(rows, lambda *i: centred[i], epsilon)
+    scaled = te.compute(factor.shape, lambda n, c: factor[n, c] * wide(scale[c]), name="scaled")
+    return te.compute(x.shape, lambda *i: (centred[i] * scaled[i[:2]] + wide(bias[i[1]])).astype(x.dtype), name="instance_norm")
+
+
+@operator("LayerNormalization", 17)
+def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +
+    epsilon). All are computed in the type of `x`, of halves in float32, in which their statistics are."""
+    rows = _rows_to_scale(x, axis, scale)
+    need("the bias", bias, dtype=x.dtype, broadcast=shape_of(x))
+    mean = _mean(rows)
+    centred = _centred(rows, mean)
+    factor = _factor(rows, lambda *i: centred[i], epsilon)
+
+    def formula(*i: Expr) -> Expr:
+        value = centred[i] * factor[rows.outer(i)] * wide(at(scale, i))
+        return (value if bias is None else value + wide(at(bias, i))).astype(x.dtype)
+
+    kept = [1 if n in rows.axes else e for n, e in enumerate(shape_of(x))]
+    means = te.compute(kept, lambda *i: mean[rows.outer(i)], name="means")
+    factors = te.compute(kept, lambda *i: factor[rows.outer(i)], name="factors")
+    return te.compute(x.shape, formula, name="layer_norm"), means, factors
+
+
+@operator("RMSNormalization", 23)
+def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
+    """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on, computed in the type of `x`, of halves in
+    float32."""
+    rows = _rows_to_scale(x, axis, scale)
+    factor = _factor(rows, lambda *i: wide(x[i]), epsilon)
+
+    def formula(*i: Expr) -> Expr:
+        return (wide(x[i]) * factor[rows.outer(i)] * wide(at(scale, i))).astype(x.dtype)
+
+    return te.compute(x.shape, formula, name="rms_norm")
+
+
+def _rows_to_scale(x: te.Tensor, axis: int, scale: te.Tensor) -> Rows:
+    """The elements along the axes from one on, which a scale fits."""
+    need("the input", x, dtype="float")
+    (first,) = normal_axes([axis], x.ndim)
+    need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))
+    return Rows(x, range(first, x.ndim))
 
 
 @operator("LpNormalization")

@@ -1,4 +1,4 @@
-"""Operators that reduce along axes: sums and their like, softmax, layer normalisation."""
+"""Operators that reduce along axes: sums and their like, softmax."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from math import prod
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .elementwise import at
 from .registry import narrow, need, operator, scalar, shape_of, wide
 
 
@@ -233,18 +232,6 @@ def _softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
     return te.compute(x.shape, lambda *i: (power[i] / total[rows.outer(i)]).astype(x.dtype), name="softmax")
 
 
-@operator("Softmax", 13)
-def softmax(x, *, axis=-1):
-    return _softmax(x, [axis])
-
-
-@operator("Softmax", 1, 12)
-def flat_softmax(x, *, axis=1):
-    """Along all axes from `axis` on, as the operator was before version 13."""
-    (first,) = normal_axes([axis], x.ndim)
-    return _softmax(x, range(first, x.ndim))
-
-
 def _log_softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
     """x - max - log(sum(exp(x - max))) along axes; of halves in float32."""
     need("the input", x, dtype="float")
@@ -258,59 +245,18 @@ def _log_softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
     return te.compute(x.shape, formula, name="log_softmax")
 
 
-@operator("LogSoftmax", 13)
-def log_softmax(x, *, axis=-1):
-    return _log_softmax(x, [axis])
+def _along_axes(name: str, define: Callable[[te.Tensor, Sequence[int]], te.Tensor]) -> None:
+    """An operator along one axis; before version 13 along all axes from `axis` on."""
+
+    @operator(name, 13)
+    def along_one(x, *, axis=-1):
+        return define(x, [axis])
+
+    @operator(name, 1, 12)
+    def along_all(x, *, axis=1):
+        (first,) = normal_axes([axis], x.ndim)
+        return define(x, range(first, x.ndim))
 
 
-@operator("LogSoftmax", 1, 12)
-def flat_log_softmax(x, *, axis=1):
-    """Along all axes from `axis` on, as the operator was before version 13."""
-    (first,) = normal_axes([axis], x.ndim)
-    return _log_softmax(x, range(first, x.ndim))
-
-
-@operator("LayerNormalization", 17)
-def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +
-    epsilon). All are computed in the type of `x`, of halves in float32, in which their statistics are."""
-    need("the input", x, dtype="float")
-    (first,) = normal_axes([axis], x.ndim)
-    rows = Rows(x, range(first, x.ndim))
-    need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))
-    need("the bias", bias, dtype=x.dtype, broadcast=shape_of(x))
-    kind = dtypes.computed(x.dtype)
-    size, eps = te.const(rows.count, kind), te.const(epsilon, kind)
-    total = rows.reduce(te.sum, lambda *i: wide(x[i]), "total")
-    mean = te.compute(total.shape, lambda *i: total[i] / size, name="mean")
-    centred = te.compute(x.shape, lambda *i: wide(x[i]) - mean[rows.outer(i)], name="centred")
-    squares = rows.reduce(te.sum, lambda *i: centred[i] * centred[i], "squares")
-    factor = te.compute(total.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
-
-    def formula(*i: Expr) -> Expr:
-        value = centred[i] * factor[rows.outer(i)] * wide(at(scale, i))
-        return (value if bias is None else value + wide(at(bias, i))).astype(x.dtype)
-
-    kept = [*shape_of(x)[:first], *(1 for _ in shape_of(x)[first:])]
-    means = te.compute(kept, lambda *i: mean[rows.outer(i)], name="means")
-    factors = te.compute(kept, lambda *i: factor[rows.outer(i)], name="factors")
-    return te.compute(x.shape, formula, name="layer_norm"), means, factors
-
-
-@operator("RMSNormalization", 23)
-def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on, computed in the type of `x`, of halves in
-    float32."""
-    need("the input", x, dtype="float")
-    (first,) = normal_axes([axis], x.ndim)
-    need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))
-    rows = Rows(x, range(first, x.ndim))
-    kind = dtypes.computed(x.dtype)
-    size, eps = te.const(rows.count, kind), te.const(epsilon, kind)
-    squares = rows.reduce(te.sum, lambda *i: wide(x[i]) * wide(x[i]), "squares")
-    factor = te.compute(squares.shape, lambda *i: te.rsqrt(squares[i] / size + eps), name="factor")
-
-    def formula(*i: Expr) -> Expr:
-        return (wide(x[i]) * factor[rows.outer(i)] * wide(at(scale, i))).astype(x.dtype)
-
-    return te.compute(x.shape, formula, name="rms_norm")
+_along_axes("Softmax", _softmax)
+_along_axes("LogSoftmax", _log_softmax)
