@@ -62,7 +62,7 @@ def _as_one_axis(s: OpenSchedule, b: Block) -> None:
             along.insert(0, found)
             if length != found.extent:
                 break
-        if len(along) > 1:
+        if len(along) > 1 and prod(map(extent, along)) > 1:  # axes of one element would become spatial
             inner = [it.var.name for it in along]
             order = [*(n for n in names if n not in inner), *inner]
             made = IndexMap.identity(names).permute(*map(names.index, order))

@@ -81,11 +81,11 @@ def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> 
 def own_row(consumer: Block, buffer: str, rank: int) -> bool:
     """Whether a block reads of a buffer only the row that it works on."""
     axes = (written_axes(consumer) or [])[:rank]
+    read = [x.indices[:rank] for x in loads(consumer.body) if x.buffer.name == buffer]
     return all(
-        i == it.var or (i == Const(0) and it.extent == Const(1))
-        for x in loads(consumer.body)
-        if x.buffer.name == buffer
-        for i, it in zip(x.indices[:rank], axes, strict=True)
+        len(indices) == len(axes)
+        and all(i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, axes, strict=True))
+        for indices in read
     )
 
 

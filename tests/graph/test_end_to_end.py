@@ -11,6 +11,7 @@ import tir
 from graph.ir import GraphError
 from graph.onnx import load_onnx
 from graph.passes import optimize
+from graph.reference import evaluate
 
 from .models import close, exact, model, residual, same_outputs, transformer
 
@@ -141,3 +142,18 @@ def test_what_cannot_be_compiled(networks):
         tir.compile("resnet.onnx")
     with pytest.raises(ValueError, match=r"^networks are compiled for processors, target llvm, got cuda$"):
         tir.compile(graph, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("step", "inputs", "constants"),
+    [
+        (helper.make_node("ReduceMin", ["x", "axes"], ["y"], keepdims=0), {"x": (10, 3, 1, 1)}, {"axes": np.array([2, 3])}),
+        (helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"]), {"x": (1, 5, 1), "s": (1,), "b": (1,)}, {}),
+    ],
+    ids=lambda given: getattr(given, "op_type", ""),
+)
+def test_axes_of_one_element(step, inputs, constants):
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.uniform(-1, 1, shape).astype("float32") for name, shape in inputs.items()}
+    graph = load_onnx(model([step], arrays, ["y"], constants))
+    close(tir.compile(graph, "llvm -num-cores 1")(arrays)[0], evaluate(graph, arrays)[0], 8)
