@@ -41,13 +41,17 @@ class Template:
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
         yield self.name, lambda new: self.change(new, block)
 
+    def refused(self, block: str, error: ScheduleError) -> None:
+        """A step of a way was refused, and the way is left out."""
+
     def apply(self, s: OpenSchedule, block: str) -> list[OpenSchedule]:
         made: list[OpenSchedule] = []
         for label, way in self.ways(s, block):
             new = s.fired(label, block)
             try:
                 way(new)
-            except ScheduleError:
+            except ScheduleError as error:
+                self.refused(block, error)
                 continue
             made.append(new)
             if s.at_seed:

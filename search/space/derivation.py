@@ -17,6 +17,7 @@ from tir.traverse import blocks
 
 from . import annotation
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
+from .rules.rule import warn_of
 from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # applications of rules to one block; more mean that a rule makes its block pending again and again
@@ -136,10 +137,13 @@ def check_shapes(func: PrimFunc) -> None:
 
 
 def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-    """The states that a rule makes; none where a step is refused, as that of splitting a loop that the author annotated."""
+    """The states that a rule makes; none where a step is refused, as that of splitting a loop that the author annotated.
+    A warning says so of a rule of the user's own."""
     try:
         made = rule.apply(state, block)
-    except ScheduleError:
+    except ScheduleError as error:
+        if type(rule).__module__.partition(".")[0] not in ("schedule", "search"):
+            warn_of(rule.name, block, error)
         return []
     if not isinstance(made, Sequence) or not all(isinstance(s, OpenSchedule) for s in made):
         raise TypeError(f"apply of the rule {rule.name!r} should give a list of schedule.OpenSchedule, got {made!r}")

@@ -25,7 +25,7 @@ from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
-from .rule import FunctionRule, Rule, Verdict, load_rules, load_space, rule
+from .rule import FunctionRule, RefusedRule, Rule, Verdict, load_rules, load_space, rule
 from .skip import Skip
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
 
@@ -68,6 +68,6 @@ LIMITED: tuple[Rule, ...] = (
 
 __all__ = [
     "ANSOR", "DEFAULT", "LIMITED", "PACKING", "CacheWrite", "FunctionRule", "FuseProducts", "FuseRows", "Inline", "InlineAgain",
-    "MultiLevelTiling", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip", "SumOfProducts", "Tiling",
-    "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "load_space", "rule",
+    "MultiLevelTiling", "ReduceInLanes", "ReduceInThreads", "RefusedRule", "Rfactor", "Rule", "Skip", "SumOfProducts",
+    "Tiling", "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "load_space", "rule",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ from schedule import replay
 from schedule.open_schedule import Stage
 from search.population.sample import sample
 from search.space import generate
-from search.space.rules import DEFAULT, Skip, Verdict, rule
+from search.space.rules import DEFAULT, RefusedRule, Skip, Verdict, rule
 from tests import programs
 from tests.programs import matmul, symbolic
 from tests.schedule.harness import same_numbers
@@ -123,6 +124,21 @@ def test_a_rule_that_gives_something_else_is_an_error(verdict, made, message):
     mine = SimpleNamespace(name="mine", applies=lambda state, block: verdict, apply=lambda state, block: made)
     with pytest.raises(TypeError, match=f"^{message}$"):
         generate(matmul(7, 13, 109), "llvm -num-cores 2", rules=(mine, *DEFAULT))
+
+
+def test_a_rule_that_is_refused_says_why():
+    """And the others go on; that a rule of the system is refused is nothing to tell."""
+
+    def split(state, block):
+        state.split("x", [None, 3])
+
+    mine = SimpleNamespace(name="mine", applies=lambda state, block: Verdict.APPLY, apply=split)
+    with pytest.warns(
+        RefusedRule, match=r"^the rule 'mine' makes nothing of block `C`: split\('x', \[None, 3\]\): `x` is no loop of this"
+    ):
+        with_it = generate(matmul(7, 13, 109), TWO, rules=(mine, *DEFAULT))
+    with warnings.catch_warnings(action="error"):
+        assert [s.rules for s in with_it] == [s.rules for s in generate(matmul(7, 13, 109), TWO)]
 
 
 def test_a_rule_that_never_lets_go_of_a_block_is_an_error():

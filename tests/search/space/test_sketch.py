@@ -12,7 +12,7 @@ from schedule import ScheduleError, replay
 from schedule.open_schedule import OpenSchedule
 from schedule.open_trace import Branch, Choice
 from search.space import SPACES, named
-from search.space.rules import DEFAULT, Verdict, load_rules, rule
+from search.space.rules import DEFAULT, RefusedRule, Verdict, load_rules, rule
 from search.space.show import sketch_text
 from search.space.sketch import Sketch
 from tests.programs import elementwise_chain, matmul
@@ -200,7 +200,10 @@ def test_a_function_is_a_rule():
     assert sum_to_threads.applies(state(), "C") is Verdict.APPLY and sum_to_threads.applies(state(), "D") is Verdict.SKIP
     with pytest.raises(ScheduleError, match="drives the reduction axis `v_k` of `C`"):
         sum_to_threads.change(state(), "C")
-    assert sum_to_threads.apply(state(), "C") == []  # a refused step makes nothing
+    with pytest.warns(
+        RefusedRule, match=r"^the rule 'sum to threads' makes nothing of block `C`: .*drives the reduction axis `v_k`"
+    ):
+        assert sum_to_threads.apply(state(), "C") == []
     assert [s.rules for s in generate(matmul(7, 13, 109), TWO, rules=(rows_to_threads, *DEFAULT))] == [("C: rows to threads",)]
 
 
