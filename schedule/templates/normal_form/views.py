@@ -14,7 +14,7 @@ from tir.arith.mixed_radix import mixed_radix, values_of_terms
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Block, Const, Expr, Load, Store, Var, const_shape
-from tir.traverse import loads, variables, walk
+from tir.traverse import blocks, loads, variables, walk
 
 from .. import elementwise
 from ..block_analysis import address, is_elementwise, regular, stored
@@ -30,8 +30,9 @@ def plain_arrays(s: OpenSchedule, block: str) -> None:
 
 
 def restore(s: OpenSchedule) -> None:
-    """Take all views out; one that cannot go becomes a copy."""
-    views, s.views = s.views, []
+    """Take all views out that are still there; one that cannot go becomes a copy."""
+    there = {b.name for b in blocks(s.func)}
+    views, s.views = [view for view in s.views if view.block in there], []
     for view in views:
         undo = OpenSchedule.write_in_place if view.written else OpenSchedule.compute_inline
         if not s.attempt(undo, view.block):
