@@ -23,7 +23,7 @@ from ..ops import Operator, alternatives, find, result_types
 from ..reference import run_call
 from .functions import arguments, function_of, names_read, needed, resolved
 from .inputs import element_type, inputs
-from .refusals import HOLDERS, OF_FIRST, SEQUENCES, domain_of, folds, operands_of, refusal, trimmed
+from .refusals import HOLDERS, OF_FIRST, OF_SEQUENCES, SEQUENCES, domain_of, folds, operands_of, refusal, trimmed
 from .weights import as_onnx, weights
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ class Importer:
     def _folded(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> list[Value | None] | None:
         """The outputs of a node that depends on nothing but constants; None where ONNX does not evaluate it, but we do."""
         if node.op_type in ("Shape", "Size") and not domain_of(node.domain):
+            _need_tensors(inputs)
             shape = np.array(inputs[0].shape, np.int64)
             bounds = {a.name: a.i for a in node.attribute}
             whole, part = np.array(shape.prod()), shape[bounds.get("start", 0) : bounds.get("end", len(shape))]
@@ -191,8 +192,10 @@ class Importer:
         """The outputs of a node, by a call of its operator; where that is not there, or refuses, by calls of others."""
         if node.op_type == "Identity" and isinstance(inputs[0], TensorSequence):
             return inputs
-        if node.op_type not in (*SEQUENCES, *HOLDERS) and any(isinstance(v, TensorSequence) for v in inputs):
-            raise ValueError("it reads a sequence of tensors")
+        if node.op_type not in (*SEQUENCES, *HOLDERS):
+            _need_tensors(inputs)
+        elif node.op_type in OF_SEQUENCES and not isinstance(inputs[0], TensorSequence):
+            raise ValueError("its first input is no sequence of tensors")
         start, opset = len(self.calls), scope.opsets[""]
 
         def attempt(found: Operator) -> Any:
@@ -248,6 +251,7 @@ class Importer:
     ) -> tuple[Value, ...]:
         """The outputs of a call of an operator: those of these names, or all of them with new names after the one given. What
         depends on constants alone is a constant."""
+        _need_tensors(inputs)
         parts = [v for v in inputs if v is None or 0 not in v.shape]
         given = trimmed(parts if found.name == "Concat" else inputs)  # empty parts are nothing
         version = 0 if found == find(found.name) else opset
@@ -319,6 +323,11 @@ class Writer:
         read = names_read(graph.node) | set(outputs)
         scope = replace(self.scope, values=ChainMap(own, self.scope.values), read=read, prefix=self.prefix)
         return self.file.inlined(graph.node, scope, outputs)
+
+
+def _need_tensors(inputs: Sequence[Any]) -> None:
+    if any(isinstance(v, TensorSequence) for v in inputs):
+        raise ValueError("it reads a sequence of tensors")
 
 
 def _first(operators: Sequence[Operator], attempt: Callable[[Operator], Any]) -> Any:

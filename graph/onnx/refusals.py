@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 OF_CONSTANTS = ("ConstantOfShape", "Range")  # whose result has a shape that its inputs say
 MEASURES = ("SequenceLength", "Shape", "Size")  # constant, whatever their input is, as shapes are static
 OF_FIRST = ("If", "CastLike")  # constant where their first input is: what a branch makes may be
-SEQUENCES = (
-    "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
-    "SplitToSequence",
-)  # fmt: skip
+OF_SEQUENCES = ("ConcatFromSequence", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength")
+SEQUENCES = (*OF_SEQUENCES, "SequenceConstruct", "SequenceEmpty", "SplitToSequence")
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 HOLDERS = ("If", "Loop", "Scan")  # hold graphs, through which sequences go as they are
 SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs

@@ -85,6 +85,11 @@ def test_sequences_of_known_tensors(joined):
     ("node", "message"),
     [
         (helper.make_node("Relu", ["s"], ["y"]), "Relu of opset 18: it reads a sequence of tensors"),
+        (helper.make_node("Shape", ["s"], ["y"]), "Shape of opset 18: it reads a sequence of tensors"),
+        (
+            helper.make_node("SequenceLength", ["x"], ["y"]),
+            "SequenceLength of opset 18: its first input is no sequence of tensors",
+        ),
         (helper.make_node("Identity", ["s"], ["y"]), "test: the output `y` is a sequence of tensors"),
     ],
 )
