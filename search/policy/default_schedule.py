@@ -13,14 +13,13 @@ from ..backends import search_backend
 from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space import annotation
-from ..space.derivation import Space
+from ..space.derivation import MANY_BLOCKS, Space
 from ..space.generation import generate
 from ..space.rules import DEFAULT
 from ..space.sketch import Sketch
 
 SCORE_TIE = 0.1  # difference of scores, logarithms of times, that the model cannot resolve
 SAMPLED_ROWS = 2048  # of each sketch, among which the model chooses
-MANY_BLOCKS = 10  # functions with more get sketches with few choices: deriving one takes time quadratic in the blocks
 FEW_CHOICES = Space("few", DEFAULT, annotation.annotate_in_place)
 
 

@@ -21,6 +21,7 @@ from .rules.rule import warn_of
 from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # applications of rules to one block; more mean that a rule makes its block pending again and again
+MANY_BLOCKS = 10  # of a function; more may be placed in so many ways that writing them all down takes minutes
 MAX_SKETCHES = 64  # of more, those with the fewest departures from the first rule that applies are taken
 
 
@@ -78,7 +79,7 @@ class Derivation:
 
     def start(self) -> list[Partial]:
         """The roots of the tree: first the function with its matched blocks scheduled by templates, if there are such blocks;
-        then the function as it is. ValueError if a size is symbolic."""
+        then the function as it is, unless the templates know all of its many blocks. ValueError if a size is symbolic."""
         check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
         nothing.pending = nothing.left()
@@ -86,6 +87,8 @@ class Derivation:
             return [Partial(nothing)]
         known = OpenSchedule(self.func, self.target)
         known.pending = self.templates(known)
+        if not known.pending and len(nothing.pending) > MANY_BLOCKS:
+            return [Partial(known)]
         return [Partial(known), Partial(nothing)] if known.scheduled else [Partial(nothing)]
 
     def expand(self, partial: Partial) -> list[Partial]:

@@ -14,6 +14,8 @@ from codegen.build import lower
 from graph.fusion import fuse
 from graph.onnx import load_onnx
 from graph.passes import optimize
+from schedule import replay
+from search.space import generate
 from tir.ir import Allocate, const_shape
 from tir.traverse import loops_to, walk_stmts
 
@@ -98,6 +100,12 @@ def test_scores_are_rows_of_one_tile(cores):
         if isinstance(a, Allocate)
     ]
     assert max(sizes) < KEYS * KEYS / 2
+
+
+def test_the_search_begins_and_ends_with_the_template():
+    (group,) = fuse(optimize(load_onnx(case("rows that are masked")[0])))
+    (sketch,) = generate(group.func, ONE)
+    assert replay(group.func, sketch.trace(np.array(sketch.seed))).func == tir.default_schedule(group.func, ONE).func
 
 
 def test_weights_that_are_read_elsewhere_keep_the_products_apart():

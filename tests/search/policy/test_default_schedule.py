@@ -4,7 +4,8 @@ import numpy as np
 
 import tir
 from codegen import Target
-from search.policy.default_schedule import MANY_BLOCKS, constructed
+from search.policy.default_schedule import constructed
+from search.space.derivation import MANY_BLOCKS
 from tir import te
 from tir.traverse import blocks
 
