@@ -66,6 +66,7 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     Raises ExportError.
     """
     from .llvm.compile import optimize
+    from .llvm.cores import without_moving
     from .llvm.emit import symbol
     from .llvm.scratch import RELEASE
 
@@ -73,7 +74,7 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     name = checked(path, name)
     modules = []
     for part, called in _functions(kernel, name):
-        module, machine = optimize(part.llvm_ir(), part.target)
+        module, machine = optimize(without_moving(part.llvm_ir()), part.target)
         module.get_function(symbol(part.func)).name = called
         if keeps(part):
             module.get_function(f"{symbol(part.func)}{RELEASE}").name = f"{called}_release"

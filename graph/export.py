@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from codegen.alignment import ALIGNMENT
 from codegen.export import KEYWORDS, Parameter, checked, declared, framed, parallel, parameters, write
 from codegen.llvm.compile import optimize
+from codegen.llvm.cores import without_moving
 from codegen.llvm.program import entry
 from codegen.llvm.scratch import RELEASE
 
@@ -30,7 +31,7 @@ def export(model: Model, path: str | Path, name: str | None = None, *, compiler:
     name = checked(path, name)
     kernels = {k.main.symbol: k for k in model.kernels}
     text = entry(name, model.bases, model.steps, model.keeping)
-    module, machine = optimize(text, model.target, [k.llvm_ir() for k in kernels.values()])
+    module, machine = optimize(text, model.target, [without_moving(k.llvm_ir()) for k in kernels.values()])
     if model.keeping:
         module.get_function(f"{name}{RELEASE}").name = f"{name}_release"
     code = machine.emit_object(module)

@@ -5,6 +5,9 @@ machines, where it takes an idle core for one that the host has taken away. The 
 other's spinning, for some milliseconds. So each thread compares cores as it begins, which takes some nanoseconds, and one that
 shares the caller's leaves it to the caller until it finds itself there again. The cores are those that the caller may use:
 where they are not enough for all threads, or the environment binds the threads (OMP_PROC_BIND), nothing moves.
+
+The threads of the OpenMP runtime are those of the whole process, and stay away from that core for whoever uses them next. So what
+is exported, into processes of others, moves nothing.
 """
 
 from __future__ import annotations
@@ -63,3 +66,9 @@ done:
   ret void
 }}
 """.strip()
+
+
+def without_moving(text: str) -> str:
+    """The LLVM IR of a module whose threads stay where the system puts them."""
+    nothing = f"define internal void @{NAME}(i64 %core, i64 %caller, i64 %threads) alwaysinline nounwind {{\n  ret void\n}}"
+    return text.replace(definition(), nothing)

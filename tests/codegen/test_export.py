@@ -13,6 +13,7 @@ import pytest
 import codegen
 from codegen import ExportError
 from codegen.export import C_TYPES
+from codegen.llvm import cores
 from tests.arrays import integers
 from tir import dtypes, te
 
@@ -188,6 +189,15 @@ def test_sizes_are_parameters(tmp_path):
     twice = ctypes.CDLL(str(tmp_path / "twice.so")).twice
     twice(ctypes.c_int64(7), ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(b.ctypes.data))
     assert np.array_equal(b, 2 * a)
+
+
+@pytest.mark.skipif(not cores.AVAILABLE, reason="threads move nowhere")
+def test_an_export_moves_no_threads(tmp_path):
+    """They are those of a process of others."""
+    kernel = codegen.build(tiled(7, 13, 109, 3, 32, parallel=True), TWO)
+    kernel.export(tmp_path / "product.o")
+    exported = (tmp_path / "product.o").read_bytes()
+    assert b"sched_setaffinity" in kernel.code and b"sched_setaffinity" not in exported and b"GOMP_parallel" in exported
 
 
 def test_the_kernel_itself_stays_as_it_is(tmp_path):
