@@ -67,7 +67,7 @@ SMALL = {
     "softmax": of_workload("softmax", 9, 65),
     "norm": of_workload("norm", 2, 10, 35),
     "convolution": of_workload("conv2d", 1, 4, 6, 3, 17, 3, 3, 1, 1),
-    "convolution without padding": of_workload("conv2d", 1, 5, 6, 3, 17, 3, 3, 1, 0),
+    "convolution without padding": of_workload("conv2d", 1, 6, 7, 3, 5, 3, 3, 1, 0),
     "transposed convolution": of_workload("conv2d_transpose", 1, 2, 3, 4, 17, 4, 2, 1),
     "depthwise convolution": of_workload("depthwise", 2, 5, 6, 6, 3, 3, 1, 1),
 }
