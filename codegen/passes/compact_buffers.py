@@ -27,7 +27,7 @@ from tir.ir import (
 )
 from tir.traverse import move_accesses, replace_buffers, walk_stmts
 
-from .free_variables import used
+from .free_variables import Uses
 from .lower_blocks import ALIGNED
 
 Ranges = dict[str, Interval]
@@ -40,10 +40,10 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     A tile computed inside a loop thus takes the memory of one tile, and is private to the iterations of a parallel loop. The
     strides that `storage_align` asked for are those of the shapes found here.
     """
-    body = func.body
+    body, uses = func.body, Uses()
     for buffer in func.allocs:
-        if buffer.name in used(body):
-            body = place(body, buffer, {})
+        if buffer.name in uses.of(body):
+            body = place(body, buffer, {}, uses=uses)
     rules = annotation(func.attrs, ALIGNED, {})
     attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
     return func.with_(body=apply_strides(body, rules) if rules else body, allocs=(), attrs=attrs)
@@ -91,26 +91,30 @@ def place(
     buffer: Buffer,
     ranges: Ranges,
     private: Callable[[For, Buffer, Ranges], bool] = _private,
-    region: Callable[[Stmt, Buffer, Ranges], Region] = touched,
+    region: Callable[[Stmt, Buffer, Ranges], Region] | None = None,
+    uses: Uses | None = None,
 ) -> Stmt:
     """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside it as possible: inside of loops to
-    whose iterations it is `private`, and around the part of a sequence that uses it, of which it holds the `region`."""
+    whose iterations it is `private`, and around the part of a sequence that uses it, of which it holds the `region`, by
+    default what is `touched`. `uses` is what is known of the statements from buffers placed before."""
+    known = Uses() if uses is None else uses
+    region = region or (lambda s, buffer, ranges: touched(known.part(s, buffer.name), buffer, ranges))
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
         match s:
             case For(var, extent, body) if private(s, buffer, ranges):
                 return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
             case Seq(stmts):
-                users = [i for i, x in enumerate(stmts) if buffer.name in used(x)]
+                users = [i for i, x in enumerate(stmts) if buffer.name in known.of(x)]
                 first, last = users[0], users[-1] + 1
                 if last - first < len(stmts):  # only the statements that need it see it
                     part = stmts[first] if last - first == 1 else Seq(stmts[first:last])
                     return Seq((*stmts[:first], visit(part, ranges), *stmts[last:]))
-            case Let(_, value, body) if buffer.name not in used(value):
+            case Let(_, value, body) if buffer.name not in known.of(value):
                 return s.with_(body=visit(body, ranges))
             case Allocate(_, body):
                 return s.with_(body=visit(body, ranges))
-            case If(condition, then, None) if buffer.name not in used(condition):
+            case If(condition, then, None) if buffer.name not in known.of(condition):
                 return s.with_(then=visit(then, ranges))
         return allocate(s, buffer, ranges, region(s, buffer, ranges))
 

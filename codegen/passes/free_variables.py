@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from tir.ir import Allocate, Buffer, For, Let, Load, Node, Stmt, Store, Var
-from tir.traverse import children, walk
+from tir.ir import Allocate, Buffer, For, Let, Load, Node, Seq, Stmt, Store, Var, seq
+from tir.traverse import children, map_statements, walk
 
 
 def used(n: Node) -> dict[str, Buffer]:
     """The buffers that `n` loads or stores, by name, in order."""
     return {x.buffer.name: x.buffer for x in walk(n) if isinstance(x, Load | Store)}
+
+
+class Uses:
+    """The names of the buffers that nodes load or store, each node looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Node, frozenset[str]]] = {}  # by identity; the nodes are kept, so that none takes another's
+
+    def of(self, n: Node) -> frozenset[str]:
+        if id(n) not in self._known:
+            own = (frozenset([n.buffer.name]),) if isinstance(n, Load | Store) else ()
+            self._known[id(n)] = n, frozenset().union(*own, *map(self.of, children(n)))
+        return self._known[id(n)][1]
+
+    def part(self, s: Stmt, name: str) -> Stmt:
+        """A statement, which uses a buffer, without those in its sequences that do not."""
+        if isinstance(s, Seq):
+            return seq(*(self.part(x, name) for x in s.stmts if name in self.of(x)))
+        return map_statements(s, lambda x: self.part(x, name)) if name in self.of(s) else s
 
 
 def free_names(s: Stmt) -> tuple[dict[str, Var], dict[str, Buffer]]:

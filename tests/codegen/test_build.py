@@ -123,6 +123,16 @@ def test_what_a_call_decides_is_left_to_the_caller():
     assert (b == a[index]).all()
 
 
+def test_a_long_chain_of_stages():
+    """Whose temporaries overlap, each with the next, so that their allocations stand inside one another."""
+    stages = [te.placeholder((7,), name="A")]
+    for n in range(300):
+        stages.append(te.compute((7,), (lambda x: lambda i: x[i] + 1.0)(stages[-1]), name=f"B{n}"))
+    a, b = np.zeros(7, np.float32), np.empty(7, np.float32)
+    codegen.build(te.create_prim_func([stages[0], stages[-1]]), ONE)(a, b)
+    assert (b == 300).all()
+
+
 # --- GPUs --------------------------------------------------------------------------------------------------------------------
 
 
