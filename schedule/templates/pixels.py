@@ -4,7 +4,8 @@ What `conv2d` does with channels as lanes needs the weights in another order, an
 not the last dimension of the result. Both are dear where there are few pixels, or few steps of the sum. Here all pixels of an
 image count as one row. Where they lie in memory like that, as in a convolution by 1 x 1, the image is read in place; else it is
 unrolled first, so that each step of the sum reads a row (im2col; Chellapilla et al., High Performance Convolutional Neural
-Networks for Document Processing, IWFHR 2006).
+Networks for Document Processing, IWFHR 2006). Of few weights, as of the first layer of a network, there is too little to compute
+for each element of the copy: lanes are pixels of one row then, read from the image itself.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from typing import Any
 from schedule.machine import CPU, PACKED_ELEMENT_LOADS, PAGE_BYTES, STRIDED_ELEMENT_LOADS
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent
 from schedule.rewriting.index_map import IndexMap
+from tir.arith.polynomial import polynomial
 from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
-from .block_analysis import epilogue, is_elementwise, size, stored
+from .block_analysis import epilogue, is_elementwise, loop_of, size, stored
 from .conv2d import Convolution, image_cycles, matches
 from .gemm import register_tile
-from .marks import done, share
+from .marks import done, share, share_out
 
 NAME = "pixels in lanes"
+MIN_CHANNELS_BY_ROWS = 16  # for which there must be registers, since each tile of channels picks the pixels from the image again
+MIN_FILLED = 0.8  # part of the lanes that must have pixels where vectors end with the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,9 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     if not suits(c, processor):
         return inf
     bits = c.contraction.bits
+    if by_rows(c, processor):
+        channels, count = _channels_of_row(c, processor), size((*c.groups, *c.channels, *c.pixels)) / processor.lanes(bits)
+        return count / channels * processor.tile_cycles(channels, _stride(c), size(c.reduction)) / _filled(c, processor)
     t, lanes = tiles(c, processor, constants), processor.lanes(bits)
     pixels, steps = size(row(c)), size(c.reduction)
     tile = processor.tile_cycles(t.channels, t.pixels // lanes, steps, _element_loads(c, constants))
@@ -106,6 +113,58 @@ def in_place(c: Convolution) -> bool:
     return size(pixels) * c.contraction.bits // 8 % PAGE_BYTES != 0
 
 
+def by_rows(c: Convolution, processor: CPU) -> bool:
+    """Whether the image is read where it is, row by row: there are few weights, most lanes have pixels, and a tile may have
+    enough channels."""
+    if not suits(c, processor) or in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
+        return False
+    weights = size((*c.groups, *c.channels, *c.reduction)) * c.contraction.bits // 8
+    return weights <= processor.l1_strip_bytes and _filled(c, processor) >= MIN_FILLED
+
+
+def _filled(c: Convolution, processor: CPU) -> float:
+    """The part of the lanes that have pixels, if vectors end with the rows."""
+    lanes, row = processor.lanes(c.contraction.bits), extent(c.pixels[-1])
+    return row / (ceil(row / lanes) * lanes)
+
+
+def _stride(c: Convolution) -> int:
+    """How many elements of the image lie between two pixels of a row."""
+    return max(1, *(polynomial(i).get((c.pixels[-1].var,), 0) for i in c.image.indices))
+
+
+def _channels_of_row(c: Convolution, processor: CPU) -> int:
+    """Channels of a register tile with one vector of pixels, the tiles as equal as can be; registers are left for what the pixels
+    are picked from."""
+    channels = extent(c.channels[-1])
+    return ceil(channels / ceil(channels / (processor.accumulators(1) - _stride(c))))
+
+
+def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
+    """Loops, outermost first: groups, other axes and rows (threads); vectors of a row; tiles of channels; the sum; channels,
+    unrolled; pixels, a vector. What pads the image is a part of reading it."""
+    machine, block, row = s.target.machine, c.contraction.block, c.pixels[-1]
+    after, padding = epilogue(s, block), _padding(s, block)
+    outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]
+    (channels,) = s.sizes(block, c.channels[-1].var.name, seed=(_channels_of_row(c, machine),))
+    (lanes,) = s.sizes(block, row.var.name, seed=(machine.lanes(c.contraction.bits),), vector=True)
+    c0, c1 = s.split(loop_of(c.channels[-1]), [None, channels])
+    w0, w1 = s.split(loop_of(row), [None, lanes])
+    steps = [loop_of(it) for it in c.reduction]
+    s.reorder(*outer, w0, c0, *steps, c1, w1)
+    if after is not None:
+        s.reverse_compute_at(after, c0, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(after)[-1])
+    for name in padding:
+        s.compute_inline(name)
+    s.unroll(steps[-1])
+    s.unroll(c1)
+    s.vectorize(w1)
+    share_out(s, block, outer, c.contraction.work, machine.fma_cycles(c.contraction.bits))
+    done(s, block)
+    s.pending = [b for b in s.pending if b not in padding]
+
+
 def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> None:
     """Tile a convolution, whose loops are still as they were made, with its elementwise consumer, which is made if there is none,
     and unroll its image, with what pads it, where that is needed.
@@ -115,6 +174,9 @@ def build(s: OpenSchedule, c: Convolution, sizes: PixelTile | None = None) -> No
     consumer is computed for each tile. `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
+    if sizes is None and by_rows(c, machine):
+        _build_by_rows(s, c)
+        return
     t, block, bits = sizes or tiles(c, machine, s.constants), c.contraction.block, c.contraction.bits
     after = epilogue(s, block) or s.cache_write(block, 0, "global")
     threads, pixels, lanes = c.contraction.threads(machine), size(row(c)), machine.lanes(bits)

@@ -267,3 +267,15 @@ def test_rows_in_memory_are_summed_as_one(extents):
     y = np.full((9, 11, 1), np.nan, "float32")
     tir.compile(func, target)(x, y)
     assert (y[..., 0] == x.reshape(9, 11, -1).sum(-1)).all()
+
+
+def test_a_convolution_of_few_weights_reads_the_image_where_it_is():
+    """As the first of a network: there is no copy of the image, and no tap of it is gathered. One of more weights unrolls it."""
+
+    def text(channels: int) -> str:
+        func = tir.workloads.make("conv2d", (1, 224, 224, channels, 32, 3, 3, 2, 1)).func
+        return tir.build(templates.schedule(func, tir.Target(target)).func, target).llvm_ir()
+
+    target = "llvm -num-cores 1 -mcpu x86-64-v4"
+    first, later = text(3), text(64)
+    assert "gather" not in first and "aligned_alloc" not in first and "aligned_alloc" in later
