@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 
 from schedule.machine import CPU, PACKED_ELEMENT_LOADS
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
@@ -59,7 +59,10 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core, without copies."""
+    """About how many cycles it takes on one core, without copies; infinite for one row of columns that would be transposed for it
+    at each call, as a dot product for each column reads them where they are."""
+    if extent(c.rows[-1]) == 1 and last_axis(c.right) == c.reduction[-1].var.name and c.right.buffer.name not in constants:
+        return inf
     lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
     mr, nr = register_tile(rows, columns, size(c.reduction), lanes, processor)
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)

@@ -241,3 +241,10 @@ def test_a_product_packs_transposed_operands():
     q, mask = np.zeros((1, 128, 12, 64), "float32"), np.zeros((1, 1, 1, 128), "float32")
     _, (group,) = fused(nodes, {"q": q, "k": q, "m": mask}, ["y"], {"f": np.float32(0.125)})
     assert rules(group.func) == ["packing"]
+
+
+@pytest.mark.parametrize(("rows", "rule"), [(1, "reduction"), (13, "packing")])
+def test_one_row_reads_transposed_columns_where_they_are(rows, rule):
+    nodes = [node("Transpose", "k", "b", perm=[0, 2, 1]), node("MatMul", "q b", "y")]
+    _, (group,) = fused(nodes, {"q": np.zeros((3, rows, 40), "float32"), "k": np.zeros((3, 37, 40), "float32")}, ["y"])
+    assert rules(group.func) == [rule]
