@@ -98,6 +98,12 @@ def test_padding_in_a_sum():
     assert taken(s.func) == taken(func)
 
 
+def test_the_channel_of_a_convolution_of_one():
+    """It stays, as templates for convolutions look for channels."""
+    func = of_workload("depthwise_nhwc", 1, 6, 20, 1, 3, 1, 1)
+    assert taken(wordings(func)["sum backwards"]) == taken(func)
+
+
 def test_a_rotated_row():
     """It is cut where it begins again, so that both parts are contiguous."""
     X = te.placeholder((7, 109), name="X")
