@@ -141,8 +141,9 @@ def _channels_of_row(c: Convolution, processor: CPU) -> int:
 
 
 def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
-    """Loops, outermost first: groups, other axes and rows (threads); vectors of a row; tiles of channels; the sum; channels,
-    unrolled; pixels, a vector. What pads the image is a part of reading it."""
+    """Loops, outermost first: tiles of channels, groups, other axes and rows (threads); vectors of a row; the sum; channels,
+    unrolled; pixels, a vector. Images of all channels written side by side are more streams than processors prefetch. What pads
+    the image is a part of reading it."""
     machine, block, row = s.target.machine, c.contraction.block, c.pixels[-1]
     after, padding = epilogue(s, block), _padding(s, block)
     outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]
@@ -151,16 +152,16 @@ def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
     c0, c1 = s.split(loop_of(c.channels[-1]), [None, channels])
     w0, w1 = s.split(loop_of(row), [None, lanes])
     steps = [loop_of(it) for it in c.reduction]
-    s.reorder(*outer, w0, c0, *steps, c1, w1)
+    s.reorder(c0, *outer, w0, *steps, c1, w1)
     if after is not None:
-        s.reverse_compute_at(after, c0, preserve_unit_loops=True)
+        s.reverse_compute_at(after, w0, preserve_unit_loops=True)
         s.vectorize(s.get_loops(after)[-1])
     for name in padding:
         s.compute_inline(name)
     s.unroll(steps[-1])
     s.unroll(c1)
     s.vectorize(w1)
-    share_out(s, block, outer, c.contraction.work, machine.fma_cycles(c.contraction.bits))
+    share_out(s, block, [c0, *outer], c.contraction.work, machine.fma_cycles(c.contraction.bits))
     done(s, block)
     s.pending = [b for b in s.pending if b not in padding]
 
