@@ -24,10 +24,12 @@ class Uses:
         return self._known[id(n)][1]
 
     def part(self, s: Stmt, name: str) -> Stmt:
-        """A statement, which uses a buffer, without those in its sequences that do not."""
+        """A statement, which uses a buffer, without those in its sequences that do not; what does not use it stays as it is."""
+        if name not in self.of(s):
+            return s
         if isinstance(s, Seq):
             return seq(*(self.part(x, name) for x in s.stmts if name in self.of(x)))
-        return map_statements(s, lambda x: self.part(x, name)) if name in self.of(s) else s
+        return map_statements(s, lambda x: self.part(x, name))
 
 
 def free_names(s: Stmt) -> tuple[dict[str, Var], dict[str, Buffer]]:

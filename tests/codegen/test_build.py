@@ -16,11 +16,12 @@ from codegen.passes import CPU_PASSES, GPU_PASSES
 from schedule import Schedule
 from tir import te
 from tir.interpreter import run
-from tir.ir import PrimFunc
+from tir.ir import Buffer, Const, For, If, Load, PrimFunc, Store, Var, seq
 from tir.script import parse
 from tir.traverse import blocks
 from tir.verify import VerifyError
 
+from .harness import same
 from .matmul import matmul, operands, tiled
 
 ONE = "llvm -num-cores 1"
@@ -131,6 +132,15 @@ def test_a_long_chain_of_stages():
     a, b = np.zeros(7, np.float32), np.empty(7, np.float32)
     codegen.build(te.create_prim_func([stages[0], stages[-1]]), ONE)(a, b)
     assert (b == 300).all()
+
+
+def test_a_condition_alone_uses_a_temporary():
+    """Nothing that it guards does."""
+    A, B, T = (Buffer(n, (Const(7),)) for n in "ABT")
+    v = Var("i")
+    guarded = If(Load(T, (v,)) > 0.0, seq(Store(B, (v,), Load(A, (v,))), Store(A, (v,), Load(B, (v,)) + 1.0)))
+    func = PrimFunc("main", (A, B), For(v, Const(7), seq(Store(T, (v,), Load(A, (v,)) - 3.0), guarded)), (T,))
+    same(func, [np.arange(7, dtype=np.float32), np.zeros(7, np.float32)])
 
 
 # --- GPUs --------------------------------------------------------------------------------------------------------------------
