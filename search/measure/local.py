@@ -23,7 +23,7 @@ from . import wire
 from .limits import Limits
 from .memory import memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
-from .process import WorkerError, WorkerProcess, waited
+from .process import DIRECTORIES, WorkerError, WorkerProcess, waited
 from .protocol import Measurer
 from .reference import DISTRIBUTIONS
 
@@ -99,6 +99,7 @@ class LocalMeasurer(Measurer):
             self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
         except OSError as error:  # the temporary folder is full, missing or another user's
             raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
+        DIRECTORIES.add(str(self._directory))
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         first_message = {
             "script": task.func.script(),
@@ -125,6 +126,7 @@ class LocalMeasurer(Measurer):
             worker.close()
         self._workers.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
+        DIRECTORIES.discard(str(self._directory))
 
     def pause(self) -> None:
         """End the worker processes until they are needed again; the data and all results are kept."""

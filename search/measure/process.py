@@ -24,6 +24,8 @@ START_SECONDS = 120.0  # seconds until a worker must be ready
 # The libraries that start threads of their own and read how many from the environment when they are loaded.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
+DIRECTORIES: set[str] = set()  # the folders of all measurers of this process, which workers remove if it is killed
+
 
 class WorkerError(RuntimeError):
     """A worker could not be started, which is no candidate's fault."""
@@ -76,7 +78,7 @@ class WorkerProcess:
         self._watch = self.excess = None
         self._garbled = False
         self._start_deadline = time.monotonic() + START_SECONDS
-        self._write({"op": "start", "path": [p for p in sys.path if p], **self._task})
+        self._write({"op": "start", "path": [p for p in sys.path if p], "abandoned": sorted(DIRECTORIES), **self._task})
 
     def wait_ready(self) -> None:
         """Block until the worker has started; WorkerError, with what it printed, if it ends or hangs before."""

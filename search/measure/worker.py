@@ -6,7 +6,8 @@ not reach it, and ends itself when its parent does.
 
 Requests, by `op`, and their answers:
 
-start    script (of the function), target, builder, workload, path, directory, memory -> event ready; provenance
+start    script (of the function), target, builder, workload, path, directory, memory, abandoned (folders to remove if the parent
+         is killed) -> event ready; provenance
 prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
 build    id, trace, known, again -> an outcome; digest, seconds
 run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
@@ -84,7 +85,8 @@ class Worker:
         self._func: PrimFunc  # these four are set by the request `start`, the first one
         self._workload: NamedWorkload | None
         self._target: str
-        self.directory: Path
+        self._directory: Path
+        self.abandoned: list[Path] = []  # folders to remove if the parent is killed
         self._kernels: dict[int, Any] = {}
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
@@ -125,13 +127,15 @@ class Worker:
         path: list[str],
         directory: str,
         memory: int | None,
+        abandoned: list[str],
     ) -> wire.Message:
         sys.path.extend(p for p in path if p not in sys.path)
         self._func = need_func(parse(script), "a worker")
         self._workload = None if workload is None else NamedWorkload.from_json(workload)
         self._target = target
         self._builder = importlib.import_module(builder)
-        self.directory = Path(directory)
+        self._directory = Path(directory)
+        self.abandoned = [Path(name) for name in abandoned]
         if warm := getattr(self._builder, "warm_up", None):
             warm(target)
         provenance = asdict(Provenance.here(target))
@@ -141,7 +145,7 @@ class Worker:
 
     def _prepare(self, seed: int, distribution: int) -> wire.Message:
         self._arrays = None
-        return {"outcome": "ok", "expected": make_reference(self._func, self._workload, seed, distribution, self.directory)}
+        return {"outcome": "ok", "expected": make_reference(self._func, self._workload, seed, distribution, self._directory)}
 
     def _build(self, id: int, trace: Any, known: list[str], again: bool) -> wire.Message:
         self.send(event="running")
@@ -297,7 +301,7 @@ class Worker:
 
     def _data(self) -> Arrays:
         if self._arrays is None:
-            self._arrays = Arrays(self._func, self.directory)
+            self._arrays = Arrays(self._func, self._directory)
         return self._arrays
 
 
@@ -339,10 +343,11 @@ def main() -> None:
         while (received := wire.read(stdin)) is not None:
             requests.put(received)
         # The parent kills its workers when it is done with them: here it was killed itself, and could not tidy up.
-        for _ in range(20):  # other workers may be removing the same files
-            if worker.directory is None or not worker.directory.exists():
-                break
-            shutil.rmtree(worker.directory, ignore_errors=True)
+        for directory in worker.abandoned:
+            for _ in range(20):  # other workers may be removing the same files
+                if not directory.exists():
+                    break
+                shutil.rmtree(directory, ignore_errors=True)
         if os.getpgrp() == os.getpid():  # and with it goes what candidates have started
             os.killpg(0, signal.SIGKILL)
         os._exit(0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -324,6 +327,29 @@ def test_closing_leaves_nothing_behind(task, fake_builder):
     measurer.close()
     assert not directory.exists()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+KILLED = """
+import os, signal
+from search.measure import LocalMeasurer
+from search.task import Task
+from tir import workloads
+
+paused, active = (LocalMeasurer(Task.of(workloads.make("gmm", (n, 3, 2)).func, "llvm"), workers=1) for n in (7, 13))
+paused.prepare_data(), paused.pause(), active.prepare_data()
+print(paused._directory, active._directory, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_leaves_nothing_of_its_paused_tasks_either():
+    ended = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=120)
+    directories = [Path(name) for name in ended.stdout.split()]
+    assert ended.returncode == -signal.SIGKILL and len(directories) == 2
+    deadline = time.monotonic() + 30
+    while any(d.exists() for d in directories) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(d.exists() for d in directories)
 
 
 # --- with the real compiler ----------------------------------------------------------------------------------------------
