@@ -18,6 +18,11 @@ def _sigmoid(x):
     return np.exp(np.float64(x)) / (1.0 + np.exp(np.float64(x)))
 
 
+def _round(x):
+    whole = np.trunc(x)
+    return whole + np.copysign(1.0, x) if abs(x) < 2.0**53 and abs(x - whole) >= 0.5 else whole
+
+
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
     """A function of `arity` values of one dtype, which is of one of `kinds`, and what it means. `evaluate` gives its value in
@@ -46,6 +51,7 @@ INTRINSICS = {
     i.name: i
     for i in (
         Intrinsic("exp", _EXP, lambda x: np.exp(np.float64(x)), (1.0, 1.0)),
+        Intrinsic("exp2", "2 to the power x.", lambda x: np.exp2(np.float64(x)), (1.0, 1.0)),
         Intrinsic("log", "The natural logarithm.", lambda x: np.log(np.float64(x)), (1.0, 1.0)),
         Intrinsic("sqrt", "The square root.", lambda x: np.sqrt(np.float64(x)), (0.5, 0.5)),
         Intrinsic("rsqrt", "1 / sqrt(x).", lambda x: 1.0 / np.sqrt(np.float64(x)), (1.5, 1.5)),
@@ -56,6 +62,12 @@ INTRINSICS = {
         Intrinsic("floor", "The largest whole number that is at most x, in its floating dtype.", lambda x: np.floor(x)),
         Intrinsic("ceil", "The smallest whole number that is at least x, in its floating dtype.", lambda x: np.ceil(x)),
         Intrinsic("nearbyint", "The nearest whole number, of two the even one, in its floating dtype.", lambda x: np.rint(x)),
+        Intrinsic("round", "The nearest whole number, of two the one away from 0, in its floating dtype.", _round),
+        Intrinsic("trunc", "The whole number next to x toward 0, in its floating dtype.", lambda x: np.trunc(x)),
+        _of_library("log2", "The logarithm to base 2.", np.log2),
+        _of_library("log10", "The logarithm to base 10.", np.log10, (2.5, 2.5)),
+        _of_library("log1p", "The natural logarithm of 1 + x.", np.log1p),
+        _of_library("expm1", "exp(x) - 1.", np.expm1),
         _of_library("sin", "The sine.", np.sin),
         _of_library("cos", "The cosine.", np.cos),
         _of_library("tan", "The tangent.", np.tan, (2.0, 2.0)),
@@ -67,6 +79,17 @@ INTRINSICS = {
         _of_library("asinh", "The inverse of the hyperbolic sine.", np.arcsinh, (2.0, 2.0)),
         _of_library("acosh", "The inverse of the hyperbolic cosine, at least 0.", np.arccosh, (2.5, 2.5)),
         _of_library("atanh", "The inverse of the hyperbolic tangent.", np.arctanh, (2.0, 2.0)),
+        Intrinsic(
+            "atan2",
+            "The angle of the point (y, x), whose tangent is x / y, from -pi to pi.",
+            lambda x, y: np.arctan2(np.float64(x), np.float64(y)),
+            (2.0, 1.0),
+            arity=2,
+        ),
+        Intrinsic(
+            "hypot", "The square root of x^2 + y^2.", lambda x, y: np.hypot(np.float64(x), np.float64(y)), (1.0, 1.0), arity=2
+        ),
+        Intrinsic("copysign", "x with the sign of y.", lambda x, y: np.copysign(x, y), arity=2),
         Intrinsic("fmod", "x - n y with the sign of x, for the n toward zero.", lambda x, y: np.fmod(x, y), arity=2),
         Intrinsic("bit_and", "The bits that both have.", lambda x, y: x & y, arity=2, kinds=INTEGERS),
         Intrinsic("bit_or", "The bits that one of them has.", lambda x, y: x | y, arity=2, kinds=INTEGERS),

@@ -71,12 +71,60 @@ def _printer() -> Any:
     return script
 
 
-def infix(op: str) -> tuple[Callable[[Any, Any], Binary], Callable[[Any, Any], Binary]]:
+def _te() -> Any:
+    """The functions of expressions, imported on first use: they build on this module."""
+    import tir
+
+    return tir.te
+
+
+Infix = Callable[[Any, Any], Any]
+
+
+def _infix(op: str) -> tuple[Infix, Infix]:
     """The methods of an operator on expressions: with the expression to the left, and to the right."""
     return lambda self, other: binary(op, self, other), lambda self, other: binary(op, other, self)
 
 
-class Expr(Node):
+def _function(name: str) -> tuple[Infix, Infix]:
+    """The same of an operator that stands for a function of `te`."""
+    return lambda self, other: getattr(_te(), name)(self, other), lambda self, other: getattr(_te(), name)(other, self)
+
+
+class Operators:
+    """Python's operators, which make expressions, and numpy's functions of one element or two (`elementwise.UFUNCS`)."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = _infix("+")
+    __sub__, __rsub__ = _infix("-")
+    __mul__, __rmul__ = _infix("*")
+    __truediv__, __rtruediv__ = _infix("/")
+    __floordiv__, __rfloordiv__ = _infix("//")
+    __mod__, __rmod__ = _infix("%")
+    __lt__, __gt__ = _infix("<")[0], _infix(">")[0]
+    __le__, __ge__ = _infix("<=")[0], _infix(">=")[0]
+    __pow__, __rpow__ = _function("pow")
+    __lshift__, __rlshift__ = _function("shift_left")
+    __rshift__, __rrshift__ = _function("shift_right")
+    __and__, __rand__ = _function("bitwise_and")
+    __or__, __ror__ = _function("bitwise_or")
+    __xor__, __rxor__ = _function("bitwise_xor")
+
+    def __neg__(self):
+        return Unary("neg", as_expr(self))
+
+    def __abs__(self):
+        return _te().abs(self)
+
+    def __invert__(self):
+        return _te().bitwise_not(self)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        return _te().of_numpy(ufunc, method, inputs, options)
+
+
+class Expr(Operators, Node):
     """A scalar expression; `dtype` names its element type."""
 
     __slots__ = ()
@@ -84,18 +132,6 @@ class Expr(Node):
 
         @property
         def dtype(self) -> str: ...
-
-    __add__, __radd__ = infix("+")
-    __sub__, __rsub__ = infix("-")
-    __mul__, __rmul__ = infix("*")
-    __truediv__, __rtruediv__ = infix("/")
-    __floordiv__, __rfloordiv__ = infix("//")
-    __mod__, __rmod__ = infix("%")
-    __lt__, __gt__ = infix("<")[0], infix(">")[0]
-    __le__, __ge__ = infix("<=")[0], infix(">=")[0]
-
-    def __neg__(self):
-        return Unary("neg", self)
 
     def equal(self, other) -> Expr:
         """The expression `self == other` (the operator `==` compares the two trees instead)."""

@@ -19,16 +19,16 @@ from typing import Any, overload
 
 from . import dtypes
 from .constants import with_constants
-from .intrinsics import INTRINSICS
+from .elementwise import *  # noqa: F403
+from .elementwise import __all__ as elementwise
+from .elementwise import all, any, as_condition, equal, intrinsic, maximum, minimum, of_numpy, select
 from .ir import (
     MAX_NODES,
     TRUE,
     Annotations,
     Axis,
-    Binary,
     Block,
     Buffer,
-    Call,
     Const,
     Expr,
     If,
@@ -36,37 +36,33 @@ from .ir import (
     Let,
     Load,
     Node,
+    Operators,
     PrimFunc,
     Select,
     Stmt,
     Store,
-    Unary,
     Var,
     as_expr,
     as_index,
     binary,
     cast,
     const,
-    infix,
     nest,
     node,
     sayable,
     seq,
-    unify,
 )
 from .traverse import fresh, rewrite, substitute, tree_size, walk
 
 __all__ = [
-    "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "bit_and", "bit_or", "bit_xor", "ceil",
-    "comm_reducer", "compute", "const", "cos", "cosh", "create_prim_func", "equal", "erf", "exp", "floor", "fmod",
-    "if_then_else", "log", "logical_not", "max", "maximum", "min", "minimum", "nearbyint", "not_equal", "placeholder",
-    "pow", "prod", "reduce_axis", "rsqrt", "scan", "scatter", "select", "shl", "shr", "sigmoid", "sin", "sinh", "sqrt",
-    "sum", "tan", "tanh", "var", "Tensor", "ReduceAxis",
+    *elementwise, "Reducer", "ReduceAxis", "Tensor", "argmax", "argmin", "comm_reducer", "compute", "const", "create_prim_func",
+    "intrinsic", "max", "min", "of_numpy", "placeholder", "prod", "reduce_axis", "scan", "scatter", "sum",
+    "var",
 ]  # fmt: skip
 
 
-class Tensor:
-    """One output of an operation, or an input. Index it to read an element: `A[i, k]`.
+class Tensor(Operators):
+    """One output of an operation, or an input. Index it to read an element: `A[i, k]`; one of rank 0 is its element.
 
     `shape` is a tuple of ints (or of expressions, where sizes are symbolic); `dtype` the name of the element type.
     """
@@ -100,11 +96,6 @@ class Tensor:
         if self.ndim:
             raise TypeError(f"{self.name} of shape {self.shape} is not a scalar; index it")
         return self[()]
-
-    __add__, __radd__ = infix("+")
-    __sub__, __rsub__ = infix("-")
-    __mul__, __rmul__ = infix("*")
-    __truediv__, __rtruediv__ = infix("/")
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={self.shape}, dtype={self.dtype})"
@@ -177,7 +168,7 @@ class Reducer:
             identities = tuple(cast(as_expr(v, s.dtype), s.dtype) for v, s in zip(identities, sources, strict=True))
         except (TypeError, ValueError) as error:
             raise TypeError(f"{self.name}: the identity of a dtype must be a number of that dtype; {error}") from None
-        condition = TRUE if where is None else _condition(where)
+        condition = TRUE if where is None else as_condition(where)
         results = tuple(Reduce(self, sources, identities, axes, condition, i) for i in range(len(sources)))
         return results if isinstance(expr, (tuple, list)) else results[0]
 
@@ -384,7 +375,7 @@ def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, na
     if len(place) != target.ndim:
         raise ValueError(f"{name}: {target.name} has {target.ndim} dimension(s), but the place has {len(place)}")
     stored = cast(as_expr(value, target.dtype), target.dtype)
-    result.op = Scatter(name, target, axes, extents, tuple(map(as_index, place)), stored, _condition(condition))
+    result.op = Scatter(name, target, axes, extents, tuple(map(as_index, place)), stored, as_condition(condition))
     return result
 
 
@@ -414,108 +405,28 @@ def _neutral(name: str, value: int) -> Callable:
     return identity
 
 
-# --- elementwise -------------------------------------------------------------------------------------------------------
+def _first(better: str) -> Callable:
+    """Of two pairs of an index and a value the one whose value is `better`, or of equal ones the one of the smaller index."""
+
+    def combine(x, y):
+        taken = any(binary(better, x[1], y[1]), all(equal(x[1], y[1]), x[0] < y[0]))
+        return select(taken, x[0], y[0]), select(taken, x[1], y[1])
+
+    return combine
 
 
-def maximum(a, b) -> Expr:
-    """The larger of two numbers, in the dtype that both are converted to; of a NaN and a number either."""
-    return binary("max", a, b)
-
-
-def minimum(a, b) -> Expr:
-    """The smaller of two numbers, in the dtype that both are converted to; of a NaN and a number either."""
-    return binary("min", a, b)
+def _no_index(dtype: str) -> Const:
+    """An index after all others."""
+    return const(dtypes.limits(dtype)[1], dtype)
 
 
 sum = comm_reducer(lambda x, y: x + y, _neutral("sum", 0), name="sum")
 prod = comm_reducer(lambda x, y: x * y, _neutral("prod", 1), name="prod")
 max = comm_reducer(maximum, lambda dtype: const(dtypes.limits(dtype)[0], dtype), name="max")
 min = comm_reducer(minimum, lambda dtype: const(dtypes.limits(dtype)[1], dtype), name="min")
-
-
-def equal(a, b) -> Expr:
-    """Whether two values are equal, a bool: `==` on expressions compares their structure."""
-    return binary("==", a, b)
-
-
-def not_equal(a, b) -> Expr:
-    """Whether two values differ, a bool: `!=` on expressions compares their structure."""
-    return binary("!=", a, b)
-
-
-def intrinsic(op: str) -> Callable[..., Call]:
-    """The function that applies an intrinsic to one value, or to two of them, which are converted to one dtype. That must be of a
-    kind that it takes, floating for most; TypeError otherwise."""
-
-    def apply(x, *y) -> Call:
-        values = unify(x, *y) if y else (as_expr(x),)
-        if len(values) != INTRINSICS[op].arity:
-            raise TypeError(f"{op} takes {INTRINSICS[op].arity} argument(s), got {len(values)}")
-        dtype, kinds = values[0].dtype, INTRINSICS[op].kinds
-        if dtypes.TABLE[dtype].kind not in kinds:
-            wanted, other = ("a floating", "float32") if "float" in kinds else ("an integer", "int32")
-            raise TypeError(f"{op} needs {wanted} argument, got {dtype}; use .astype({other!r})")
-        return Call(op, tuple(values), dtype)
-
-    apply.__name__ = apply.__qualname__ = op
-    apply.__doc__ = INTRINSICS[op].meaning
-    return apply
-
-
-exp, log, sqrt, rsqrt, tanh = map(intrinsic, ("exp", "log", "sqrt", "rsqrt", "tanh"))
-erf, sigmoid, abs, floor, ceil, nearbyint = map(intrinsic, ("erf", "sigmoid", "abs", "floor", "ceil", "nearbyint"))
-sin, cos, tan, asin, acos, atan = map(intrinsic, ("sin", "cos", "tan", "asin", "acos", "atan"))
-sinh, cosh, asinh, acosh, atanh = map(intrinsic, ("sinh", "cosh", "asinh", "acosh", "atanh"))
-pow, fmod = map(intrinsic, ("pow", "fmod"))
-bit_and, bit_or, bit_xor = map(intrinsic, ("bit_and", "bit_or", "bit_xor"))
-shl, shr = map(intrinsic, ("shl", "shr"))
-
-
-def if_then_else(condition, true_value, false_value) -> Expr:
-    """`true_value` where `condition` holds, else `false_value`; only the chosen one is evaluated, so padding may be written
-    as `te.if_then_else(te.all(i >= 1, i < n), A[i - 1], 0.0)`.
-
-    The values are converted to one dtype. Raises TypeError for a condition that is not bool.
-    """
-    t, f = unify(true_value, false_value)
-    return Select(_condition(condition), t, f, lazy=True)
-
-
-def select(condition, true_value, false_value) -> Expr:
-    """`true_value` where `condition` holds, else `false_value`; both may be evaluated. Otherwise as `if_then_else`."""
-    t, f = unify(true_value, false_value)
-    return Select(_condition(condition), t, f)
-
-
-def _condition(value) -> Expr:
-    condition = as_expr(value)
-    if condition.dtype != "bool":
-        raise TypeError(f"a condition must be bool, got `{condition}` of dtype {condition.dtype}; compare it: x != 0")
-    return condition
-
-
-def all(*conditions) -> Expr:
-    """True where every condition holds."""
-    return _fold("and", conditions)
-
-
-def any(*conditions) -> Expr:
-    """True where at least one condition holds."""
-    return _fold("or", conditions)
-
-
-def _fold(op: str, conditions) -> Expr:
-    if not conditions:
-        raise TypeError(f"te.{'all' if op == 'and' else 'any'} needs at least one condition")
-    result = _condition(conditions[0])
-    for c in conditions[1:]:
-        result = Binary(op, result, _condition(c))
-    return result
-
-
-def logical_not(condition) -> Expr:
-    """True where a condition does not hold."""
-    return Unary("not", _condition(condition))
+# Of pairs (index, value): `te.argmax((k, A[i, k]), axis=k)`; of equal values the first.
+argmax = comm_reducer(_first(">"), lambda index, value: (_no_index(index), const(dtypes.limits(value)[0], value)), name="argmax")
+argmin = comm_reducer(_first("<"), lambda index, value: (_no_index(index), const(dtypes.limits(value)[1], value)), name="argmin")
 
 
 # --- conversion to a function ------------------------------------------------------------------------------------------

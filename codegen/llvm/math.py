@@ -230,6 +230,15 @@ def _exp(b: Body, fmt: Format, x: Value) -> Value:
     return _exp_clamped(b, fmt, b.at_least(b.at_most(x, high), low))
 
 
+def _exp2(b: Body, fmt: Format, x: Value) -> Value:
+    low, high = fmt.exp_range
+    t = b.at_least(b.at_most(x, high * LOG2E), low * LOG2E)
+    t, r = t + fmt.magic(2 * fmt.bias), t
+    r = r - (t - fmt.magic(2 * fmt.bias))
+    table = COEFFICIENTS["pow_exp2" if fmt.dtype == "float32" else "exp2", fmt.dtype]
+    return _scaled(b, fmt, b.polynomial((1.0, *table), r), t)
+
+
 def _log(b: Body, fmt: Format, x: Value) -> Value:
     m, e = _split(b, fmt, x)
     f = m - 1.0
@@ -374,10 +383,14 @@ def _of_library(name: str) -> Callable[..., Value]:
     return write
 
 
-LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "fmod")
+LIBRARY = (
+    "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+    "atan2", "hypot", "fmod",
+)  # fmt: skip
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": _exp,
+    "exp2": _exp2,
     "log": _log,
     "tanh": _tanh,
     "erf": _erf,
@@ -389,6 +402,9 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "floor": _intrinsic("floor"),
     "ceil": _intrinsic("ceil"),
     "nearbyint": _intrinsic("nearbyint"),
+    "round": _intrinsic("round"),
+    "trunc": _intrinsic("trunc"),
+    "copysign": lambda b, fmt, x, y: b.intrinsic("copysign", x, y),
     **{name: _of_library(name) for name in LIBRARY},
 }
 

@@ -167,7 +167,9 @@ REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "nearbyint": np.rint,
-    "fmod": np.fmod,
+    "round": lambda x: np.trunc(x) + np.where(np.abs(x - np.trunc(x)) >= 0.5, np.copysign(1, x), np.copysign(0, x)),
+    "atan2": np.arctan2,
+    **{name: getattr(np, name) for name in ("exp2", "trunc", "log2", "log10", "log1p", "expm1", "hypot", "copysign", "fmod")},
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh")},
     **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
 }

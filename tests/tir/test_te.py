@@ -107,26 +107,19 @@ def test_several_outputs_of_different_dtypes_one_of_them_temporary():
     np.testing.assert_array_equal(c, np.trunc(a) + a * np.float32(0.5))
 
 
-def argmax_reducer():
-    def combine(x, y):
-        better = te.any(x[1] > y[1], te.all(te.equal(x[1], y[1]), x[0] < y[0]))
-        return te.select(better, x[0], y[0]), te.select(better, x[1], y[1])
-
-    return te.comm_reducer(combine, lambda i, v: (te.const(2**31 - 1, i), te.const(float("-inf"), v)), name="argmax")
-
-
-@pytest.mark.parametrize("shape", [(7, 109), (1, 1), (13, 1), (1, 13)])
-def test_argmax(shape):
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize(("shape", "dtype"), [((7, 109), "float32"), ((1, 1), "int8"), ((13, 1), "float64"), ((1, 13), "uint8")])
+def test_argmax_and_argmin(name, shape, dtype):
     n, m = shape
-    A = te.placeholder((n, m), name="A")
+    A = te.placeholder((n, m), dtype, name="A")
     k = te.reduce_axis((0, m), name="k")
-    where, value = te.compute((n,), lambda i: argmax_reducer()((k.value, A[i, k]), axis=k), name="best")
+    where, value = te.compute((n,), lambda i: getattr(te, name)((k, A[i, k]), axis=k), name="best")
     func = te.create_prim_func([A, where, value])
-    a = integers((n, m), "float32")  # with many ties: the first counts
+    a = integers((n, m), dtype)  # with many ties: the first counts
     w, v = result(func, a)
-    np.testing.assert_array_equal(w, a.argmax(1))
-    np.testing.assert_array_equal(v, a.max(1))
-    assert w.dtype == np.int32
+    np.testing.assert_array_equal(w, getattr(a, name)(1))
+    np.testing.assert_array_equal(v, getattr(a, name[3:])(1))
+    assert w.dtype == np.int32 and v.dtype == dtype
 
 
 def test_where_leaves_iterations_out():
@@ -455,3 +448,77 @@ def test_a_tensor_without_dimensions_is_a_number():
     ]  # fmt: skip
     with pytest.raises(TypeError, match=r"^A of shape \(7,\) is not a scalar; index it$"):
         2.0 * te.placeholder((7,), name="A")
+
+
+def elementwise(function, *arrays):
+    """A function of expressions applied to each element of arrays by a program."""
+    tensors = [te.placeholder(a.shape, str(a.dtype), name=f"A{n}") for n, a in enumerate(arrays)]
+    out = te.compute(arrays[0].shape, lambda i: function(*(t[i] for t in tensors)), name="B")
+    (found,) = result(te.create_prim_func([*tensors, out]), *arrays)
+    return found
+
+
+REALS = np.array([-np.inf, -2.5, -1.5, -0.5, -0.25, -0.0, 0.0, 0.5, 0.75, 2.5, 1e30, np.inf, np.nan], "float32")
+WHOLE = np.array([-128, -7, -1, 0, 1, 2, 5, 127], "int8")
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (te.isnan, np.isnan), (te.isinf, np.isinf), (te.isfinite, np.isfinite), (te.trunc, np.trunc), (te.nearbyint, np.rint),
+        (te.round, lambda x: np.trunc(x + np.copysign(np.float32(0.5), x))), (lambda x: te.clip(x, -1, 2), lambda x: x.clip(-1, 2)),
+        (lambda x: te.copysign(1.0, x), lambda x: np.copysign(np.float32(1), x)), (abs, abs), (lambda x: -x, lambda x: -x),
+        (lambda x: te.select(te.isnan(x), 0.0, x) ** 2, lambda x: np.where(np.isnan(x), 0, x) ** 2),
+    ],
+)  # fmt: skip
+def test_functions_of_numbers(function, expected):
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(elementwise(function, REALS), expected(REALS))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x & 3, lambda x: x & 5, lambda x: x & -2, lambda x: 6 | x, lambda x: x ^ 9, lambda x: ~x, lambda x: x << 3,
+        lambda x: x >> 2, lambda x: x >> 7, lambda x: x // 3, lambda x: x % -3, lambda x: abs(x // 2), lambda x: np.int8(1) << (x & 3),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_operators_on_bits(function, dtype):
+    numbers = WHOLE if dtype == "int8" else WHOLE.view("uint8")
+    try:
+        expected = function(numbers)
+    except OverflowError:  # -2 is no uint8, and -3 neither
+        return
+    np.testing.assert_array_equal(elementwise(function, numbers), expected)
+
+
+def test_functions_of_integers():
+    numbers, divisors = np.arange(-7, 8), np.array([3, -2, 5] * 5)
+    for function, expected in (
+        (te.floordiv, np.floor_divide), (te.floormod, np.mod), (lambda a, b: te.ceildiv(a, abs(b)), lambda a, b: -(-a // abs(b))), (te.bitwise_xor, np.bitwise_xor),
+        (lambda a, b: te.isnan(a), lambda a, b: a != a), (lambda a, b: te.isfinite(a), lambda a, b: a == a),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(elementwise(function, numbers, divisors), expected(numbers, divisors))
+    assert te.ceildiv(7, 2) == 4 and te.min_value("int8") == te.const(-128, "int8") and te.infinity("float16").value == np.inf
+    for dtype in ("bool", "int32"):
+        with pytest.raises(TypeError, match=f"infinity is for floats, not {dtype}"):
+            te.infinity(dtype)
+    a, b = te.placeholder((1,), "bool", "a")[0], te.placeholder((1,), "bool", "b")[0]
+    assert [str(e) for e in (a & b, a | b, ~a, a ^ b)] == ["a[0] and b[0]", "a[0] or b[0]", "not a[0]", "a[0] != b[0]"]
+
+
+def test_functions_of_numpy_apply_to_expressions():
+    x, n, s = te.placeholder((7,), name="x")[0], te.placeholder((7,), "int32", name="n")[0], te.placeholder((), name="s")
+    same = [
+        (np.exp(x), te.exp(x)), (np.maximum(x, 0), te.maximum(x, 0)), (np.arctan2(x, s), te.atan2(x, s)), (np.rint(s), te.nearbyint(s)),
+        (np.power(2.0, x), te.pow(2.0, x)), (np.float32(2) * x, 2.0 * x), (np.array(2.0) * x, 2.0 * x), (np.absolute(n), te.abs(n)),
+        (np.less(n, 3), n < 3), (np.logical_and(n < 3, n > 1), te.all(n < 3, n > 1)), (np.float32(1) - s, 1.0 - s), (np.isnan(x), te.isnan(x)),
+    ]  # fmt: skip
+    for found, expected in same:
+        assert found == expected
+    assert list(np.array([1.0, 2.0]) * x) == [1.0 * x, 2.0 * x]
+    with pytest.raises(TypeError, match=r"^np.gcd has no counterpart on expressions; the functions of te are abs, acos, "):
+        np.gcd(n, 2)
+    with pytest.raises(TypeError, match=r"^np.add has no counterpart"):
+        np.add.outer(x, x)

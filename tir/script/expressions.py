@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 from functools import cache
 from types import ModuleType
 from typing import Any
 
-from .. import dtypes, te
+from .. import dtypes, elementwise
 from ..arith.prove import prove
 from ..ir import Binary, Buffer, Const, Expr, as_expr, binary
 from ..nearest import did_you_mean
@@ -31,7 +32,7 @@ _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, n
 # What every script may use of Python itself; values only.
 BUILTINS = ("abs", "bool", "divmod", "float", "int", "len", "list", "max", "min", "range", "round", "sum", "tuple")
 
-_OUR_MODULES = (namespace.__name__, te.__name__)
+_OUR_MODULES = (namespace.__name__, elementwise.__name__)
 
 
 class Expressions(Operators, Elements):
@@ -64,7 +65,7 @@ class Expressions(Operators, Elements):
                 condition = self.value(test)
                 if not isinstance(condition, Expr):
                     return self.value(body if condition else orelse)
-                return self.guard(te.if_then_else, node, condition, self.scalar(body), self.scalar(orelse))
+                return self.guard(elementwise.if_then_else, node, condition, self.scalar(body), self.scalar(orelse))
             case ast.Tuple(elts=items):
                 return tuple(self.items(items))
             case ast.List(elts=items):
@@ -192,7 +193,7 @@ class Expressions(Operators, Elements):
             for a, n in zip(args, node.args, strict=False):
                 if not isinstance(a, Expr) and not is_python_value(a):
                     self.checked(a, n)
-            return self.guard(called, node, *args, **keywords)
+            return self.of_dtype(called, args, keywords, node)
         if any(called is getattr(builtins, name) for name in BUILTINS):
             return self.builtin(called, args, keywords, node)
         if isinstance(getattr(called, "__self__", None), Expr):  # x.astype(dtype)
@@ -203,6 +204,15 @@ class Expressions(Operators, Elements):
             raise self.error(f"`{self.text(node.func)}` cannot be called: nothing is executed in a text", node)
         return self.guard(called, node, *args, **keywords)
 
+    def of_dtype(self, called: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        """A function of T; `dtype` of one that has no such parameter says what its result is."""
+        stated = None if "dtype" in _parameters(called) else keywords.pop("dtype", None)
+        result = self.guard(called, node, *args, **keywords)
+        if stated is not None and result.dtype != stated:
+            reason = f"dtype is {stated!r}, and `{result}` is {result.dtype}"
+            raise self.error(reason, node, "convert what it is applied to: T.Cast(dtype, x)")
+        return result
+
     def builtin(self, called: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         """Python's own functions, on numbers; `max`, `min` and `abs` also on expressions."""
         if not any(isinstance(a, Expr) for a in args):
@@ -211,11 +221,11 @@ class Expressions(Operators, Elements):
             if called is round and any(isinstance(a, int) and abs(a) > MAX_BITS for a in args[1:]):
                 raise self.error(f"a number of more than {MAX_BITS} digits", node)
             return self.guard(called, node, *args, **keywords)
-        ours = {max: te.maximum, min: te.minimum, abs: te.abs}.get(called)
+        ours = {max: elementwise.maximum, min: elementwise.minimum, abs: elementwise.abs}.get(called)
         if ours is None:
             hint = {int: 'T.Cast("int32", x)', float: 'T.Cast("float32", x)', bool: 'T.Cast("bool", x)'}.get(called)
             raise self.error(f"`{self.text(node.func)}` does not take expressions", node, hint)
-        if ours is te.abs:
+        if ours is elementwise.abs:
             return self.guard(ours, node, *args)
         result = args[0]
         for a in args[1:]:
@@ -258,6 +268,11 @@ class Expressions(Operators, Elements):
         result = self.expr(body)
         self.scope = outer
         return result
+
+
+@cache
+def _parameters(called: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(called).parameters)
 
 
 @cache

@@ -8,13 +8,13 @@ a signature here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes, te
+from .. import dtypes, elementwise
+from ..elementwise import operator
 from ..intrinsics import INTRINSICS
-from ..ir import Binary, Const, Expr, Unary, as_expr, binary, const
 from ..ir import Cast as CastNode
+from ..ir import Expr, Unary, as_expr, const
 from ..ir import cast as cast_expr
 
 # --- forms: what the parser understands --------------------------------------------------------------------------------
@@ -176,15 +176,14 @@ sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
 
 # --- values ------------------------------------------------------------------------------------------------------------
 
-globals().update({name: Type(name) for name in dtypes.TABLE} | {name: getattr(te, name) for name in INTRINSICS})
+globals().update({name: Type(name) for name in dtypes.TABLE} | {name: getattr(elementwise, name) for name in elementwise.__all__})
 boolean = Type("bool")
 
-if_then_else, Select = te.if_then_else, te.select
-max = Max = te.maximum
-min = Min = te.minimum
-fabs = te.abs
-power = te.pow
-all, any = te.all, te.any
+Select = elementwise.select
+max = Max = elementwise.maximum
+min = Min = elementwise.minimum
+fabs = elementwise.abs
+power = elementwise.pow
 
 
 def Cast(dtype: str, value) -> Expr:
@@ -202,66 +201,11 @@ def neg(value) -> Expr:
     return Unary("neg", as_expr(value))
 
 
-def _operator(op: str) -> Callable[[Any, Any], Expr]:
-    def operate(a, b) -> Expr:
-        return binary(op, a, b)
-
-    operate.__name__ = op
-    return operate
-
-
-Add, Sub, Mul, Div, FloorDiv, FloorMod = (_operator(op) for op in ("+", "-", "*", "/", "//", "%"))
-EQ, NE, LT, LE, GT, GE = (_operator(op) for op in ("==", "!=", "<", "<=", ">", ">="))
-And, Or, Not = _operator("and"), _operator("or"), te.logical_not
+Add, Sub, Mul, Div, FloorDiv, FloorMod = (operator(op) for op in ("+", "-", "*", "/", "//", "%"))
+EQ, NE, LT, LE, GT, GE = (operator(op) for op in ("==", "!=", "<", "<=", ">", ">="))
+And, Or, Not = operator("and"), operator("or"), elementwise.logical_not
 floordiv = indexdiv = FloorDiv
 floormod = indexmod = FloorMod
-
-
-def ceildiv(a, b) -> Any:
-    """The quotient rounded up."""
-    if isinstance(a, Expr) or isinstance(b, Expr):
-        return binary("//", binary("-", binary("+", a, b), 1), b)
-    return -(-a // b)
-
-
-def shift_left(a, b) -> Expr:
-    """a * 2**b; `b` must be a constant."""
-    return binary("*", a, 1 << _constant(b, "shift_left"))
-
-
-def shift_right(a, b) -> Expr:
-    """The floor of a / 2**b; `b` must be a constant."""
-    return binary("//", a, 1 << _constant(b, "shift_right"))
-
-
-def bitwise_and(a, b) -> Expr:
-    """The low bits of an integer (`b` is 2**k - 1), or the conjunction of two conditions."""
-    if isinstance(a, Expr) and a.dtype == "bool":
-        return binary("and", a, b)
-    mask = _constant(b, "bitwise_and")
-    if mask < 1 or mask & (mask + 1):
-        raise TypeError(f"bitwise_and takes masks of low bits only, 2**k - 1, got {mask}")
-    return binary("%", a, mask + 1)
-
-
-def bitwise_or(a, b) -> Expr:
-    """The disjunction of two conditions."""
-    if not (isinstance(a, Expr) and a.dtype == "bool"):
-        raise TypeError("bitwise_or is for conditions only: of numbers it is T.bit_or")
-    return binary("or", a, b)
-
-
-def _constant(value, name: str) -> int:
-    if isinstance(value, Const):
-        value = value.value
-    if not isinstance(value, int):
-        raise TypeError(f"{name} needs a constant as its second argument, got `{value}`")
-    return value
-
-
-def isnan(value) -> Expr:
-    """Whether `value` is not a number."""
-    return Binary("!=", value, value)
 
 
 def likely(value) -> Expr:
@@ -272,21 +216,6 @@ def likely(value) -> Expr:
 def meta_var(value) -> Any:
     """`value`, by name only: no let is made for it."""
     return value
-
-
-def infinity(dtype: str) -> Expr:
-    """The largest float of a dtype, infinity."""
-    return Type(dtypes.check(dtype))("inf")
-
-
-def max_value(dtype: str) -> Expr:
-    """The largest finite value of a dtype."""
-    return const(dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[1], dtype)
-
-
-def min_value(dtype: str) -> Expr:
-    """The smallest finite value of a dtype."""
-    return const(-dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[0], dtype)
 
 
 def target(description, host=None) -> Any:
@@ -302,13 +231,12 @@ __all__ = sorted(name for name in globals().keys() - _NO_NAMES_OF_SCRIPTS if not
 _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
         ramp Ramp broadcast Broadcast Shuffle vscale vectorlow vectorhigh""",
-    f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": """
-        exp2 exp10 log2 log10 log1p atan2 round trunc hypot copysign fma""",
+    f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": "exp10 fma erfc lgamma",
     "write out what it computes as loops; `tensorize` puts machine instructions in": """
         call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
         tvm_access_ptr address_of reinterpret""",
     "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
-    "the operations on bits are bit_and, bit_or, bit_xor, shl and shr": "bitwise_xor bitwise_not popcount clz",
+    "the operations on bits are bit_and, bit_or, bit_xor, shl and shr": "popcount clz",
     "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)": "bind",
     "pass the constant as a parameter": "allocate_const",
     "declare the parameter with its shape; views are T.Buffer(shape, data=A.data)": "preflattened_buffer",

@@ -6,7 +6,7 @@ import ast
 import operator
 from typing import Any
 
-from .. import te
+from .. import elementwise
 from ..ir import Const, Expr, Unary, binary
 from . import namespace
 from .context import MAX_BITS, MAX_ITEMS, Context
@@ -47,11 +47,13 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
     ast.Is: ("", operator.is_),
     ast.IsNot: ("", operator.is_not),
 }
-_BITS = {
-    "<<": namespace.shift_left,
-    ">>": namespace.shift_right,
-    "&": namespace.bitwise_and,
-    "|": namespace.bitwise_or,
+_FUNCTIONS = {
+    "<<": elementwise.shift_left,
+    ">>": elementwise.shift_right,
+    "&": elementwise.bitwise_and,
+    "|": elementwise.bitwise_or,
+    "^": elementwise.bitwise_xor,
+    "**": elementwise.pow,
 }
 
 
@@ -80,12 +82,10 @@ class Operators(Context):
             return self.guard(on_python, node, op, python, a, b)
         a, b = self.checked(a, node.left), self.checked(b, node.right)
         match op:
-            case "**":
-                raise self.error("`**` is not in the dialect", node, "write T.pow(x, y), or multiply")
-            case "@" | "^":
-                raise self.error(f"`{op}` is not in the dialect", node)
-            case "<<" | ">>" | "&" | "|":
-                return self.guard(_BITS[op], node, a, b)
+            case "@":
+                raise self.error("`@` is not in the dialect", node)
+            case _ if op in _FUNCTIONS:
+                return self.guard(_FUNCTIONS[op], node, a, b)
             case _:
                 result = self.guard(binary, node, op, a, b)
                 if result.a.dtype == "bool":
@@ -106,11 +106,9 @@ class Operators(Context):
                     raise self.error("`-` does not take bool", node)
                 return Unary("neg", value)
             case ast.Not():
-                return self.guard(te.logical_not, node, value)
+                return self.guard(elementwise.logical_not, node, value)
             case _:
-                if value.dtype == "bool":
-                    return Unary("not", value)
-                raise self.error("`~` is only for conditions: there are no operations on bits", node)
+                return self.guard(elementwise.bitwise_not, node, value)
 
     def logic(self, op: str, nodes: list[ast.expr]) -> Any:
         """`and` and `or`, to the left; conditions known to Python are decided as Python does."""

@@ -967,6 +967,15 @@ i, j = Var("i"), Var("j")
         ("T.power(A[i, j], 2.0)", Call("pow", (f, const(2.0)), "float32")),
         ("T.sigmoid(T.tanh(T.erf(T.rsqrt(A[i, j]))))", te.sigmoid(te.tanh(te.erf(te.rsqrt(f))))),
         ("T.fabs(T.floor(T.ceil(T.sqrt(T.log(A[i, j])))))", te.abs(te.floor(te.ceil(te.sqrt(te.log(f)))))),
+        ('T.exp(A[i, j], dtype="float32")', te.exp(f)),
+        ('T.if_then_else(T.likely(i < 3, dtype="bool"), A[i, j], 0.0, dtype="float32")', te.if_then_else(i < 3, f, 0.0)),
+        ('T.max_value(dtype="int8")', const(127, "int8")),
+        ("T.log2(T.round(A[i, j])) + T.atan2(A[i, j], 1)", te.log2(te.round(f)) + te.atan2(f, 1.0)),
+        ("A[i, j] ** 2", te.pow(f, 2.0)),
+        ("i & 5", te.bit_and(i, 5)),
+        ("i | j ^ ~i", te.bit_or(i, te.bit_xor(j, te.bit_xor(i, -1)))),
+        ("i << j >> 2", te.shl(i, j) // 4),
+        ("T.clip(A[i, j], 0, 6)", te.minimum(te.maximum(f, 0.0), 6.0)),
         ("T.isnan(A[i, j])", Binary("!=", f, f)),
         ("T.Div(A[i, j], 2)", f / 2.0),
         ("T.Mul(2, 3) + T.Sub(i, T.FloorMod(j, 2))", Binary("*", const(2), const(3)) + (i - j % 2)),
@@ -1186,21 +1195,12 @@ ERRORS = [
         INTEGERS,
     ),
     (
-        "A[0] = A[0] ** 2",
+        'A[0] = T.abs(A[0], dtype="int64")',
         """
-        <script>:3:12: `**` is not in the dialect
-            3 |     A[0] = A[0] ** 2
-              |            ^^^^^^^^^
-          hint: write T.pow(x, y), or multiply
-        """,
-        INTEGERS,
-    ),
-    (
-        "A[0] = A[0] & 5",
-        """
-        <script>:3:12: bitwise_and takes masks of low bits only, 2**k - 1, got 5
-            3 |     A[0] = A[0] & 5
-              |            ^^^^^^^^
+        <script>:3:12: dtype is 'int64', and `T.abs(A[0])` is int32
+            3 |     A[0] = T.abs(A[0], dtype="int64")
+              |            ^^^^^^^^^^^^^^^^^^^^^^^^^^
+          hint: convert what it is applied to: T.Cast(dtype, x)
         """,
         INTEGERS,
     ),
