@@ -17,6 +17,7 @@ from .kernels import compiled, looked_up, scheduled
 from .memory import plan
 from .model import Model
 from .passes import optimize
+from .passes.winograd import fastest, filter_minimally
 from .prepare import filled, prepared
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ Cache = ObjectCache | Literal["user"] | None
 
 @overload
 def compile(
-    graph: Graph, target: str | Target = "llvm", *, records: str | Path | Records | None = None, cache: Cache = "user"
+    graph: Graph,
+    target: str | Target = "llvm",
+    *,
+    records: str | Path | Records | None = None,
+    cache: Cache = "user",
+    winograd: bool = True,
 ) -> Model: ...
 @overload
 def compile(
@@ -36,13 +42,14 @@ def compile(
 ) -> Kernel | CudaKernel: ...
 
 
-def compile(graph, target="llvm", *, records=None, cache="user"):
+def compile(graph, target="llvm", *, records=None, cache="user", winograd=True):
     """A network as one native function for `target`, a processor; or a function, not yet scheduled, as a kernel for any target.
 
     Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, and `tir.default_schedule` where they
     hold none; where they are of another target or processor, the warning NearHit says so. Kernels of networks that were compiled
-    before are taken from `cache`: that of the user, another one, or None for none. Raises TypeError for what is no Graph or
-    PrimFunc, GraphError for a malformed graph, RecordsError for a file that cannot be used, and what `tir.build` raises.
+    before are taken from `cache`: that of the user, another one, or None for none. Without `winograd`, all convolutions of a
+    network are computed directly (see `passes.winograd`). Raises TypeError for what is no Graph or PrimFunc, GraphError for a
+    malformed graph, RecordsError for a file that cannot be used, and what `tir.build` raises.
     """
     target = Target(target)
     objects = users_cache() if cache == "user" else cache
@@ -53,7 +60,8 @@ def compile(graph, target="llvm", *, records=None, cache="user"):
             case Graph():
                 if backend(target).device is not None:
                     raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
-                return assembled(optimize(graph), target, known, objects)
+                graph = optimize(graph)
+                return assembled(filter_minimally(graph, fastest(target)) if winograd else graph, target, known, objects)
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, or a PrimFunc, got {type(graph).__name__}")
 
 

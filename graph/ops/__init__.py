@@ -2,7 +2,7 @@
 
 from . import (  # noqa: F401, I001
     activations, control, convolution, elementwise, indexing, layout, norms, pooling, products, quantization, recurrence,
-    resampling, resize, rows, sequences,
+    resampling, resize, rows, sequences, winograd,
 )  # fmt: skip
 from .registry import (
     Operator, alternatives, anonymous, composite, find, function, is_view, label, names, operator, placeholder, result_types,

@@ -33,6 +33,7 @@ from . import (
     reduction,
     rowwise,
     transposed,
+    winograd,
 )
 from .block_analysis import at_axes, contraction, last_axis, reused, stored
 from .template import SumOfProducts, Template, Verdict
@@ -40,7 +41,7 @@ from .template import SumOfProducts, Template, Verdict
 __all__ = [
     "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise", "dots",
     "elementwise", "gemm", "gemv", "narrow", "pixels", "pooling", "reduction", "rowwise", "only_reduces", "schedule",
-    "transposed",
+    "transposed", "winograd",
 ]  # fmt: skip
 
 # Of those that match, the one of the fewest cycles is the default.
@@ -59,11 +60,26 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
     return s.plain(func)
 
 
+def cycles(func: PrimFunc, target: Any) -> float:
+    """About how many cycles the sums of products of a function take on one core of `target`, a processor, with what makes their
+    operands, each by the template of the fewest; infinite where one is of no known kind."""
+    s = OpenSchedule(func, target, at_seed=True)
+    total = 0.0
+    for name in s.left():
+        if (filtered := winograd.matches(s, name)) is not None:
+            total += winograd.cycles(filtered, s, target.machine)
+        elif s.block(name).is_reduction:
+            total += min(t.cycles(s, name) for t in SUMS_OF_PRODUCTS)
+    return total
+
+
 def build(s: OpenSchedule) -> list[str]:
     """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along, and those
     of rows before others. Returns the other blocks. What was scheduled is still to be annotated.
 
-    That is done in normal form, or as the function is written where all of it is recognised only so."""
+    That is done in normal form, or as the function is written where all of it is recognised only so. Convolutions by minimal
+    filtering are written by `graph.ops` alone, and taken as they are."""
+    _filtered(s)
     written = s.copy()
     normal_form.apply(s)
     if _build(s) and s.made and not _build(written):
@@ -73,9 +89,7 @@ def build(s: OpenSchedule) -> list[str]:
 
 def _build(s: OpenSchedule) -> list[str]:
     """Schedule the blocks that are recognised, as they are; returns the others."""
-    for name in s.left()[::-1]:
-        if name in s.left() and elementwise.matches(s.block(name)):
-            elementwise.inline_chain(s, name)
+    _inline_chains(s)
     _inline_permutations(s)
     for name in s.left():
         gemv.without_units(s, name)
@@ -98,6 +112,22 @@ def _build(s: OpenSchedule) -> list[str]:
         elif only_reduces(s.block(name)):
             _take(s, name, "reduction", reduction.build, name)
     return s.left()
+
+
+def _filtered(s: OpenSchedule) -> None:
+    """Schedule convolutions by minimal filtering, with what follows them."""
+    if not any(winograd.matches(s, name) for name in s.left()):
+        return
+    _inline_chains(s)
+    for name in s.left():
+        if name in s.left() and (filtered := winograd.matches(s, name)) is not None:
+            _take(s, name, "Winograd", winograd.build, filtered)
+
+
+def _inline_chains(s: OpenSchedule) -> None:
+    for name in s.left()[::-1]:
+        if name in s.left() and elementwise.matches(s.block(name)):
+            elementwise.inline_chain(s, name)
 
 
 def only_reduces(block: Block) -> bool:

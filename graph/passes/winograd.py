@@ -1,0 +1,83 @@
+"""Convolutions become ones by Winograd's minimal filtering, where these are estimated to take fewer cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from schedule import templates
+
+from ..fusion import group_of
+from ..ir import Call, Graph, Value
+from ..ops.convolution import windows
+from ..ops.winograd import POINTS, transformed_weights
+from .rewriting import Rewriting, rewrite
+
+if TYPE_CHECKING:
+    from codegen import Target
+
+
+MIN_GAIN = 1.25  # times fewer cycles that are worth the accuracy that is lost
+Tile = tuple[int, ...]  # outputs along each axis; empty where a convolution is computed directly
+
+
+def filter_minimally(graph: Graph, choose: Callable[[Call], Tile]) -> Graph:
+    """The graph with convolutions of stride 1, not dilated and not in groups, computed with fewer multiplications: by those of
+    `tiles` that `choose` picks for each. Their weights are constant, and are transformed here."""
+    return rewrite(graph, lambda r, call: _rule(r, call, choose))
+
+
+def fastest(target: Target) -> Callable[[Call], Tile]:
+    """The choice of the fewest cycles, as the templates of schedules estimate them; for float32 alone, as there is little to be
+    gained in the precision in which halves are summed, and what is lost of float64 may be wanted."""
+
+    def choose(call: Call) -> Tile:
+        if call.values[0].dtype != "float32":
+            return ()
+        cycles = {tile: _cycles(_by_tiles(call, tile), target) for tile in ((), *tiles(call.values[1].shape[2:]))}
+        best = min(cycles, key=lambda tile: cycles[tile])
+        return best if cycles[()] > MIN_GAIN * cycles[best] else ()
+
+    return choose
+
+
+def _rule(r: Rewriting, call: Call, choose: Callable[[Call], Tile]) -> list[Call] | None:
+    weight = r.array(call.inputs[1]) if call.operator == "Conv" else None
+    if weight is None or call.attribute("group", 1) != 1:
+        return None
+    if any(n != 1 for name in ("strides", "dilations") for n in call.attribute(name, None) or ()):
+        return None
+    if not tiles(weight.shape[2:]) or not (tile := choose(call)):
+        return None
+    transformed = r.constant(f"{call.values[1].name}_points", transformed_weights(weight, tile))
+    return [replace(_by_tiles(call, tile), inputs=(call.inputs[0], transformed, *call.inputs[2:]), outputs=call.outputs)]
+
+
+def tiles(kernel: tuple[int, ...]) -> list[Tile]:
+    """The outputs of a tile along each axis that there are for a kernel: as many points for each axis of more than one tap."""
+    found = [tuple(1 if r == 1 else n + 2 - r for r in kernel) for n in POINTS]
+    return [t for t in found if max(t) > 1 and all(m > 1 or r == 1 for m, r in zip(t, kernel, strict=True))]
+
+
+def _by_tiles(call: Call, tile: Tile) -> Call:
+    """A convolution by tiles of so many outputs along each axis, with values in place of its inputs and outputs; without tiles as
+    it is."""
+    x, weight, *bias = (Value(f"p{n}", v.shape, v.dtype) for n, v in enumerate(call.values))
+    outputs = (Value("out", call.outputs[0].shape, call.outputs[0].dtype),)
+    if not tile:
+        return Call(call.operator, (x, weight, *bias), outputs, call.attributes)
+    kernel = weight.shape[2:]
+    given = (call.attribute("strides", None), call.attribute("dilations", None), call.attribute("pads", None))
+    moved = windows(x.shape[2:], kernel, *given, call.attribute("auto_pad", "NOTSET"))
+    pads = (*(w.before for w in moved), *(w.after for w in moved))
+    points = tuple(m + r - 1 for m, r in zip(tile, kernel, strict=True) if m > 1)
+    weight = replace(weight, shape=(*points, *weight.shape[1::-1]))
+    attributes = (("kernel", kernel), ("pads", pads), ("tile", tile))
+    return Call("WinogradConv", (x, weight, *bias), outputs, attributes)
+
+
+@cache
+def _cycles(call: Call, target: Target) -> float:
+    return templates.cycles(group_of([call], call.values[1:]).func, target)

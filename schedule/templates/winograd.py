@@ -1,0 +1,344 @@
+"""Winograd's convolutions: tiles are transformed, multiplied point by point and transformed back, a block of tiles at a time.
+
+The channels are the lanes of vectors: an image is first copied with its channels last. Of a block of tiles the transformed
+inputs and the products stay in the second-level cache; for each point there is a matrix product of tiles by output channels,
+whose right operand, the transformed weights, is packed (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR
+2016, section 4; Jia et al., Optimizing N-Dimensional, Winograd-Based Convolution for Manycore CPUs, PPoPP 2018). What comes after
+the convolution transposes the outputs of a block in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, prod
+
+from schedule.machine import CPU
+from schedule.open_schedule import OpenSchedule, extent
+from schedule.primitive import blocks_below, find_block
+from schedule.schedule import Schedule
+from tir.ir import Binary, Block, Const, Iter, Select, Var, const_shape
+from tir.traverse import loads
+
+from . import gemm
+from .block_analysis import Contraction, is_elementwise, iterations, regular, size, stored, transpose_in_squares
+from .marks import PACKED_DISTANCE, done, share
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """A convolution by minimal filtering, as blocks: `source` has the channels of the image last, which `padding` has padded, if
+    there is any; `inputs` transform it, the first one first; `products` multiplies; `outputs` transform back; and `last` takes
+    the outputs out of tiles of the extents `tile`."""
+
+    padding: str | None
+    source: str
+    inputs: tuple[str, ...]
+    products: Contraction
+    outputs: tuple[str, ...]
+    last: str
+    tile: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """A block of `rows` by `columns` tiles, which threads share if there are enough; its register tile of products has `down` by
+    `across` tiles and `channels` output channels. `cycles` is an estimate for all blocks on one core."""
+
+    rows: int
+    columns: int
+    down: int
+    across: int
+    channels: int
+    together: bool
+    cycles: float
+
+
+def matches(s: Schedule, block: str) -> Filtered | None:
+    """The blocks around a batched matrix product, if what makes its left operand and what reads its result are linear transforms
+    by a constant matrix, of as many axes."""
+    c = gemm.matches(find_block(s.func, block))
+    if c is None or not c.batch or c.columns[-1].var.name != c.vector or len(c.columns) > 1 or len(c.reduction) > 1:
+        return None
+    inputs = [*_transforms(s, block, c.left.buffer.name)]
+    outputs, reader = list[str](), _only_reader(s, block)
+    while reader is not None and chosen(find_block(s.func, reader)) is not None:
+        outputs.append(reader)
+        reader = _only_reader(s, reader)
+    if not inputs or len(inputs) != len(outputs) or len(inputs) > len(c.batch) or reader is None:
+        return None
+    source = _producer(s, inputs[-1])
+    if source is None or _only_reader(s, source) != inputs[-1] or not _plain(find_block(s.func, reader)):
+        return None
+    tile = _tile([find_block(s.func, name) for name in outputs])
+    if len(tile) != len(c.rows) - 1 or len(find_block(s.func, reader).iters) != len(tile) + 2:
+        return None
+    padding = _producer(s, source)
+    if padding is not None and _only_reader(s, padding) != source:
+        padding = None
+    return Filtered(padding, source, tuple(reversed(inputs)), c, tuple(outputs), reader, tile)
+
+
+def _transforms(s: Schedule, block: str, buffer: str) -> Iterator[str]:
+    """The blocks that make a buffer by transforms, one after the other, the last one first."""
+    made = [p for p in s.get_producers(block) if stored(find_block(s.func, p)).buffer.name == buffer]
+    while len(made) == 1 and chosen(find_block(s.func, made[0])) is not None and len(s.get_consumers(made[0])) == 1:
+        yield made[0]
+        made = s.get_producers(made[0])
+
+
+def _producer(s: Schedule, block: str) -> str | None:
+    found = s.get_producers(block)
+    return found[0] if len(found) == 1 and _plain(find_block(s.func, found[0])) else None
+
+
+def _only_reader(s: Schedule, block: str) -> str | None:
+    found = s.get_consumers(block)
+    return found[0] if len(found) == 1 and block not in s.get_output_blocks() else None
+
+
+def _plain(block: Block) -> bool:
+    return is_elementwise(block) and regular(block)
+
+
+def chosen(block: Block) -> Iter | None:
+    """The axis of a block that says which row of a constant matrix its elements are multiplied with: that which chooses between
+    sums of elements of one buffer."""
+    if not _plain(block) or len({x.buffer.name for x in loads(block.body)}) != 1:
+        return None
+    match stored(block).value:
+        case Select(Binary("==", Var(name), Const()), _, _):
+            return next((it for it in block.iters if it.var.name == name), None)
+        case _:
+            return None
+
+
+def _tile(outputs: Sequence[Block]) -> tuple[int, ...]:
+    """How many outputs a tile has along each axis of the image, 1 along one that is not transformed: the lengths of dimensions
+    that the transforms put behind those of the tiles. Empty where they put them elsewhere."""
+    inner = set[int]()  # the dimensions of outputs in a tile, of what the last block writes
+    for block in outputs:
+        dims, read, axis = stored(block).indices, loads(block.body)[0].indices, chosen(block)
+        assert axis is not None
+        kept = [*(read[n] for n in inner), axis.var]
+        if not set(kept) <= set(dims[2:-1]):  # behind an image and a tile, before the channels
+            return ()
+        inner = {dims.index(v) for v in kept}
+    found: list[int] = []
+    _, *lengths, _ = const_shape(stored(outputs[-1]).buffer)
+    for n, length in enumerate(lengths, 1):
+        if n in inner:
+            found[-1] = length
+        else:
+            found.append(1)
+    return tuple(found)
+
+
+# --- how much it takes ---------------------------------------------------------------------------------------------------
+
+
+def cycles(w: Filtered, s: Schedule, processor: CPU) -> float:
+    """About how many cycles it takes on one core: those of `tiles`, the transforms, and the two transposes."""
+    bits = w.products.bits
+
+    def elements(*blocks: str) -> int:
+        """What blocks write, in whole vectors."""
+        shapes = [const_shape(stored(find_block(s.func, b)).buffer) for b in blocks]
+        return sum(prod(shape[:-1]) * ceil(shape[-1] / processor.lanes(bits)) * processor.lanes(bits) for shape in shapes)
+
+    transforms = elements(*w.inputs, *w.outputs) * processor.copy_cycles(bits)
+    return tiles(w, processor).cycles + transforms + elements(w.source, w.last) * processor.pack_cycles(bits)
+
+
+def tiles(w: Filtered, processor: CPU) -> Blocking:
+    """Good sizes, computed from the extents and the processor: the fewest cycles of the core that has most to do."""
+    c = w.products
+    threads, (rows, columns) = c.threads(processor), _counts(w)
+    others, points = size(c.rows[:1]) * _leading(w), size(c.batch)
+    weights = points * size(c.reduction) * size(c.columns)
+    best: tuple[float, Blocking] | None = None
+    for down, across in _blocks(rows, columns, ceil(processor.lanes(c.bits) / w.tile[-1])):
+        count = others * ceil(rows / down) * ceil(columns / across)
+        register, tile = _register_tile(c, down, across, processor)
+        time = count * (points * tile + weights * _reading(weights, c.bits, processor))
+        held = down * across * points * (size(c.reduction) + size(c.columns))
+        if held * c.bits // 8 > processor.l2_reuse_bytes:
+            time += 2 * count * held * processor.read_cycles(c.bits, processor.l2 + 1)
+        for together in [True] if count == others == 1 else [False]:
+            share = 1.0 if together else ceil(count / threads) * threads / count
+            if best is None or time * share < best[0]:
+                best = time * share, Blocking(down, across, *register, together, time)
+    assert best is not None
+    return best[1]
+
+
+def _reading(elements: int, bits: int, processor: CPU) -> float:
+    """Cycles of an element of the weights, beyond those of one in the second-level cache."""
+    nbytes = elements * bits // 8
+    return processor.read_cycles(bits, nbytes) if nbytes > processor.l2_reuse_bytes else 0.0
+
+
+def _counts(w: Filtered) -> tuple[int, int]:
+    """How many tiles there are along the last two axes of the image."""
+    counts = [1, *map(extent, w.products.rows[1:])]
+    return counts[-2], counts[-1]
+
+
+def _leading(w: Filtered) -> int:
+    """How many tiles there are along the other axes."""
+    return size(w.products.rows[1:-2])
+
+
+def _blocks(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:
+    """Sizes of blocks that divide the rows of tiles into parts of about the same length, or one row into multiples of `unit`
+    tiles, whose outputs are whole vectors."""
+    whole = {(ceil(rows / n), columns) for n in range(1, rows + 1)}
+    return sorted(whole | {(1, n) for n in range(unit, columns, unit)}, reverse=True)
+
+
+def _register_tile(c: Contraction, down: int, across: int, processor: CPU) -> tuple[tuple[int, int, int], float]:
+    """The register tile of the products of a block, (rows and columns of tiles, output channels), and the cycles of all of them
+    at one point."""
+    lanes, channels, steps = processor.lanes(c.bits), extent(c.columns[-1]), size(c.reduction)
+    best: tuple[float, tuple[int, int, int]] | None = None
+    for vectors, n in product(range(1, min(4, ceil(channels / lanes)) + 1), range(1, across + 1)):
+        most = processor.accumulators(vectors) // vectors
+        for m in range(1, (down if n == across else 1) + 1):
+            if n * m > most:
+                break
+            count = ceil(down / m) * ceil(across / n) * ceil(channels / (vectors * lanes))
+            time = count * processor.tile_cycles(n * m, vectors, steps)
+            if best is None or time < best[0] * 0.995:
+                best = time, (m, n, min(vectors * lanes, channels))
+    assert best is not None
+    return best[1], best[0]
+
+
+# --- the schedule --------------------------------------------------------------------------------------------------------
+
+
+def build(s: OpenSchedule, w: Filtered, sizes: Blocking | None = None) -> None:
+    """Schedule all blocks of a convolution by minimal filtering, whose loops are still as they were made.
+
+    Loops, outermost first: images; blocks of tiles (threads); in each the stages one after the other. If all tiles are one block,
+    the stages are nests of their own, and threads share each. ScheduleError where a step is refused.
+    """
+    machine: CPU = s.target.machine
+    t, lanes = sizes or tiles(w, machine), machine.lanes(w.products.bits)
+    threads = w.products.threads(machine)
+    outer = _cut(s, w, t)
+    if not t.together:
+        for stage in (*reversed(w.outputs), w.products.block, *reversed(w.inputs), w.source, *([w.padding] if w.padding else [])):
+            s.compute_at(stage, outer[-1], preserve_unit_loops=True)
+    _source(s, w, lanes)
+    _inputs(s, w, lanes)
+    _products(s, w, t)
+    _outputs(s, w, lanes)
+    if threads > 1 and t.together:
+        for block in (w.source, w.inputs[-1], w.products.block, w.outputs[-1], w.last):
+            share(s, block, _around(s, block))
+    elif threads > 1:
+        share(s, w.last, outer)
+    done(s, *([w.padding] if w.padding else []), w.source, *w.inputs, w.products.block, *w.outputs, w.last)
+
+
+def _cut(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
+    """Split the places of `last` into blocks of tiles, its channels and its innermost places into squares that are transposed;
+    returns the loops over images and blocks."""
+    own = _own_loops(s, w.last)
+    image, channel, *places = own.values()
+    outer, inner = [image], list[str]()
+    counts = [*[1] * (len(places) - 2), t.rows, t.columns][-len(places) :]
+    for place, m, count in zip(places, w.tile, counts, strict=True):
+        if t.together:
+            inner.append(place)
+            continue
+        block, within = s.split(place, [None, m * count])
+        outer, inner = [*outer, block], [*inner, within]
+    s.reorder(*outer, *inner[:-1], channel, inner[-1])
+    lanes = s.target.machine.lanes(w.products.bits)
+    transpose_in_squares(s, channel, inner[-1], lanes, lanes)
+    return outer
+
+
+def _source(s: OpenSchedule, w: Filtered, lanes: int) -> None:
+    """Pad a row of some channels, and transpose it in squares, too."""
+    *others, place, channel = _own_loops(s, w.source).values()
+    c0, c1 = s.split(channel, [None, lanes])
+    s.reorder(*others, c0, place, c1)
+    length = iterations(s, place) or 0
+    whole = length // lanes * lanes
+    for piece in s.loop_partition(place, [whole, None]) if 0 < whole < length else [place]:
+        (block,) = blocks_below(s.loop(piece))
+        s.unroll(s.split(piece, [None, lanes])[1])
+        s.vectorize(s.get_loops(block.name)[-1])
+    if w.padding is not None:
+        s.compute_at(w.padding, c0, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(w.padding)[-1])
+
+
+def _inputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
+    """Transform the inputs: the first axis for a row of tiles and a vector of channels at a time."""
+    for n, block in reversed(list(enumerate(w.inputs))):
+        *others, channel = _own_loops(s, block).values()
+        points, places = others[: n + 1], others[n + 1 :]
+        c0, c1 = s.split(channel, [None, lanes])
+        s.reorder(*places[:-1], c0, places[-1], *points, c1)
+        _unrolled(s, points[-1:], c1)
+        if n:
+            s.compute_at(w.inputs[n - 1], c0, preserve_unit_loops=True)
+
+
+def _products(s: OpenSchedule, w: Filtered, t: Blocking) -> None:
+    """Multiply point by point: panels of packed weights, register tiles of inputs by output channels."""
+    c, own = w.products, _own_loops(s, w.products.block)
+    points, rows = ([own[it.var.name] for it in axes] for axes in (c.batch, c.rows))
+    (steps,) = (own[it.var.name] for it in c.reduction)
+    outer, within = rows[:-2] if len(rows) > 2 else rows[:1], list[str]()
+    for row, part in zip(rows[len(outer) :], [t.down, t.across][len(outer) + 2 - len(rows) :], strict=True):
+        block, inner = s.split(row, [None, part])
+        outer, within = [*outer, block], [*within, inner]
+    k0, k1 = s.split(own[c.columns[-1].var.name], [None, t.channels])
+    s.reorder(*points, k0, *outer, steps, *within, k1)
+    for loop in within:
+        s.unroll(loop)
+    s.vectorize(k1)
+    copy = s.pack(c.block, c.right.buffer.name, preserve_unit_loops=True)
+    s.vectorize(s.get_loops(copy)[-1])
+    s.annotate(steps, "prefetch", [[stored(s.block(copy)).buffer.name, PACKED_DISTANCE]])
+    done(s, copy)
+
+
+def _outputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
+    """Transform the products of a tile and a vector of channels back, in registers."""
+    *earlier, final = w.outputs
+    image, *others, channel = _own_loops(s, final).values()
+    around, within = [image], list[str]()
+    for m in w.tile:
+        around.append(others.pop(0))
+        within += [others.pop(0)] if m > 1 else []
+    c0, c1 = s.split(channel, [None, lanes])
+    s.reorder(*around, c0, *within, c1)
+    _unrolled(s, within, c1)
+    for block in reversed(earlier):
+        s.compute_at(block, c0, preserve_unit_loops=True)
+        *own, channel = _own_loops(s, block).values()
+        _unrolled(s, own, channel)
+
+
+def _unrolled(s: OpenSchedule, loops: Sequence[str], vector: str) -> None:
+    for loop in loops:
+        s.unroll(loop)
+    s.vectorize(vector)
+
+
+def _own_loops(s: OpenSchedule, block: str) -> dict[str, str]:
+    """The loops of a block that nothing has changed but where it stands, by its axes in order."""
+    axes = [it.var.name for it in s.block(block).iters]
+    return dict(zip(axes, s.get_loops(block)[-len(axes) :], strict=True))
+
+
+def _around(s: OpenSchedule, block: str) -> list[str]:
+    """The loops around a block that threads share: those outside of vectors, unrolled loops and sums."""
+    return s.get_loops(block)[:-4]

@@ -1,0 +1,163 @@
+"""Convolutions by minimal filtering: the matrices, the operator, its schedules, and when it is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tir
+from codegen import Target
+from graph.compilation import assembled
+from graph.fusion import fuse
+from graph.ir import Call, Graph, Value, constant
+from graph.ops import result_types
+from graph.ops.winograd import filtering
+from graph.passes.winograd import fastest, filter_minimally, tiles
+from graph.reference import evaluate
+from schedule import OpenSchedule, templates
+from schedule.templates import winograd
+
+TARGET = Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
+FILTERS = [(2, 3), (4, 3), (3, 2), (5, 2), (2, 5)]
+PADS = {"pads": (1, 1, 1, 1)}
+# Images, channels, output channels, extents, kernel, attributes: tails of tiles, one tile, no channels for a vector, no padding.
+CASES = [
+    (1, 5, 7, (13, 11), (3, 3), PADS),
+    (2, 3, 19, (4, 4), (3, 3), PADS),
+    (1, 17, 3, (9, 2), (3, 3), {"pads": (2, 0, 1, 2)}),
+    (3, 2, 5, (7, 3), (3, 3), {}),
+    (1, 4, 6, (5, 21), (5, 5), {"auto_pad": "SAME_UPPER"}),
+    (1, 4, 33, (6, 10), (1, 3), {"pads": (0, 1, 0, 1)}),
+    (2, 18, 4, (7, 1), (3, 1), {"pads": (1, 0, 1, 0)}),
+    (1, 3, 2, (23,), (3,), {"pads": (1, 2)}),
+]
+
+
+def network(case, dtype="float32") -> tuple[Graph, np.ndarray]:
+    """A convolution with bias, a ReLU, and an input: the same numbers in any type."""
+    images, channels, outputs, extents, kernel, attributes = case
+    rng = np.random.default_rng(0)
+    arrays = {"w": rng.uniform(-1, 1, (outputs, channels, *kernel)), "b": rng.uniform(-1, 1, outputs)}
+    arrays = {name: array.astype("float32").astype(dtype) for name, array in arrays.items()}
+    x = Value("x", (images, channels, *extents), dtype)
+    inputs = (x, *(constant(name, array) for name, array in arrays.items()))
+    conv = Call("Conv", inputs, (), tuple(sorted(attributes.items())))
+    ((shape, _),) = result_types(conv)
+    made, result = Value("c", shape, dtype), Value("y", shape, dtype)
+    calls = (replace(conv, outputs=(made,)), Call("Relu", (made,), (result,)))
+    return Graph("test", (x,), calls, (result,), arrays), rng.uniform(-1, 1, x.shape).astype("float32").astype(dtype)
+
+
+def sized(graph: Graph, number: int) -> Graph:
+    """The graph with its convolution by tiles, those of this number for its kernel."""
+    return filter_minimally(graph, lambda call: tiles(call.values[1].shape[2:])[number])
+
+
+def amplified(kernel, tile) -> float:
+    """How many times the rounding of a term may be found in a result: the sums of the absolute values of the matrices."""
+    factor = 1.0
+    for m, r in zip(tile, kernel, strict=True):
+        if m > 1:
+            a, g, b = (
+                np.abs(np.array(x, float)) for x in (filtering(m, r).outputs, filtering(m, r).taps, filtering(m, r).inputs)
+            )
+            factor *= float((a @ (g.sum(axis=1) * b.sum(axis=1))).max())
+    return factor
+
+
+def close(found: np.ndarray, wanted: np.ndarray, case, tile) -> None:
+    """Within the roundings of all sums: of the channels, of two transforms of six points an axis, and the bias."""
+    _, channels, _, _, kernel, _ = case
+    roundings = channels + 2 * 6 * len(kernel) + 2
+    bound = roundings * np.finfo(found.dtype).eps * channels * amplified(kernel, tile)
+    assert np.abs(found - wanted).max() <= bound < np.abs(wanted).max(), bound
+
+
+@pytest.mark.parametrize(("m", "r"), FILTERS)
+def test_minimal_filters_are_exact(m, r):
+    f = filtering(m, r)
+    rng = np.random.default_rng(0)
+    d, g = ([Fraction(int(n)) for n in rng.integers(-9, 10, count)] for count in (m + r - 1, r))
+
+    def times(matrix, vector):
+        return [sum((a * b for a, b in zip(row, vector, strict=True)), Fraction(0)) for row in matrix]
+
+    made = times(f.outputs, [a * b for a, b in zip(times(f.taps, g), times(f.inputs, d), strict=True)])
+    assert made == [sum(d[i + k] * g[k] for k in range(r)) for i in range(m)]
+
+
+def test_points_that_are_not_there():
+    x, weight = Value("x", (1, 5, 9, 9), "float32"), Value("w", (5, 5, 5, 7), "float32")
+    with pytest.raises(ValueError, match=r"there is no F\(3, 3\): its points are not there"):
+        result_types(Call("WinogradConv", (x, weight), (), (("kernel", (3, 3)), ("tile", (3, 3)))))
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("case", CASES)
+def test_outputs(case, number):
+    """The definition in float64, and in float32 the schedules for one thread and for several."""
+    graph, x = network(case, "float64")
+    after = sized(graph, number)
+    assert [c.operator for c in after.calls] == ["WinogradConv", "Relu"]
+    tile = after.calls[0].attribute("tile")
+    ((wanted,), (found,)) = (evaluate(g, [x]) for g in (graph, after))
+    close(found, wanted, case, tile)
+    after, x = sized(network(case)[0], number), x.astype("float32")
+    for cores in (1, 3):
+        target = Target("llvm", num_cores=cores)
+        s = OpenSchedule(fuse(after)[0].func, target, at_seed=True)
+        assert templates.build(s) == [] and s.rules == ["products: Winograd"]
+        (found,) = assembled(after, target, None, None)(x)
+        close(found, wanted.astype("float32"), case, tile)
+
+
+def large(channels, extent, outputs, **attributes):
+    return network((1, channels, outputs, (extent, extent), (3, 3), {"pads": (1, 1, 1, 1)} | attributes))[0]
+
+
+def chosen(graph: Graph, target: Target = TARGET) -> tuple[int, ...] | None:
+    return fastest(target)(graph.calls[0])
+
+
+def test_the_fewest_cycles_are_chosen():
+    """Larger tiles save more where there are outputs enough to fill them, and channels enough to pay for the transforms."""
+    assert chosen(large(64, 56, 64)) == chosen(large(256, 14, 256)) == (4, 4)
+    assert chosen(large(64, 6, 64)) == (2, 2)
+    assert chosen(large(1, 56, 1)) == chosen(large(64, 2, 64)) == ()
+    assert chosen(network((1, 64, 64, (35, 35), (5, 5), {}))[0]) == (2, 2)
+    assert chosen(network((1, 192, 192, (17, 17), (1, 7), {}))[0]) == (), "no points for seven taps"
+
+
+def test_blocks_of_tiles_stay_in_the_second_level_cache():
+    func = fuse(sized(large(64, 56, 64), -1))[0].func
+    s = OpenSchedule(func, TARGET, at_seed=True)
+    (found,) = (w for b in s.left() if (w := winograd.matches(s, b)) is not None)
+    assert found.tile == (4, 4) and (len(found.inputs), len(found.outputs)) == (2, 2)
+    t = winograd.tiles(found, TARGET.machine)
+    assert t.rows * t.columns * 36 * (64 + 64) * 4 <= TARGET.l2 // 2 and t.across * t.channels // 16 <= 28
+    shared = winograd.tiles(found, replace(TARGET.machine, cores=2))
+    assert -(-14 // shared.rows) % 2 == 0, "threads share the blocks equally"
+
+
+@pytest.mark.parametrize("attributes", [{"strides": (2, 2)}, {"dilations": (2, 2)}])
+def test_what_is_left_alone(attributes):
+    graph = large(64, 56, 64, **attributes)
+    assert sized(graph, 0) is graph
+
+
+def test_other_types_and_weights_that_are_computed_are_left_alone():
+    case = (1, 64, 64, (28, 28), (3, 3), PADS)
+    wide, narrow = (network(case, dtype)[0] for dtype in ("float64", "float16"))
+    assert chosen(wide) == chosen(narrow) == () and chosen(network(case)[0]) == (4, 4)
+    graph, _ = network(case)
+    weight = graph.calls[0].values[1]
+    assert sized(graph.with_(inputs=(*graph.inputs, weight), constants={"b": graph.constants["b"]}), 0).calls == graph.calls
+
+
+def test_a_network_does_without():
+    graph, _ = network((1, 64, 64, (28, 28), (3, 3), PADS))
+    names = [[g.func.name for g in tir.compile(graph, TARGET, cache=None, winograd=w).groups] for w in (True, False)]
+    assert names == [["winogradconv_relu"], ["conv_relu"]]
