@@ -106,6 +106,11 @@ class Kernel:
         short = _stores(self.lowered.body) <= MAX_LOCKED_STORES
         return native_call(self._entry, self.func.params, self._written, short)
 
+    def load(self) -> None:
+        """Bring the machine code into this process, and what checks its arguments, which else the first call does."""
+        for part in self.parts:
+            part._run  # noqa: B018
+
     def __call__(self, *arrays) -> None:
         """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, and MemoryError
         if there is no memory for the temporaries."""

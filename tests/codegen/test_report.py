@@ -77,10 +77,10 @@ def test_copies_of_a_loop_have_their_own_lines():
     kernel = codegen.build(tiled(97, 109, 200, 6, 64), SKX)
     copies = [loop for loop in kernel.report().loops if loop.name == "k"]
     lines = kernel.lowered.script().splitlines()
-    assert len(copies) == 2 and len({loop.line for loop in copies}) == 2
+    assert len(copies) == 3 and len({loop.line for loop in copies}) == 3
     assert all(lines[loop.line - 1].strip() == "for k in range(109):" for loop in copies)
-    full, edge = copies
-    assert full.fma == edge.fma == 24 and full.loads == edge.loads == 4 and full.instructions < edge.instructions
+    full, lanes, last = sorted(copies, key=lambda loop: loop.line)  # whole tiles, those of fewer columns, those of one row
+    assert (full.fma, lanes.fma, last.fma) == (24, 24, 4) and full.loads == lanes.loads == last.loads == 4
 
 
 def test_parallel_loops_are_found():

@@ -78,12 +78,12 @@ def test_a_view_lives_as_long_as_it_is_read():
 def test_kernels_take_their_scratch_from_the_arena():
     """The padded images of two convolutions lie in turns where the other is; beside them the image between both."""
     nodes = [
-        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("Conv", "x w", "a", pads=[2, 2, 2, 2], dilations=[2, 2]),
         node("Relu", "a", "b"),
-        node("Conv", "b w", "c", pads=[1, 1, 1, 1]),
+        node("Conv", "b w", "c", pads=[2, 2, 2, 2], dilations=[2, 2]),
         node("Neg", "c", "y"),
     ]
-    x, w = (RNG.integers(-2, 3, shape).astype("float32") for shape in ((1, 8, 61, 67), (8, 8, 3, 3)))
+    x, w = (RNG.integers(-2, 3, shape).astype("float32") for shape in ((1, 32, 61, 67), (32, 32, 3, 3)))
     proto = model(nodes, {"x": x}, ["y"], {"w": w})
     net = tir.compile(load_onnx(proto), "llvm -num-cores 1")
     scratch = [v for g in net.groups for v in g.scratch]

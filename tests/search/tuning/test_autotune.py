@@ -187,8 +187,8 @@ def test_the_program_as_written_races_where_it_is_about_as_fast(fake_builder):
 
 
 def test_where_nothing_is_left_to_search_the_program_as_written_is_checked_and_recorded(tmp_path):
-    k, v = te.reduce_axis((0, 7), name="k"), te.placeholder((7,), name="V")
-    func = te.create_prim_func([v, te.compute((), lambda: te.sum(v[k], axis=k), name="S")])
+    v = te.placeholder((), name="V")
+    func = te.create_prim_func([v, te.compute((), lambda: v() + 1, name="S")])
     for earlier in (0, 1):
         result = autotune(func, "llvm -num-cores 1", 2, limits=QUICK, workers=1, records=tmp_path / "tune.db")
         assert (result.trace, result.trials, result.earlier) == (None, 0, earlier)
