@@ -21,7 +21,6 @@ from ..ir import (
     If,
     Kind,
     Let,
-    Load,
     Seq,
     Stmt,
     Store,
@@ -41,14 +40,15 @@ class _Extent:
     base: Polynomial
     steps: tuple[tuple[int, int], ...] = ()
 
-    def count(self) -> int | None:
-        """How many there are, if they follow one another without gaps."""
-        n = 1
-        for stride, count in sorted(self.steps):
-            if stride > n:
-                return None
-            n += stride * (count - 1)
-        return n
+    def runs(self) -> list[tuple[int, int]]:
+        """The steps with the largest stride first; those that follow one another without gaps as one."""
+        found: list[tuple[int, int]] = []
+        for stride, count in sorted(self.steps, reverse=True):
+            if found and found[-1][0] % stride == 0 and found[-1][0] <= stride * count:
+                outer, times = found.pop()
+                count += outer // stride * (times - 1)
+            found.append((stride, count))
+        return found
 
 
 _Box = tuple[_Extent, ...]  # one a dimension
@@ -78,8 +78,9 @@ class _Reader:
     def expr(self, e: Expr, written: list[_Box], around: AccessContext) -> None:
         for x, inside in accesses(e, around):
             if x.buffer.name == self.buffer.name and self.complete:
-                ranges, facts = self.ranges(inside), (*inside.conditions, *inside.selected)
-                self.complete = any(_holds(box, x, ranges, facts) for box in written)
+                indices = [inside.closed(i) for i in x.indices]
+                ranges, facts = self.ranges(inside), [inside.closed(c) for c in (*inside.conditions, *inside.selected)]
+                self.complete = any(_holds(box, indices, self.buffer, ranges, facts) for box in written)
 
     def stmt(self, s: Stmt, written: list[_Box], around: AccessContext) -> list[_Box]:
         """The boxes that `s` certainly writes, given those written before."""
@@ -101,10 +102,9 @@ class _Reader:
                     self.stmt(orelse, written, around)
                 first = {x.name for x in around.loops if x.kind in (Kind.SERIAL, Kind.UNROLLED)}
                 return [b for box in made if (b := _under(condition, box, self.buffer, first)) is not None]
-            case Let(var, value, inner):
+            case Let(_, value, inner):
                 self.expr(value, written, around)
-                made = self.stmt(inner, written, around)
-                return [box for box in made if not any(var.name in names_in(d.base) for d in box)]
+                return self.stmt(inner, written, around.inside(s))
             case Allocate(_, inner):
                 return self.stmt(inner, written, around)
             case Block():
@@ -114,10 +114,11 @@ class _Reader:
             case Store(b, indices, value):
                 for e in (*indices, value):
                     self.expr(e, written, around)
-                if b.name != self.buffer.name or any(wraps(i) for i in indices):
+                closed = [around.closed(i) for i in indices]
+                if b.name != self.buffer.name or any(wraps(i) for i in closed):
                     return []
                 ranges = self.ranges(around)
-                return [tuple(_Extent(polynomial(simplify(i, ranges))) for i in indices)]
+                return [tuple(_Extent(polynomial(simplify(i, ranges))) for i in closed)]
             case _:
                 for c in children(s):
                     if isinstance(c, Expr):
@@ -134,18 +135,18 @@ def _expanded(block: Block) -> Stmt:
     return guarded(block.predicate, body)
 
 
-def _holds(box: _Box, access: Load | Store, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
-    """Whether the element that is read provably lies in the box, for all values of its indices."""
-    for written, index, dim in zip(box, access.indices, access.buffer.shape, strict=True):
-        n = written.count()
-        if n is None:
-            return False
+def _holds(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
+    """Whether the element of the buffer that is read provably lies in the box, for all values of its indices."""
+    for written, index, dim in zip(box, indices, buffer.shape, strict=True):
         known = [*facts, Binary(">=", index, Const(0)), Binary("<", index, dim)]
-        distance = to_expr(add(polynomial(simplify(index, ranges)), written.base, -1))
-        if not prove(Binary(">=", distance, Const(0)), ranges, known) or not prove(
-            Binary("<", distance, Const(n)), ranges, known
-        ):
-            return False
+        rest = add(polynomial(simplify(index, ranges)), written.base, -1)
+        runs = written.runs()
+        for stride, count in runs if runs and runs[-1][0] == 1 else [*runs, (1, 1)]:
+            part = {m: c for m, c in rest.items() if c % stride == 0}
+            rest = {m: c for m, c in rest.items() if c % stride}
+            place = to_expr({m: c // stride for m, c in part.items()})
+            if not all(prove(e, ranges, known) for e in (Binary(">=", place, Const(0)), Binary("<", place, Const(count)))):
+                return False
     return True
 
 

@@ -44,6 +44,39 @@ def test_statements(body, expected):
     assert writes_before_reads(body, T, RANGES) is expected
 
 
+@pytest.mark.parametrize(
+    ("stored", "loaded", "extents", "expected"),
+    [
+        ("j * 4 + k", "j * 4 + k", (16, 4), True),
+        ("j * 16 + k", "j * 16 + k", (4, 4), True),  # a tile of 4 x 4 in rows of 16: with gaps
+        ("j * 16 + k", "k * 16 + j", (4, 4), True),
+        ("j * 16 + k", "j * 16 + k + 1", (4, 4), False),
+        ("j * 16 + k", "j * 8 + k", (4, 4), False),
+        ("j * 16 + k", "j * 16 + 48 - j * 32 + k", (4, 4), True),
+        ("j * 16 + k * 2", "j * 16 + k", (4, 4), False),
+        ("j * 3 + k", "j * 3 + k + 36", (16, 4), True),
+        ("j * 3 + k", "j * 3 + k + 37", (16, 4), False),
+        ("i * 4 + j", "i * 4 + k", (4, 4), True),
+    ],
+)
+def test_several_dimensions_in_one(stored, loaded, extents, expected):
+    """Rows and columns in one index, as lowered programs have them; and through the variable of a let."""
+    for read in (f"A[j, k] = row[{loaded}]", f"at: T.int32 = {loaded}\n            A[j, k] = row[at]"):
+        func = parse(
+            f"""
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32")):
+    row = T.alloc_buffer((66,))
+    for i in range(7):
+        for j, k in T.grid{extents}:
+            row[{stored}] = T.float32(0.0)
+        for j, k in T.grid(4, 4):
+            {read}
+"""
+        )
+        assert writes_before_reads(loops(func)[0].body, func.allocs[0], RANGES) is expected
+
+
 def in_blocks(where: str = "", extent: int = 13):
     func = parse(
         f"""
