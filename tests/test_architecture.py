@@ -164,8 +164,6 @@ def test_nothing_is_tied_to_one_machine():
     files += [p for p in ROOT.iterdir() if p.is_file() and p.suffix in ("", ".md", ".toml") and p.name not in ("LICENSE", ".git")]
     assert files
     for path in files:
-        if path == Path(__file__).resolve():
-            continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if m := TIED.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {m.group()}")
@@ -173,9 +171,10 @@ def test_nothing_is_tied_to_one_machine():
 
 
 def test_what_is_tied_is_found():
-    assert TIED.search('open("/home/someone/a.db")')
-    assert TIED.search("connect to 10.0.0.7 now")
-    assert TIED.search("localhost:8786")
+    """Put together from parts, so that the test above may read this file, too."""
+    assert TIED.search('open("/' + 'home/someone/a.db")')
+    assert TIED.search("connect to 10.0." + "0.7 now")
+    assert TIED.search("local" + "host:8786")
     assert not TIED.search("src/work/a, ./tmp/b, version 1.2.3")
 
 
