@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import io
+import math
 
-import numpy as np
 import pytest
 
+from schedule import Schedule
 from tests.programs import relu_of_matmul
-from tir import te
+from tests.schedule.harness import round_trip, same_numbers
+from tests.tir.script.random_functions import RandomFunction
+from tir import te, workloads
 from tir.ir import (
     FALSE,
     TRUE,
@@ -32,6 +35,7 @@ from tir.ir import (
     Range,
     Region,
     Select,
+    Seq,
     Store,
     Unary,
     Var,
@@ -39,6 +43,7 @@ from tir.ir import (
     nest,
     seq,
 )
+from tir.script import parse
 from tir.script.printer import expr_text, func_text, printed, show, stmt_text
 from tir.traverse import rewrite, walk_stmts
 
@@ -222,73 +227,60 @@ def test_expressions(expr: Expr, text: str):
     assert str(expr) == text
 
 
-_OPS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
-    ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "and", ast.Or: "or",
-}  # fmt: skip
+# --- printing and parsing are inverse ----------------------------------------------------------------------------------
 
 
-def parsed(tree: ast.expr) -> Expr:
-    """The expression that Python sees in a text of integers, comparisons and logic."""
-    match tree:
-        case ast.Name(name):
-            return Var(name)
-        case ast.Constant(value):
-            return const(value)
-        case ast.UnaryOp(ast.USub(), ast.Constant(value)):
-            return const(-value)
-        case ast.UnaryOp(ast.USub(), operand):
-            return Unary("neg", parsed(operand))
-        case ast.UnaryOp(ast.Not(), operand):
-            return Unary("not", parsed(operand))
-        case ast.BinOp(left, op, right):
-            return Binary(_OPS[type(op)], parsed(left), parsed(right))
-        case ast.Compare(left, [op], [right]):
-            return Binary(_OPS[type(op)], parsed(left), parsed(right))
-        case ast.BoolOp(op, [first, *others]):
-            result = parsed(first)
-            for x in others:
-                result = Binary(_OPS[type(op)], result, parsed(x))
-            return result
-        case ast.Call(ast.Attribute(_, "min" | "max" as op), [a, b]):
-            return Binary(op, parsed(a), parsed(b))
-        case ast.Call(ast.Attribute(_, "neg"), [a]):
-            return Unary("neg", parsed(a))
-        case ast.Call(ast.Attribute(_, "int32"), [a]):
-            return parsed(a)
-        case ast.Call(ast.Attribute(_, "if_then_else"), [c, t, f]):
-            return Select(parsed(c), parsed(t), parsed(f), lazy=True)
-    raise AssertionError(ast.dump(tree))
+@pytest.mark.parametrize("name", workloads.names())
+def test_workloads_round_trip(name: str):
+    round_trip(workloads.make(name).func)
 
 
-def random_integer(rng: np.random.Generator, depth: int) -> Expr:
-    if depth == 0:
-        return [i, j, k, const(3), const(-2), const(0)][rng.integers(6)]
-    a, b = random_integer(rng, depth - 1), random_integer(rng, int(rng.integers(depth)))
-    if rng.integers(2):
-        a, b = b, a
-    op = rng.choice(["+", "-", "*", "//", "%", "min", "max", "neg", "select"])
-    if op == "neg":
-        return Unary("neg", a)
-    if op == "select":
-        return Select(random_condition(rng, depth - 1), a, b, lazy=True)
-    return Binary(str(op), a, b)
+def test_scheduled_programs_round_trip():
+    s = Schedule(workloads.make("mlp", (7, 13, 5, 11)).func)
+    m, _, k = s.get_loops("C")
+    outer, inner = s.split(m, [None, 4])
+    s.vectorize(inner)
+    s.annotate(outer, "pragma", [1, 2.5, {"a": None}])
+    s.parallel(outer)
+    round_trip(s.func)
+    same_numbers(s.func, parse(s.func.script()), llvm=False)
+    assert k
 
 
-def random_condition(rng: np.random.Generator, depth: int) -> Expr:
-    if depth == 0 or rng.random() < 0.3:
-        op = str(rng.choice(["<", "<=", ">", ">=", "==", "!="]))
-        return Binary(op, random_integer(rng, depth), random_integer(rng, depth))
-    if rng.random() < 0.2:
-        return Unary("not", random_condition(rng, depth - 1))
-    return Binary(str(rng.choice(["and", "or", "=="])), random_condition(rng, depth - 1), random_condition(rng, depth - 1))
+@pytest.mark.parametrize("seed", range(150))
+def test_random_programs_round_trip(seed: int):
+    round_trip(RandomFunction(seed).function())
 
 
-def test_text_keeps_the_tree():
-    rng = np.random.default_rng(0)
-    for _ in range(500):
-        for e in (random_integer(rng, 4), random_condition(rng, 3)):
-            assert parsed(ast.parse(expr_text(e), mode="eval").body) == e, expr_text(e)
+def test_deep_expressions_keep_their_tree():
+    made = RandomFunction(0)
+    expressions = [f(made.sizes, depth=4) for _ in range(150) for f in (made.integer, made.condition)]
+    round_trip(PrimFunc("f", (*made.sizes, *made.buffers), seq(*map(Evaluate, expressions))))
+
+
+def test_declared_buffers_and_allocations_are_told_apart():
+    S, R = Buffer("S", (const(7),)), Buffer("R", (const(3),), "int8", "local")
+    at = (const(0),)
+    store, other = Store(S, at, const(1.0)), Store(R, at, const(1, "int8"))
+    for func in (
+        PrimFunc("f", (), Allocate(S, store)),
+        PrimFunc("f", (), store, (S,)),
+        PrimFunc("f", (), Seq((Allocate(S, store), Allocate(R, other)))),
+        PrimFunc("f", (), Allocate(S, Seq((store, Allocate(R, Seq((other, store))))))),
+        PrimFunc("f", (), Allocate(S, Seq((Allocate(R, Seq((other, store))), store)))),
+        PrimFunc("f", (), Block("b", (), Seq((Allocate(R, other), store)), allocs=(S,))),
+        PrimFunc("f", (), Seq((Let(Var("x"), const(1), Evaluate(Var("x"))), Let(Var("x"), const(2), Evaluate(Var("x")))))),
+    ):
+        round_trip(func)
+
+
+def test_floats_keep_their_sign_and_nan():
+    x = Buffer("X", (const(7),))
+    values = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-45, 3.4028234663852886e38, 0.1]
+    func = PrimFunc("f", (x,), seq(*(Store(x, (const(0),), const(v)) for v in values)))
+    round_trip(func)
+    again = [s.value.value for s in parse(func.script()).body.stmts]
+    assert [repr(v) for v in again] == [repr(v) for v in values]
 
 
 # --- places ------------------------------------------------------------------------------------------------------------
