@@ -1,0 +1,59 @@
+"""What is read of a temporary is written before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.programs import matmul
+from tests.tir.verify.functions import C, T, func, i, j, messages
+from tir.ir import Allocate, Block, For, PrimFunc, Store, Var, const, nest, seq
+from tir.script import parse
+from tir.traverse import rewrite
+
+
+def with_block(f: PrimFunc, **changes) -> PrimFunc:
+    return rewrite(f, lambda n: n.with_(**changes) if isinstance(n, Block) else None)
+
+
+def test_temporaries_are_written_before_they_are_read():
+    read = For(i, const(7), For(j, const(13), Store(C, (i, j), T[i, j])))
+    write = nest([(Var("p"), 7), (Var("q"), 13)], Store(T, (Var("p"), Var("q")), const(1.0)))
+    part = nest([(Var("p"), 7), (Var("q"), 12)], Store(T, (Var("p"), Var("q")), const(1.0)))
+    assert messages(func(seq(write, read), C, allocs=(T,))) == []
+    assert messages(func(seq(read, write), C, allocs=(T,))) == ["error: `T` is read before anything is written to it"]
+    assert messages(func(read, C, allocs=(T,))) == ["error: `T` is read, but never written"]
+    assert messages(func(seq(part, read), C, allocs=(T,))) == ["error: `T[0, 12]` is read, but never written"]
+    assert messages(func(Allocate(T, seq(part, read)), C)) == ["error: `T[0, 12]` is read, but never written"]
+    assert messages(func(read, C, T)) == []
+
+
+def test_a_reduction_without_init():
+    f = matmul()
+    bare = with_block(PrimFunc("main", f.params[:2], f.body, f.params[2:]), init=None)
+    assert messages(bare) == ["error: `C` is read before anything is written to it"]
+
+
+@pytest.mark.parametrize(
+    ("written", "index", "expected"),
+    [
+        (1024, "i, j", []),
+        (512, "i, j", ["error: `X[768, 768]` is read, but never written"]),
+        (1024, "i, j // 2 * 2 + j % 2", []),
+        (1024, "i, j // 2 * 2", ["error: `X[768, 1023]` is read, but never written"]),
+        (1024, "i, j * 3 % 1024", ["unproved: cannot prove that all is written that is read of `X`"]),
+    ],
+)
+def test_a_temporary_that_is_too_large_to_try_all_of_it(written, index, expected):
+    """It is proved, refuted, or said to be unproved."""
+    f = parse(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((1024, 1024)), B: T.Buffer((1024, 1024))):
+    X = T.alloc_buffer((1024, 1024))
+    for i, j in T.grid({written}, {written}):
+        X[{index}] = A[i, j]
+    for i, j in T.grid(1024, 1024):
+        B[i, j] = X[i, j]
+"""
+    )
+    assert messages(f) == expected
