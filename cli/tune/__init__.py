@@ -13,14 +13,12 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from codegen.kernel import duration
-
 from ..process import guarded
 from .arguments import COMMANDS, check, parser
-from .progress import LineProgress, LiveProgress
+from .progress import LineProgress
 from .saved import FORMAT
 
-__all__ = ["FORMAT", "LineProgress", "LiveProgress", "duration", "main", "parser"]
+__all__ = ["FORMAT", "LineProgress", "main", "parser"]
 
 
 def main(argv: Sequence[str] | None = None, **options: Any) -> int:

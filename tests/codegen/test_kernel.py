@@ -5,6 +5,7 @@ import pytest
 
 import codegen
 from codegen import ArgumentError, Timing
+from codegen.kernel import duration
 from tests.codegen.harness import ONE
 from tir import te
 from tir.ir import Buffer, Const, For, Load, PrimFunc, Store, Var
@@ -215,3 +216,10 @@ def test_build_refuses_what_is_no_function():
     with pytest.raises(TypeError) as caught:
         codegen.build(s)
     assert str(caught.value) == "build takes a PrimFunc, got Schedule (a Schedule's program is its .func)"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.5, "1.5 s"), (0.0112, "11.2 ms"), (4.5e-5, "45 us"), (2e-8, "20 ns"), (123.456, "123.5 s")]
+)
+def test_durations_have_a_fitting_unit(seconds, text):
+    assert duration(seconds) == text

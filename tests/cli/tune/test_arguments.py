@@ -1,0 +1,110 @@
+"""Bad input never ends in a traceback, and says what was expected."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.tune.commands import ROOT, run
+from tir import tune
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "name a workload to tune: mlp, gmm"),
+        (["gmmm"], "no workload is named 'gmmm'; did you mean gmm? there are: mlp, gmm"),
+        (["gmm", "--shape", "7,13"], "gmm takes 3 or 4 sizes M,K,N[,batch] (got 2: 7,13)"),
+        (["gmm", "--shape", "7,x,3"], "--shape takes integers separated by commas, M,K,N[,batch]; got '7,x,3'"),
+        (["gmm", "--shape", "7,0,3"], "gmm: K"),
+        (["gmm", "--shape", "9" * 12 + ",1," + "9" * 12], "does not fit into the memory of this machine"),
+        (["gmm", "--target", "lvm"], "--target: target 'lvm': the first word must be one of llvm, cuda"),
+        (["gmm", "--target", "llvm -num-cores x"], "--target: target option num_cores must be an integer"),
+        (["gmm", "--trials", "0"], "argument --trials: a positive integer was expected, got '0'"),
+        (["gmm", "--threads", "-1"], "argument --threads: a positive integer was expected, got '-1'"),
+        (["gmm", "--threads", "1000000"], "argument --threads: at most"),
+        (["gmm", "--shape", "-7,13,5"], "argument --shape: expected one argument; where it begins with -, write --option=value"),
+        (["gmm", "--shape=-7,13,5"], "--shape takes integers separated by commas, M,K,N[,batch]; got '-7,13,5'"),
+        (["gmm", "--model", "forest"], "argument --model: invalid choice: 'forest'"),
+        (["--records", "tune.db", "import", "no.jsonl"], "import: cannot read no.jsonl: No such file or directory"),
+        (["gmm", "--seed", str(1 << 63)], "argument --seed: an integer below 2**63 was expected, got '9223372036854775808'"),
+        (["gmm", "--seed", "x"], "argument --seed: an integer of at least 0 was expected, got 'x'"),
+        (["gmm", "--timeout", "nan"], "argument --timeout: a positive number of seconds was expected, got 'nan'"),
+        (["gmm", "--seconds", "0"], "argument --seconds: a positive number of seconds was expected, got '0'"),
+        (["gmm", "--trial", "3"], "unrecognized arguments: --trial"),
+        (["gmm", "--out", "no/such/folder/best.json"], "--out: cannot write to the folder"),
+        (["gmm", "--out", "."], "--out: . is a directory"),
+        (["--apply", "no.json"], "--apply: cannot read no.json: No such file or directory"),
+    ],
+)
+def test_bad_usage_is_status_2_and_says_what_was_expected(argv, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = tune.main(argv)
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("python -m tir.tune: error: ") and message in line
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["list"], "list needs --records FILE"),
+        (["--records", "none.db", "list"], "--records: there is no records file none.db"),
+        (["--records", "text", "list"], "--records: text is not a records file, or is damaged: file is not a database"),
+        (["gmm", "--records", "text"], "--records: text is not a records file, or is damaged: file is not a database"),
+        (["gmm", "--records", "."], "--records: . is a directory"),
+        (["--records", "tune.db", "list", "gmm"], "list takes no further words, got gmm"),
+        (["--records", "tune.db", "lst", "gmm"], "one workload was expected, got lst gmm; did you mean list?"),
+        (["--records", "tune.db", "best", "gmm", "mlp"], "best takes one workload, got gmm mlp"),
+        (["--records", "tune.db", "best", "--shape", "7,7,7"], "best without a workload lists all; --shape needs one"),
+        (["--records", "tune.db", "best", "gmm", "--trials", "3"], "--trials does not go with best, which takes --records"),
+        (["--records", "tune.db", "import"], "import takes the files that export wrote"),
+        (["--records", "tune.db", "import", "none.jsonl"], "import: cannot read none.jsonl: No such file or directory"),
+        (["--records", "tune.db", "import", "text"], "import: text: line 1 is not JSON"),
+        (["--records", "tune.db", "import", "tune.db"], "import: tune.db is not text; what export wrote was expected"),
+        (["--records", "tune.db", "export", "tune.db"], "export: tune.db is the records file itself"),
+        (["--records", "tune.db", "export", "a", "b"], "export takes one file, got a b"),
+        (["--records", "tune.db", "prune", "--keep", "-1"], "argument --keep: an integer of at least 0 was expected, got '-1'"),
+        (["gmm", "--keep", "3"], "--keep does not go with a workload"),
+        (["gmm", "--sketches", "--apply", "x"], "--apply and --sketches don't go together; one thing at a time"),
+        (["gmm", "--sketches", "--model", "none"], "--model does not go with --sketches, which takes --shape"),
+        (["--list", "--trials", "3"], "--trials does not go with --list, which takes --json, --quiet"),
+        (["--apply", "x", "--report", "y.html"], "--report does not go with --apply"),
+        (["--sketches"], "name a workload: mlp"),
+        (["gmm", "--model", "xgb"], "argument --model: invalid choice: 'xgb'"),
+        (["gmm", "--report", "no/such/report.html"], "--report: cannot write to the folder"),
+    ],
+)
+def test_bad_combinations_say_what_goes_together(argv, message, recorded, capsys):
+    Path("text").write_text("no records\n" * 50)
+    before = Path("tune.db").read_bytes()
+    assert run(*argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and message in captured.err and "Traceback" not in captured.err
+    assert Path("tune.db").read_bytes() == before and not Path("none.db").exists()
+
+
+def test_help_needs_no_compiler():
+    code = "import sys, tir.tune\ntry:\n tir.tune.main(['--help'])\nexcept SystemExit:\n pass\n"
+    code += "print([m for m in sys.modules if 'llvm' in m])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ran.stdout.endswith("[]\n") and "--shape" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("closed", "status", "said"),
+    [(">&-", 0, ""), ("2>&-", 2, ""), (">/dev/full", 1, "error: the output cannot be written: No space left on device")],
+)
+def test_output_that_goes_nowhere_is_no_traceback(closed, status, said):
+    word = "--list" if status != 2 else "nothing-such"
+    command = f"{sys.executable} -m tir.tune {word} {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == status and said in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,79 @@
+"""Functions of the user's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.tune.commands import run
+
+PROGRAMS = """
+from tir import te
+from tir.script import tir as T
+
+a = te.placeholder((7, 13), name="A")
+doubled = te.create_prim_func([a, te.compute((7, 13), lambda i, j: a[i, j] * 2.0, name="B")], name="doubled")
+
+
+@T.prim_func
+def beyond(A: T.Buffer((9,), "float32"), B: T.Buffer((9,), "float32")):
+    for i in range(9):
+        with T.block("B"):
+            v = T.axis.spatial(9, i)
+            B[v] = A[v + 1]
+
+
+@T.prim_func
+def open_size(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.block("B"):
+            v = T.axis.spatial(n, i)
+            B[v] = A[v]
+"""
+
+
+def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(PROGRAMS)
+    options = ("--trials", "1", "--threads", "1", "--quiet", "--json", "--records", "tune.db", "--out", "best.json")
+    assert run("mine.py:doubled", *options) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert (result["workload"], result["shape"], result["flop"], result["max_error"]) == ("mine.py:doubled", [], 7 * 13, 0.0)
+    assert result["seconds"]["numpy"] is None and result["seconds"]["best"] > 0
+    assert captured.err.startswith("mine.py:doubled  float32  llvm  1 thread\n")
+    assert "largest error against the program as written: 0 of its scale" in captured.err
+    Path("mine.py").rename("moved.py")
+    assert run("moved.py:doubled", "--apply", "best.json", "--json", "--quiet") == 0
+    assert json.loads(capsys.readouterr().out)["outcomes"]["ok"] == 1
+    Path("mine.py").write_text(PROGRAMS)
+    assert run("--records", "tune.db", "best", "mine.py:doubled", "--threads", "1") == 0
+    assert capsys.readouterr().out.startswith("doubled  llvm -num-cores 1")
+    assert run("mine.py:doubled", "--sketches", "--space", "ansor") == 0
+    assert capsys.readouterr().out.endswith("\n1 sketch of mine.py:doubled\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["mine.py"], "one function was expected, but mine.py has doubled, beyond, open_size; mine.py:NAME takes one of several"),
+        (["mine.py:a"], "there is no function 'a': mine.py has doubled, beyond, open_size"),
+        (["mine.py:open_size"], "mine.py:open_size: a dimension of A is symbolic"),
+        (["mine.py:beyond", "--trials", "1"], "mine.py:beyond is not well formed: "),
+        (["mine.py:doubled", "--shape", "7,13"], "--shape goes with a workload; the function in mine.py:doubled has the sizes"),
+        (["none.py"], "cannot read a function from none.py: [Errno 2] No such file or directory"),
+        (["bad.py"], "cannot read a function from bad.py: '(' was never closed (bad.py, line 1)"),
+        (["empty.py"], "one function was expected, but empty.py has none that te.create_prim_func or @T.prim_func made"),
+    ],
+)
+def test_a_file_without_the_function_asked_for_says_what_it_has(argv, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("mine", PROGRAMS), ("bad", "x = (\n"), ("empty", "x = 1\n")):
+        Path(f"{name}.py").write_text(text)
+    assert run(*argv) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,31 @@
+"""The table at the end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from cli.tune.table import sketches, timings
+from search.measure import Candidate, Measurement
+
+
+def test_a_program_that_was_stopped_is_compared_all_the_same():
+    rows = [("unscheduled", None), ("best found", 0.02), ("numpy", 0.04)]
+    assert timings(rows, 4 * 10**9, None, stopped=2.5).splitlines()[1:] == [
+        "unscheduled       > 2.5 s     < 1.60",
+        "best found          20 ms     200.00        -     > 125     2.00",
+        "numpy               40 ms     100.00        -      > 62     1.00",
+    ]
+
+
+def test_candidates_are_listed_by_the_rules_that_made_them():
+    def ended(sketch: str, seconds: float) -> Measurement:
+        return Measurement(Candidate(sketch, (), None), "ok" if seconds else "crash", (seconds,) if seconds else ())
+
+    tried = (ended("sketch 0", 0.003), ended("sketch 1", 0.0), ended("sketch 0", 0.002))
+    result = SimpleNamespace(measurements=tried, rules={"sketch 0": ("B: inline", "C: strips"), "sketch 1": ("C: skip",)})
+    assert sketches(result) == [
+        "candidates of trials   ok       best  made by",
+        "sketch 0           2    2       2 ms  B: inline; C: strips",
+        "sketch 1           1    0          -  C: skip",
+    ]
+    assert sketches(SimpleNamespace(measurements=(), rules={})) == []
