@@ -1,0 +1,33 @@
+"""Equal calls, and calls that nobody reads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph import passes
+from graph.onnx import load_onnx
+from tests.graph.models import model
+from tests.graph.passes.checks import check, node, real
+
+
+def test_common():
+    nodes = [
+        node("Add", "x one", "a"),
+        node("Add", "x also_one", "b"),
+        node("Add", "x two", "c"),
+        node("Mul", "a b", "d"),
+        node("Mul", "d c", "y"),
+    ]
+    constants = {"one": np.array(1.0), "also_one": np.array(1.0), "two": np.array(2.0)}
+    check(passes.merge_common, nodes, {"x": real(3, 5)}, ["y"], ["Add", "Add", "Mul", "Mul"], constants)
+    check(passes.merge_common, nodes, {"x": real(3, 5)}, ["y", "b"], ["Add", "Add", "Add", "Mul", "Mul"], constants)
+    nodes = [node("Softmax", "x", "a", axis=0), node("Softmax", "x", "b", axis=1), node("Add", "a b", "y")]
+    check(passes.merge_common, nodes, {"x": real(3, 5)}, ["y"], ["Softmax", "Softmax", "Add"])
+
+
+def test_unread():
+    nodes = [node("Exp", "x", "a"), node("Add", "a w", "b"), node("Relu", "x", "y")]
+    graph = load_onnx(model(nodes, {"x": real(3, 5)}, ["y"], {"w": real(5)}))
+    assert list(graph.constants) == ["w"]
+    after = check(passes.remove_unread, nodes, {"x": real(3, 5)}, ["y"], ["Relu"], {"w": real(5)})
+    assert not after.constants
