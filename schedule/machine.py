@@ -14,10 +14,10 @@ from tir.memory import WARP
 
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
-# The part of a load that a step of a register tile does not hide behind its multiply-adds, in loads of whole vectors from the
-# first-level cache. A vector of columns comes from the second-level cache, where a line takes as long as four such loads: a fifth
-# of that. An element of packed rows is in the line of the one before: an eighth. One of rows far apart: more than twice that.
-PANEL_VECTOR_LOADS, PACKED_ELEMENT_LOADS, STRIDED_ELEMENT_LOADS = 0.8, 0.12, 0.3
+# What a step of a register tile does not hide of its loads behind its multiply-adds. A vector of columns comes from the
+# second-level cache, where a line takes as long as four loads of whole vectors from the first: a fifth of that. An element of
+# rows, in the line of the one before: an eighth of a cycle.
+PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.8, 0.12
 Amount = Any  # a number, or what stands for one number a candidate
 
 
@@ -115,11 +115,11 @@ class CPU:
         """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""
         return (TILE_ENTRY_CYCLES + moved) * self.uops_per_vector
 
-    def tile_cycles(self, rows: int, vectors: int, steps: int, element: float = PACKED_ELEMENT_LOADS) -> float:
+    def tile_cycles(self, rows: int, vectors: int, steps: int, element: float = ROW_ELEMENT_CYCLES) -> float:
         """Cycles of a register tile of `rows` rows by `vectors` vectors of columns over `steps` steps of the reduction, its entry
         and its stores included. A step issues its multiply-adds and its loads, waits for the step before, and exposes a part of
-        its loads: of each vector of columns, and `element` of each element of the rows."""
-        loading = (PANEL_VECTOR_LOADS * vectors + element * rows) / self.loads
+        its loads: of each vector of columns, and `element` cycles of each element of the rows."""
+        loading = PANEL_VECTOR_LOADS * vectors / self.loads + element * rows
         return (max(self.step_cycles(rows * vectors, vectors, rows)) + loading) * steps + self.entry_cycles(rows * vectors)
 
     # --- threads -----------------------------------------------------------------------------------------------------------

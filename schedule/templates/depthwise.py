@@ -115,7 +115,7 @@ def cycles(c: Windows, processor: CPU, constants: frozenset[str] = frozenset()) 
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
     points = size((*c.channels, *c.pixels)) / (t.rows * lanes)
     loads = 1 if suits(c, processor) else lanes
-    return points * processor.tile_cycles(t.rows, t.vectors, size(c.reduction), element=loads)
+    return points * processor.tile_cycles(t.rows, t.vectors, size(c.reduction), element=loads / processor.loads)
 
 
 def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> None:

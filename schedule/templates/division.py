@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from math import ceil
 
+MAX_EMPTY = 1 / 16  # part of the tiles that blocks may have room for in vain, rather than be larger than asked for
+
 
 def balanced(tiles: int, most: int, multiple: int) -> int:
     """Tiles of a block, at most `most` and not much fewer, so that the blocks, whose number is a multiple of `multiple`, have
-    as little room as possible for tiles that there are not: those need guards."""
+    as little room as possible for tiles that there are not: those need guards, or are computed in vain. A block may be up to a
+    quarter larger where there would be much such room."""
 
     def room(count: int) -> int:
         return ceil(ceil(tiles / count) / multiple) * multiple * count - tiles
 
-    least = max(1, (most + 1) // 2)
-    counts = {ceil(tiles / (ceil(ceil(tiles / n) / multiple) * multiple)) for n in range(least, most + 1)}
-    return min(counts, key=lambda n: (room(n), -n))
+    def best(most: int) -> int:
+        least = max(1, (most + 1) // 2)
+        counts = {ceil(tiles / (ceil(ceil(tiles / n) / multiple) * multiple)) for n in range(least, most + 1)}
+        return min(counts, key=lambda n: (room(n), -n))
+
+    found = best(most)
+    return min(found, best(most * 5 // 4), key=room) if room(found) > MAX_EMPTY * tiles else found

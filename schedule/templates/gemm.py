@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, inf
 
-from schedule.machine import CPU, PACKED_ELEMENT_LOADS
+from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Block, Iter
 
@@ -23,7 +23,7 @@ from .packs import AS_IT_IS
 NAME = "packing"
 MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
-MIN_TILES_TO_PACK = 24  # tiles of rows for which packing columns pays that the second-level cache does not hold
+MIN_TILES_TO_PACK = 24  # tiles of rows for which packing columns pays that the first-level cache does not hold
 MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
 
@@ -90,7 +90,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
     left = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name or tails or big
-    right = M >= MIN_TILES_TO_PACK * mr and N * K * element > processor.l2
+    right = M >= MIN_TILES_TO_PACK * mr and N * K * element > processor.l1
     return GemmTile(
         mr,
         nr,
@@ -105,9 +105,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     )
 
 
-def register_tile(
-    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, element: float = PACKED_ELEMENT_LOADS
-) -> tuple[int, int]:
+def register_tile(M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False) -> tuple[int, int]:
     """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
     `dividing`, columns that divide N, a multiple of the lanes.
     """
@@ -120,7 +118,7 @@ def register_tile(
                 continue
             if dividing and N % (v * lanes):
                 continue
-            cost = ceil(M / m) * ceil(N / (v * lanes)) * processor.tile_cycles(m, v, K, element)
+            cost = ceil(M / m) * ceil(N / (v * lanes)) * processor.tile_cycles(m, v, K)
             if best is None or cost < best[0] * 0.995:
                 best = (cost, m, v)
     assert best is not None
@@ -155,9 +153,15 @@ def _seed(c: Contraction, machine: CPU, constants: frozenset[str] = frozenset())
 
 
 def build(
-    s: OpenSchedule, c: Contraction, variant: Sum | None = None, like: str | None = None, sizes: GemmTile | None = None
+    s: OpenSchedule,
+    c: Contraction,
+    variant: Sum | None = None,
+    like: str | None = None,
+    sizes: GemmTile | None = None,
+    after: str | None = None,
 ) -> None:
-    """Tile a matrix product, whose loops are still as they were made, with its elementwise consumer, if it has one.
+    """Tile a matrix product, whose loops are still as they were made, with its elementwise consumer, if it has one: `after`, or
+    what is found.
 
     Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns; tiles of rows;
     tiles of columns; the sum; rows of a tile, unrolled; columns of a tile, a vector. The elementwise consumer is computed for
@@ -168,7 +172,7 @@ def build(
     machine: CPU = s.target.machine
     t, usual = _seed(c, machine, s.constants)
     t, variant = sizes or t, usual if variant is None else variant
-    after = epilogue(s, c.block, rows=True)
+    after = after or epilogue(s, c.block, rows=True)
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
     r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)

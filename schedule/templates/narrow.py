@@ -55,7 +55,7 @@ def cycles(t: Transposed, processor: CPU, constants: frozenset[str] = frozenset(
         return inf
     pixels, channels = tiles(t, processor).pixels, extent(t.channels)
     steps = ceil(size(c.reduction) / (lanes * prod(x.stride for x in t.classes)))
-    return size(c.rows) / pixels * processor.tile_cycles(pixels, channels, steps, element=1)
+    return size(c.rows) / pixels * processor.tile_cycles(pixels, channels, steps, element=1 / processor.loads)
 
 
 def tiles(t: Transposed, processor: CPU) -> NarrowTile:

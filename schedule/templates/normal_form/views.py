@@ -5,6 +5,7 @@ Each is taken out again by `restore`, so that the block accesses the array itsel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from schedule.open_schedule import OpenSchedule, Stage, View
@@ -92,7 +93,11 @@ def _operand(s: OpenSchedule, block: str) -> bool:
     """Have a reduction read its first operand that is not in normal form through a view; says whether there is one."""
     b = s.block(block)
     own = stored(b).buffer.name
-    views = {view.buffer for view in s.views}
+    views = {view.buffer: view.block for view in s.views}
+    for x in loads(b.body):
+        dims = _merged(b, x) if x.buffer.name in views else []
+        if 0 < len(dims) < len(x.indices) and s.attempt(_merge, views[x.buffer.name], const_shape(x.buffer), dims):
+            return True
     places = list(dict.fromkeys(x for x in loads(b.body) if x.buffer.name != own and x.buffer.name not in views))
     seen: dict[str, int] = {}
     for x in places:
@@ -163,14 +168,18 @@ def _parts(e: Expr) -> int:
 def _view_of_merged(s: OpenSchedule, block: str, x: Load, counts: list[int]) -> None:
     """Read an operand through a view with so many of its dimensions as one each."""
     copy = s.cache_read(block, x.buffer.name, x.buffer.scope, [block])
-    lengths = const_shape(x.buffer)
+    _merge(s, copy, const_shape(x.buffer), counts)
+    _note(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
+
+
+def _merge(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]) -> None:
+    """Let so many dimensions of these lengths be one each, of what a copy writes."""
     merging = IndexMap.identity(len(lengths))
     for n, count in enumerate(counts):
         first = sum(counts[:n])
         merging = merging.fuse(n, *lengths[first + 1 : first + count])
     s.transform_layout(copy, ("write", 0), merging, None, True)
     s.transform_block_layout(copy, merging, True)
-    _note(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
 
 
 def _order(b: Block, x: Load, used: list[str]) -> list[int]:
