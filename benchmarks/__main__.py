@@ -18,6 +18,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from cli.options import positive_float, positive_int
+from codegen.processor import host_cores
 from tir.nearest import no_such
 
 from . import BENCHMARKS, DEFAULT
@@ -53,35 +55,23 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--schedule", choices=SCHEDULES, default="default", help="what cpu measures (default: default)")
     p.add_argument(
         "--trials",
-        type=_positive_int,
+        type=positive_int,
         metavar="N",
         help="of a search: --schedule tuned (default 64), ablation (48), quality (256), model (512)",
     )
-    p.add_argument("--seeds", type=_positive_int, default=5, metavar="N", help="runs of each search of ablation (default 5)")
+    p.add_argument("--seeds", type=positive_int, default=5, metavar="N", help="runs of each search of ablation (default 5)")
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
     p.add_argument("--save", metavar="DIR", help=f"{', '.join(SAVING)}: keep what is found in DIR, and a page of it")
     p.add_argument("--models", metavar="DIR", help="networks: the folder of the exported files, made where they are missing")
     p.add_argument(
-        "--seconds", type=_positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
+        "--seconds", type=positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
     )
     p.add_argument(
-        "--minutes", type=_positive_float, metavar="M", help="ablation, quality: for all rows together, shared by those left"
+        "--minutes", type=positive_float, metavar="M", help="ablation, quality: for all rows together, shared by those left"
     )
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")
     p.add_argument("--list", action="store_true", help="list the rows of each benchmark and end")
     return p
-
-
-def _positive_int(text: str) -> int:
-    if not re.fullmatch(r"\d+", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a positive integer was expected, got {text!r}")
-    return int(text)
-
-
-def _positive_float(text: str) -> float:
-    if not re.fullmatch(r"\d+\.?\d*|\.\d+", text) or float(text) <= 0:
-        raise argparse.ArgumentTypeError(f"a positive number of seconds was expected, got {text!r}")
-    return float(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -165,7 +155,7 @@ def _fits(wanted: str, row: str) -> bool:
 
 def _threads(text: str | None) -> tuple[int, ...]:
     if text is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = host_cores()
         return (1, cores) if cores > 1 else (1,)
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
         raise ValueError(f"--threads takes positive integers separated by commas, as in 1,2; got {text!r}")

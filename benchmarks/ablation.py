@@ -38,6 +38,7 @@ from search.records import Records
 from search.task import Task
 from search.tuning.autotune import autotune, default_candidate
 from search.tuning.result import NothingFound
+from tir.ir import buffer_nbytes
 
 from . import pages, programs
 from .budget import trials, used
@@ -105,7 +106,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     about = {
         "fastest_s": fastest if math.isfinite(fastest) else None,
         "gflops": task.flop / fastest / 1e9,
-        "shares": Roof.measure(options.threads, instance.dtype).shares(task.flop, programs.traffic(instance.func), fastest),
+        "shares": Roof.measure(options.threads, instance.dtype).shares(task.flop, buffer_nbytes(*instance.func.buffers), fastest),
         "beside": {name: min(1e3, fastest / seconds) for name, seconds in beside.items() if np.isfinite(fastest)},
         **circumstances(),
     }

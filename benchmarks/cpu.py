@@ -19,6 +19,7 @@ import numpy as np
 
 import tir
 from codegen.peak import copier
+from tir.ir import buffer_nbytes
 
 from . import onnx_peer, pages, peers, programs
 from .options import Options
@@ -84,7 +85,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "shape": list(entry.shape),
         "dtype": instance.dtype,
         "flop": instance.flop,
-        "bytes": programs.traffic(instance.func),
+        "bytes": buffer_nbytes(*instance.func.buffers),
         "against": entry.against,
         "goal": entry.goal,
         **circumstances(),
@@ -180,28 +181,19 @@ def _replayed(func: PrimFunc, trace: Any) -> PrimFunc:
 
 def _tune(row: str, instance: Instance, target: tir.Target, options: Options) -> Any:
     """The trace that a search finds; kept in the folder `options.save` if there is one, as `python -m tir.tune --out` does."""
+    from cli.tune.saved import Saver
     from search.measure.provenance import versions
     from search.measure.reference import NamedWorkload
-    from tir.files import write_atomically
-    from tir.tune import FORMAT, LineProgress
+    from tir.tune import LineProgress
 
     named = NamedWorkload(instance.name, instance.shape, instance.dtype) if programs.known(instance.name) else None
-    progress = [LineProgress(sys.stderr)]
-    found = tir.autotune(instance.func, target, options.trials, seed=options.seed, workload=named, callbacks=progress)
+    callbacks: list[Callable[[Any], None]] = [LineProgress(sys.stderr)]
     if options.save is not None:
-        content = {
-            "format": FORMAT,
-            **_identity(instance, options),
-            "target": "llvm",
-            "seed": options.seed,
-            "versions": versions(),
-            "seconds": {"unscheduled": found.baseline, "best": found.seconds, "numpy": found.numpy},
-            "trace": found.trace,
-        }
         folder = Path(options.save)
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / f"{row}-{options.threads}.json", json.dumps(content, indent=1, allow_nan=False) + "\n")
-    return found.trace
+        header = {**_identity(instance, options), "target": "llvm", "seed": options.seed, "versions": versions()}
+        callbacks.append(Saver(folder / f"{row}-{options.threads}.json", header))
+    return tir.autotune(instance.func, target, options.trials, seed=options.seed, workload=named, callbacks=callbacks).trace
 
 
 def _identity(instance: Instance, options: Options) -> dict[str, Any]:

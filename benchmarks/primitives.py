@@ -8,12 +8,12 @@ error whose message is not read, `refused and read` one whose message is.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import schedule.intrinsics.cpu  # noqa: F401 (registers what `tensorize` uses)
+from codegen.timing import without_collector
 from schedule import Schedule, ScheduleError
 from tir import te
 from tir.ir import Expr, PrimFunc
@@ -249,17 +249,12 @@ def samples(call: Callable[[], object], seconds: float) -> list[float]:
     """Milliseconds of CPU time of each of some calls, after one that is not counted."""
     call()
     found: list[float] = []
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with without_collector():
         begin = time.perf_counter()
         while len(found) < LEAST or time.perf_counter() - begin < seconds:
             start = time.process_time()
             call()
             found.append(1e3 * (time.process_time() - start))
-    finally:
-        if enabled:
-            gc.enable()
     return found
 
 

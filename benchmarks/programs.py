@@ -8,13 +8,12 @@ They are workloads of the same kind, errors bounded in the same way; see there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod, sqrt
+from math import sqrt
 
 import numpy as np
 
 from tir import te, workloads
-from tir.dtypes import nbytes
-from tir.ir import PrimFunc, const_shape
+from tir.ir import PrimFunc
 from tir.workloads import CACHE_ELEMENTS, INTRINSIC_ROUNDINGS, Arrays, Bounded, Instance, Parameter, Workload
 
 # --- gemv: y = A·x -----------------------------------------------------------------------------------------------------
@@ -187,11 +186,6 @@ def instance(name: str, shape: Sequence[int] | None = None, dtype: str = "float3
 def known(name: str) -> bool:
     """Whether `tir.workloads` has it, so that the tuner compares candidates with its reference."""
     return name in workloads.names()
-
-
-def traffic(func: PrimFunc) -> int:
-    """The bytes that a program must move at least: each parameter once."""
-    return sum(prod(const_shape(b)) * nbytes(b.dtype) for b in func.buffers)
 
 
 def aligned(array: np.ndarray) -> np.ndarray:

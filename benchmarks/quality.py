@@ -28,6 +28,7 @@ from search.measure.reference import NamedWorkload
 from search.records import Records
 from search.task import Task
 from search.tuning.result import NothingFound
+from tir.ir import buffer_nbytes
 
 from . import cases, cpu, pages, peers, programs
 from .budget import used
@@ -159,7 +160,7 @@ def compared(instance: Instance, tuned: Schedule, target: tir.Target, options: O
     before = Roof.measure(options.threads, instance.dtype)
     timings = race(right, Effort(seconds=TIMED, warm=warm(options.threads)))
     roof = before.best(Roof.measure(options.threads, instance.dtype))
-    shares = roof.shares(instance.flop, programs.traffic(instance.func), timings["tuned"].median)
+    shares = roof.shares(instance.flop, buffer_nbytes(*instance.func.buffers), timings["tuned"].median)
     return {**result, "shares": shares, **summary(timings, instance.flop)}
 
 

@@ -16,8 +16,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -26,6 +25,8 @@ from operator import mul
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, Protocol, runtime_checkable
+
+from codegen.timing import without_collector
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -103,7 +104,8 @@ def race(contenders: Mapping[str, Callable[[], object]], effort: Effort = Effort
             samples[name], calls[name] = [first], [1]
     names = [name for name in contenders if not samples[name]]
     rounds, begin = 0, time.perf_counter()
-    with _without_collector():
+    gc.collect()
+    with without_collector():
         while names and rounds < effort.most and (rounds < effort.least or time.perf_counter() - begin < effort.seconds):
             start = rounds % len(names)
             for name in names[start:] + names[:start]:
@@ -158,18 +160,6 @@ def _seconds(call: Callable[[], object], calls: int) -> float:
     for _ in range(calls):
         call()
     return (time.perf_counter() - start) / calls
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 # --- the ceilings of the moment -----------------------------------------------------------------------------------------
@@ -232,21 +222,12 @@ class Machine:
     def here(cls) -> Machine:
         from codegen.processor import host_cores
         from codegen.target import Target
+        from search.measure.provenance import processor
 
         target = Target("llvm")
         features = target.mattr.split(",")
         isa = next((name for name in ("avx512f", "avx2", "avx", "neon", "sse2") if f"+{name}" in features), platform.machine())
         return cls(processor(), host_cores(), target.mcpu, isa, target.vector_bits, target.l1, target.l2, target.l3)
-
-
-def processor() -> str:
-    """The name of the processor, as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from codegen.kernel import duration, sampled
+from codegen.timing import duration, sampled
 
 from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
 from .options import Parser, input_shape, refusing, threads, writable

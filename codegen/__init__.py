@@ -4,10 +4,11 @@ from .backend import BACKENDS, Backend, backend
 from .build import build, dump, lower, pass_names, stage_names
 from .cache import ObjectCache
 from .export import ExportError
-from .kernel import ArgumentError, Kernel, Timing
+from .kernel import ArgumentError, Kernel
 from .openmp import NoOpenMP
 from .report import Report
 from .target import Target
+from .timing import Timing
 
 __all__ = [
     "BACKENDS", "ArgumentError", "Backend", "ExportError", "Kernel", "NoOpenMP", "ObjectCache", "Report", "Target", "Timing",

@@ -26,12 +26,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from schedule.primitive import loops_on
 from schedule.rewriting.edits import edited, unstated, without_buffers
-from tir import dtypes
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
 from tir.constants import CONSTANTS, constants
@@ -54,8 +52,8 @@ from tir.ir import (
     Var,
     annotated,
     annotation,
+    buffer_nbytes,
     conjuncts,
-    const_shape,
     seq,
 )
 from tir.traverse import blocks, fresh, loads, move_accesses, names, rewrite_statements, stores, substitute, variables, walk_stmts
@@ -202,8 +200,8 @@ class _Search:
         inner = tuple(self.temporaries[n] for n in outside if self.read[n] == read[n])
         sources = frozenset[str]().union(*(self.known[n] for n in read if n in self.known))
         found = _Found(stmts, sources, around, tuple(results), inner, expanded)
-        nbytes = _nbytes(*(b for b in self.func.buffers if b.name in sources))
-        return found if _nbytes(*_result_buffers(found)) <= MAX_GROWTH * nbytes else None
+        nbytes = buffer_nbytes(*(b for b in self.func.buffers if b.name in sources))
+        return found if buffer_nbytes(*_result_buffers(found)) <= MAX_GROWTH * nbytes else None
 
     def _around(self, path: Sequence[Stmt], part: Stmt) -> tuple[For | If, ...] | None:
         """The loops on a path that a statement at its end depends on, and the conditions; None where these read what is no
@@ -263,10 +261,6 @@ def _one_value(b: Block, outer: set[str], conditional: bool) -> bool:
     mixed = any(variables(c) & reduced and variables(c) & outer for c in conjuncts(b.predicate))
     begins = isinstance(b.init, Store) and b.init.buffer == b.body.buffer and b.init.indices == place and not loads(b.init)
     return begins and not mixed and not reduced & outer and not conditional
-
-
-def _nbytes(*buffers: Buffer) -> int:
-    return sum(prod(const_shape(b)) * dtypes.nbytes(b.dtype) for b in buffers)
 
 
 # --- moving it -----------------------------------------------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
 from pathlib import Path
@@ -19,6 +17,7 @@ from tir.ir import Buffer, Const, For, Kind, PrimFunc, Stmt, Store, const_shape
 from tir.traverse import stores, substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
+from .timing import Timing, sampled, without_collector
 
 if TYPE_CHECKING:
     from .report import Report
@@ -27,39 +26,6 @@ if TYPE_CHECKING:
 # and where one computes, up to 5 ms (`sys.getswitchinterval`) until it gives way again. So many stores take at most a
 # millisecond or two.
 MAX_LOCKED_STORES = 1 << 18
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of one call: median and quartiles over `runs` samples, each the mean of `calls` calls in a row."""
-
-    median: float
-    quartiles: tuple[float, float]
-    runs: int
-    calls: int = 1
-    samples: tuple[float, ...] = ()
-
-    def __str__(self) -> str:
-        median, low, high = (duration(s, 3) for s in (self.median, *self.quartiles))
-        return f"{median} (quartiles {low} .. {high}, {self.runs} runs of {self.calls})"
-
-
-def duration(seconds: float, digits: int = 4) -> str:
-    """A time in the unit that suits it."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.{digits}g} {unit}"
-    return f"{seconds * 1e9:.{digits}g} ns"
-
-
-def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, max_runs: int) -> Timing:
-    """At least `runs` samples, each the seconds of one of `calls` calls, and at least `seconds` of them if `max_runs` do."""
-    samples: list[float] = []
-    begin = time.perf_counter()
-    while len(samples) < runs or (time.perf_counter() - begin < seconds and len(samples) < max_runs):
-        samples.append(sample())
-    low, median, high = np.quantile(samples, (0.25, 0.5, 0.75))
-    return Timing(float(median), (float(low), float(high)), len(samples), calls, tuple(samples))
 
 
 class Kernel:
@@ -169,8 +135,6 @@ class Kernel:
         call()
         once = time.perf_counter() - start
         calls = 1 if once >= 1e-3 else min(10_000, max(1, int(1e-3 / max(once, 1e-8))))
-        enabled = gc.isenabled()
-        gc.disable()
 
         def sample() -> float:
             start = time.perf_counter()
@@ -178,11 +142,8 @@ class Kernel:
                 call()
             return (time.perf_counter() - start) / calls
 
-        try:
+        with without_collector():
             return sampled(sample, calls, seconds, runs, max_runs)
-        finally:
-            if enabled:
-                gc.enable()
 
     def pointers(self, *arrays) -> list[int]:
         """The checked arguments as machine words."""

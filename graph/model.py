@@ -11,11 +11,11 @@ import numpy as np
 
 from codegen import Target
 from codegen.arguments import DECLINED, address, block
-from codegen.kernel import duration
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
+from codegen.timing import duration
 from tir import dtypes
 from tir.ir import Buffer, Const, PrimFunc
 

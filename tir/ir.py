@@ -598,6 +598,11 @@ def const_shape(buffer: Buffer) -> tuple[int, ...]:
     return tuple(as_int(dim, f"a dimension of {buffer.name}") for dim in buffer.shape)
 
 
+def buffer_nbytes(*buffers: Buffer) -> int:
+    """The bytes of buffers of constant shape, all together; ValueError if a dimension is symbolic."""
+    return sum(math.prod(const_shape(b)) * dtypes.nbytes(b.dtype) for b in buffers)
+
+
 def as_int(expr: Expr, what: str = "a value") -> int:
     if isinstance(expr, Const):
         return int(expr.value)

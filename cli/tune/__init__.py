@@ -16,9 +16,8 @@ from typing import Any
 from ..process import guarded
 from .arguments import COMMANDS, check, parser
 from .progress import LineProgress
-from .saved import FORMAT
 
-__all__ = ["FORMAT", "LineProgress", "main", "parser"]
+__all__ = ["LineProgress", "main", "parser"]
 
 
 def main(argv: Sequence[str] | None = None, **options: Any) -> int:

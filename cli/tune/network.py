@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
-from codegen.kernel import duration
+from codegen.timing import duration
 
 from ..networks import export, exportable, load, parse_processor
 from ..options import measurable, refusing, writable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import IO, TYPE_CHECKING, Any
 
-from codegen.kernel import duration
+from codegen.timing import duration
 
 from .table import tally
 

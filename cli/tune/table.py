@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from codegen.kernel import duration
+from codegen.timing import duration
 
 from ..options import sizes
 

@@ -16,7 +16,7 @@ from tir.arith.enumeration import evaluate
 from tir.ir import Buffer, PrimFunc
 
 from ..arguments import ArgumentError, checked
-from ..kernel import Timing, sampled
+from ..timing import Timing, sampled
 from .banks import ways
 from .compile import Binary, Resources
 from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize

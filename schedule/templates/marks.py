@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
 from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from schedule.open_trace import About, Role
-from tir import dtypes
-from tir.ir import Block, Buffer, Const, Kind, PrimFunc, Store, const_shape
+from tir.ir import Block, Const, Kind, PrimFunc, Store, buffer_nbytes
 from tir.traverse import loads, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
@@ -121,7 +119,7 @@ def prefetch(s: OpenSchedule, block: str) -> None:
     read = {x.buffer.name: x for x in loads(b.body)}
     large = [
         n for n, x in read.items()
-        if n in parameters and _nbytes(x.buffer) > s.target.machine.l2 and long <= set().union(*map(variables, x.indices))
+        if n in parameters and buffer_nbytes(x.buffer) > s.target.machine.l2 and long <= set().union(*map(variables, x.indices))
     ]  # fmt: skip
     reduce_loops = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
     inner = [x.name for x in loops_to(s.func.body, block) if x.name in reduce_loops and x.kind is Kind.SERIAL]
@@ -145,12 +143,8 @@ def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
         sources = {x.buffer.name for x in loads(s.block(copy).body)}
         for made in {x.buffer.name: None for x in stores(s.block(copy))}:
             if sources and sources <= known.keys() and axes.get(made, set()) & vector:
-                found += [made] if sum(_nbytes(known[n]) for n in sources) > s.target.machine.l1 else []
+                found += [made] if buffer_nbytes(*(known[n] for n in sources)) > s.target.machine.l1 else []
     return found
-
-
-def _nbytes(buffer: Buffer) -> int:
-    return prod(const_shape(buffer)) * dtypes.nbytes(buffer.dtype)
 
 
 def traffic(func: PrimFunc, block: Block) -> int:
@@ -161,4 +155,4 @@ def traffic(func: PrimFunc, block: Block) -> int:
         isinstance(n, Const) for p in touched for n in p.shape
     ):
         return 0
-    return sum(map(_nbytes, touched))
+    return buffer_nbytes(*touched)

@@ -8,7 +8,6 @@ built again.
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import statistics
 import tempfile
@@ -81,6 +80,7 @@ class LocalMeasurer(Measurer):
         seed: int = 0,
     ):
         from codegen.backend import backend
+        from codegen.processor import host_cores
 
         found = backend(task.target)
         self._device = found.device is not None
@@ -111,7 +111,7 @@ class LocalMeasurer(Measurer):
         }
         self._workers: list[WorkerProcess] = []
         try:
-            for _ in range(workers or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)):
+            for _ in range(workers or min(4, host_cores())):
                 self._workers.append(WorkerProcess(first_message, task.threads, resident))
         except BaseException:
             self.close()

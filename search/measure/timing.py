@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
+from codegen.timing import without_collector
 
 WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on a device, in a race
 TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones
@@ -50,9 +51,7 @@ def _repeat(
 ) -> list[float]:
     """`samples` and more, each the mean of `calls` calls, until there are `min_runs` and they add up to `min_seconds`."""
     total = sum(samples)
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with without_collector():
         while (len(samples) < min_runs or total < min_seconds) and len(samples) < max_runs:
             start = time.perf_counter()
             for _ in range(calls):
@@ -60,10 +59,7 @@ def _repeat(
             elapsed = time.perf_counter() - start
             samples.append(elapsed / calls)
             total += elapsed
-        return samples
-    finally:
-        if collecting:
-            gc.enable()
+    return samples
 
 
 def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tir import dtypes
-from tir.ir import const_shape
+from tir.ir import buffer_nbytes
 
 from ..measure import Measurement
 from ..tuning.result import MEASURING, PHASES, Result
@@ -160,7 +159,7 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
     computed."""
     if not result.task.flop:
         return None
-    intensity = result.task.flop / moved(result)
+    intensity = result.task.flop / buffer_nbytes(*result.task.func.buffers)
     with _svg_figure(4.2, 3.2, "roofline with the candidates") as (axes, svg):
         ridge = result.peak / bandwidth if result.peak and bandwidth else intensity
         x = np.geomspace(min(intensity, ridge) / 8, max(intensity, ridge) * 8, 64)
@@ -182,11 +181,6 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
         axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
         _legend(axes)
     return svg()
-
-
-def moved(result: Result) -> int:
-    """Bytes of all parameters, the minimum that is moved between memory and processor."""
-    return sum(math.prod(const_shape(b)) * dtypes.nbytes(b.dtype) for b in result.task.func.buffers)
 
 
 def bars(tasks: Sequence[TaskTime], kind: str = "page") -> Any:

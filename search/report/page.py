@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from codegen.kernel import duration
+from codegen.timing import duration
 from tir.files import write_atomically
 
 from ..measure.provenance import processor, versions

@@ -27,7 +27,6 @@ from search.measure import Measurement
 from search.policy.named import make_policy
 from search.task import Task
 from tir import workloads
-from tir.ir import const_shape
 
 SMALL = {
     "gmm": (13, 7, 109),
@@ -320,7 +319,6 @@ def test_each_row_is_a_program(row: str) -> None:
     entry = cpu.TABLE[row]
     instance = programs.instance(entry.program, entry.shape)
     assert instance.flop > 0
-    assert programs.traffic(instance.func) == 4 * sum(int(np.prod(const_shape(b))) for b in instance.func.buffers)
     assert entry.against in ("numpy", "torch", "copy")
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import codegen
 from codegen import ArgumentError, Timing
-from codegen.kernel import duration
+from codegen.timing import duration
 from tests.codegen.harness import ONE
 from tir import te
 from tir.ir import Buffer, Const, For, Load, PrimFunc, Store, Var

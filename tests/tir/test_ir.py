@@ -1,4 +1,4 @@
-"""Nodes: what holds of all expressions, however deep."""
+"""Nodes: what holds of all expressions, however deep, and sizes of buffers."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import tir
 from tir import te
 from tir.interpreter import InterpreterError
-from tir.ir import PrimFunc
+from tir.ir import Buffer, PrimFunc, Var, buffer_nbytes, const
 from tir.script import parse
 
 
@@ -38,3 +38,10 @@ def test_what_python_cannot_read_is_an_error():
     tir.build(func, "llvm -num-cores 1")
     with pytest.raises(InterpreterError, match=r"main: an expression is nested too deeply for Python .*; compute parts of it"):
         tir.run(func, np.zeros(7, "float32"), np.zeros(7, "float32"))
+
+
+def test_the_bytes_of_buffers():
+    rows, bits = Buffer("A", (const(7), const(13)), "float64"), Buffer("B", (), "int8")
+    assert buffer_nbytes(rows, bits) == 7 * 13 * 8 + 1 and buffer_nbytes() == 0
+    with pytest.raises(ValueError, match=r"^a dimension of C is symbolic: `n`"):
+        buffer_nbytes(Buffer("C", (Var("n"),)))

@@ -7,8 +7,7 @@ from math import prod
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
 from schedule.templates import Template
 from schedule.templates.block_analysis import epilogue
-from tir import dtypes
-from tir.ir import Const, Var, const_shape
+from tir.ir import Const, Var, buffer_nbytes
 from tir.traverse import loads, loops_to, stores
 
 from .chains import by_rows, host
@@ -71,7 +70,7 @@ class FuseRows(Template):
         path = loops_to(state.func.body, consumers[0])
         outer = path[: [x.name for x in path].index(place) + 1]
         rows = prod(x.extent.value for x in outer if isinstance(x.extent, Const))
-        size = prod(const_shape(store.buffer)) * dtypes.nbytes(store.buffer.dtype) // max(1, rows)
+        size = buffer_nbytes(store.buffer) // max(1, rows)
         return rows, size, sum(prod(extent(it) for it in state.block(b).iters) for b in (block, *consumers))
 
     def _place(self, state: OpenSchedule, block: str) -> str | None:
