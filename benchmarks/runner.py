@@ -26,8 +26,6 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, Protocol, runtime_checkable
 
-from codegen.timing import without_collector
-
 ROOT = Path(__file__).resolve().parent.parent
 
 # What libraries read when they are loaded: OpenMP (ours and torch's), OpenBLAS (numpy's), MKL (torch's, or numpy's) and the rest.
@@ -94,6 +92,8 @@ def warm(threads: int) -> float:
 
 def race(contenders: Mapping[str, Callable[[], object]], effort: Effort = Effort()) -> dict[str, Timing]:
     """Time the contenders in turns; the timings are in their order. ValueError if there are none."""
+    from codegen.timing import without_collector  # which loads numpy
+
     if not contenders:
         raise ValueError("there is nothing to time: no contender was given")
     firsts = {name: _first(call, effort) for name, call in contenders.items()}
