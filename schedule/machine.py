@@ -18,6 +18,7 @@ TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispr
 # second-level cache, where a line takes as long as four loads of whole vectors from the first: a fifth of that. An element of
 # rows, in the line of the one before: an eighth of a cycle.
 PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.8, 0.12
+WAITING_CYCLES = 1.5  # beyond the latency, until a multiply-add begins that waited for the step before: loads come late
 Amount = Any  # a number, or what stands for one number a candidate
 
 
@@ -107,9 +108,9 @@ class CPU:
 
     def step_cycles(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
         """Lower bounds, in cycles, of a reduction step of a register tile: to issue the multiply-adds of all accumulators, to
-        load `panel` vectors and broadcast `elements`, and the latency of the step before. The largest one counts (Low et al.,
+        load `panel` vectors and broadcast `elements`, and to wait for the step before. The largest one counts (Low et al.,
         Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
-        return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, float(self.core.latency)
+        return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, self.core.latency + WAITING_CYCLES
 
     def entry_cycles(self, moved: Amount) -> Amount:
         """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""
