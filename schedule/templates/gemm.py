@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, inf
 
-from schedule.machine import CPU
+from schedule.machine import CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Block, Iter
 
@@ -23,7 +23,9 @@ from .packs import AS_IT_IS
 NAME = "packing"
 MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
-MIN_TILES_TO_PACK = 24  # tiles of rows for which packing columns pays that the first-level cache does not hold
+# Cycles of multiply-adds with an element of the columns, in those of packing it, for which packing pays: columns that the
+# second-level cache holds, those that it does not hold, and those whose rows fall into the same sets of the caches.
+MIN_USES_TO_PACK, MIN_USES_OUTSIDE, MIN_USES_ALIASED = 12, 2, 0.6
 MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
 
@@ -90,7 +92,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
     left = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name or tails or big
-    right = M >= MIN_TILES_TO_PACK * mr and N * K * element > processor.l1
+    right = _pays(M, N, K, c.bits, processor)
     return GemmTile(
         mr,
         nr,
@@ -103,6 +105,18 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
         or c.right.buffer.name in constants,
         by_rows=by_rows,
     )
+
+
+def _pays(M: int, N: int, K: int, bits: int, processor: CPU) -> bool:
+    """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for M rows."""
+    nbytes = N * K * bits // 8
+    if nbytes <= processor.l1:
+        return False
+    uses = M * processor.fma_cycles(bits) / processor.pack_cycles(bits, nbytes)
+    if nbytes <= processor.l2:
+        return uses >= MIN_USES_TO_PACK
+    aliased = N * bits // 8 % (PAGE_BYTES // 2) == 0
+    return uses >= (MIN_USES_ALIASED if aliased else MIN_USES_OUTSIDE)
 
 
 def register_tile(M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False) -> tuple[int, int]:
@@ -163,8 +177,9 @@ def build(
     """Tile a matrix product, whose loops are still as they were made, with its elementwise consumer, if it has one: `after`, or
     what is found.
 
-    Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns; tiles of rows;
-    tiles of columns; the sum; rows of a tile, unrolled; columns of a tile, a vector. The elementwise consumer is computed for
+    Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns (blocks of columns
+    before the others where threads share them, or one block has all rows); tiles of rows; tiles of columns; the sum; rows of a
+    tile, unrolled; columns of a tile, a vector. The elementwise consumer is computed for
     each tile, or for each block of rows where the sum runs in parts. Which operands are packed, and what threads share, is left
     to annotation. Rows are tiled as those of the product `like`, where it is given; `sizes` are other seeds than those of
     `tiles`. ScheduleError where a step is refused.
@@ -179,7 +194,16 @@ def build(
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
-    first = [[*outer, r0, c0], [k0], []] if variant is Sum.BY_COLUMNS else [[*outer, r0], [k0] if k0 else [], [c0]]
+    # Where one block has all rows, a block of columns is packed where it is used; rows that other stages make stay outermost,
+    # that they may be made block by block.
+    given = {c.left.buffer, c.right.buffer} <= set(s.func.params) and c.right.buffer.name not in s.constants
+    one_block = size(c.rows[:-1]) == 1 and t.mc * t.mr >= extent(c.rows[-1])
+    used_once = t.right and given and one_block and sizes is None and like is None
+    by_columns, parts = used_once or variant is Sum.BY_COLUMNS, [k0] if k0 else []
+    if used_once:
+        first = [[*outer, c0], parts, [r0]]
+    else:
+        first = [[*outer, r0, c0], parts, []] if by_columns else [[*outer, r0], parts, [c0]]
     levels = [*first, [r1], [c1], reduce_loops, [r2], [c2]]
     s.reorder(*(loop for level in levels for loop in level))
     if after is not None:
@@ -187,18 +211,18 @@ def build(
         s.scheduled[after] = Stage.FUSED
     depth, threads = len(first[0]), c.threads(machine)
     panels = t.right and size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
-    shared = len(products) if panels else depth if t.by_rows or variant is not Sum.WHOLE else depth + 1
+    shared = len(products) if panels else depth if by_columns or t.by_rows or variant is not Sum.WHOLE else depth + 1
     by_sum = last_axis(c.left) == c.reduction[-1].var.name and c.left.buffer.name not in s.constants
     packing = (
         (c.left.buffer.name, ("by rows" if by_sum else "by tiles") if t.left else AS_IT_IS),
-        (c.right.buffer.name, ("at its panels" if panels else "in front") if t.right else AS_IT_IS),
+        (c.right.buffer.name, ("at its panels" if panels or used_once else "in front") if t.right else AS_IT_IS),
     )
     s.scheduled[c.block] = Tiled(
         tuple(map(tuple, levels)),
         tile=2,
-        depths=(depth, depth + 1) if variant is Sum.WHOLE else (depth,),
+        depths=(depth, depth + 1) if variant is Sum.WHOLE and not by_columns else (depth,),
         shared=shared if threads > 1 else 0,
-        operands=Operands(by_blocks=True, in_front=variant is Sum.BY_COLUMNS, seed=packing),
+        operands=Operands(by_blocks=True, in_front=by_columns, seed=packing),
     )
 
 

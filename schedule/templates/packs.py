@@ -98,27 +98,45 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     if tiled is None or not operands_of(state, block).panels:
         return None
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
-    own = [loop for loop in tiled.levels[0] if drives[loop] in axes]
-    around = tiled.levels[0][: tiled.levels[0].index(own[-1])] if own else ()
-    return own[-1] if own and all(loop in own or state.loop(loop).extent == Const(1) for loop in around) else None
+    parts = tiled.levels[1] if operands_of(state, block).by_blocks else ()
+    for outer in (tiled.levels[0] + parts, tiled.levels[0]):
+        own = [loop for loop in outer if drives[loop] in axes]
+        around = outer[: outer.index(own[-1])] if own else ()
+        if own and all(loop in own or state.loop(loop).extent == Const(1) for loop in around):
+            return own[-1]
+    return None
 
 
 def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, transposed: bool = False) -> None:
     """Copy an operand at the loop `place`, or in front, by all threads: in vectors along the copy, or `transposed`."""
     copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
-    _placed(state, copy, place, transposed)
+    if place is not None:
+        state.compute_at(copy, place, preserve_unit_loops=True)
+        if not transposed:
+            _through_rows(state, copy, block, load)
+    _in_vectors(state, copy, place, transposed)
     if transposed:
         _transpose_copy(state, block, load, copy)
 
 
-def _placed(state: OpenSchedule, copy: str, place: str | None, transposed: bool = False) -> None:
-    if place is not None:
-        state.compute_at(copy, place, preserve_unit_loops=True)
+def _in_vectors(state: OpenSchedule, copy: str, place: str | None, transposed: bool = False) -> None:
     if not transposed:
         state.vectorize(state.get_loops(copy)[-1])
     loops = state.get_loops(copy)
     if place is None and state.target.num_cores > 1 and len(loops) > 2:
         parallel(state, loops[:-2])
+
+
+def _through_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> None:
+    """Have a copy in vectors finish a row of its source before the next one, so that rows that lie far apart are read once. Its
+    loops are those of the block that drive the operand, in their order."""
+    along, axes = variables(load.indices[-1]), set().union(*map(variables, load.indices))
+    drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
+    order = [drives[loop] for level in state.tiling(block).levels for loop in level if drives[loop] in axes]
+    loops = state.get_loops(copy)[-len(order) :]
+    if order[-1] in along:
+        rows = [loop for loop, axis in zip(loops, order, strict=True) if axis not in along]
+        state.reorder(*rows, *(loop for loop in loops if loop not in rows))
 
 
 def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
@@ -147,5 +165,7 @@ def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) ->
     state.reorder(row_loop, sum_loop)
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     state.reorder(sum_loop, row_loop)
-    _placed(state, copy, place)
+    if place is not None:
+        state.compute_at(copy, place, preserve_unit_loops=True)
+    _in_vectors(state, copy, place)
     state.storage_align(copy, 0, -2, ROW_MULTIPLE, ROW_OFFSET)

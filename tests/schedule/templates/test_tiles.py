@@ -12,7 +12,7 @@ import pytest
 import tir
 from schedule import templates
 from schedule.machine import CPU as Processor
-from schedule.primitive import find_block
+from schedule.primitive import find_block, loops_of
 from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
 from schedule.templates.division import balanced
 from schedule.templates.lanes import partial_width
@@ -279,3 +279,31 @@ def test_a_convolution_of_few_weights_reads_the_image_where_it_is():
     target = "llvm -num-cores 1 -mcpu x86-64-v4"
     first, later = text(3), text(64)
     assert "gather" not in first and "aligned_alloc" not in first and "aligned_alloc" in later
+
+
+def product(M, N, K):
+    A, B, k = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B"), te.reduce_axis((0, K), name="k")
+    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "packed"),
+    [(8, 8, False), (64, 400, False), (128, 400, True), (8, 4096, False), (32, 4096, True), (32, 4000, False), (64, 4000, True)],
+)
+def test_columns_are_packed_where_rows_use_them_often_enough(rows, columns, packed):
+    """A matrix of 400 columns is in the second-level cache, one of 4,000 is not, and rows of 4,096 share the sets of a cache."""
+    found = gemm.matches(find_block(product(rows, columns, columns), "C"))
+    assert gemm.tiles(found, WIDE).right == packed
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(("rows", "columns", "steps"), [(33, 1024, 600), (29, 1530, 1030)])
+def test_few_rows_have_columns_packed_where_they_are_used(rows, columns, steps, cores):
+    """In the loop of their block, and of the part of the sum where it has parts; a row of the source is read at once."""
+    target = tir.Target(f"llvm -mcpu x86-64-v3 -num-cores {cores} -l1 32768 -l2 524288")
+    s = tir.default_schedule(product(rows, columns, steps), target)
+    names = [loop.rsplit("_", 1)[0] for loop in s.get_loops("C")]
+    assert names[: 2 + (steps > 1024)] == ["j", *(["k"] if steps > 1024 else []), "i"]
+    panels = next(b for b in s.func.allocs if b.name == "B_global").shape
+    *_, step, panel, _ = [x.extent for x in loops_of(s.func, "B_global")]
+    assert [panel, step] == [*panels[-3:-1]]
