@@ -84,15 +84,17 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
     threads = c.threads(processor)
     enough_rows = outer >= 2 * threads or threads == 1
-    by_rows = enough_rows or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
     line = ceil(K / chunks) * element
+    constant, pays = c.right.buffer.name in constants, _pays(M, N, K, c.bits, processor)
+    packs_once = pays and not constant and M * line <= processor.product_block_bytes(False, chunks > 1)[0]
+    spare = 0.1 if packs_once else -0.05  # of threads that wait, rather than share columns; or rows
+    by_rows = enough_rows or _shared(row_tiles, threads) > _shared(column_tiles, threads) + spare
     rows, columns = processor.product_block_bytes(by_rows, chunks > 1)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
     left = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name or tails or big
-    right = _pays(M, N, K, c.bits, processor)
     return GemmTile(
         mr,
         nr,
@@ -100,9 +102,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
         mc,
         nc,
         left=(left and N >= 2 * nr and M > 1) or c.left.buffer.name in constants,
-        right=right
-        or (last_axis(c.right) != c.columns[-1].var.name and M >= MIN_ROWS_TO_TRANSPOSE)
-        or c.right.buffer.name in constants,
+        right=pays or constant or (last_axis(c.right) != c.columns[-1].var.name and M >= MIN_ROWS_TO_TRANSPOSE),
         by_rows=by_rows,
     )
 
