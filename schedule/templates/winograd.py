@@ -231,16 +231,16 @@ def build(s: OpenSchedule, w: Filtered, sizes: Blocking | None = None) -> None:
     if not t.together:
         for stage in (*reversed(w.outputs), w.products.block, *reversed(w.inputs), w.source, *([w.padding] if w.padding else [])):
             s.compute_at(stage, outer[-1], preserve_unit_loops=True)
-    _source(s, w, lanes)
+    pieces = _source(s, w, lanes)
     _inputs(s, w, lanes)
     _products(s, w, t)
     _outputs(s, w, lanes)
     if threads > 1 and t.together:
-        for block in (w.source, w.inputs[-1], w.products.block, w.outputs[-1], w.last):
+        for block in (pieces[0], w.inputs[-1], w.products.block, w.outputs[-1], w.last):
             share(s, block, _around(s, block))
     elif threads > 1:
         share(s, w.last, outer)
-    done(s, *([w.padding] if w.padding else []), w.source, *w.inputs, w.products.block, *w.outputs, w.last)
+    done(s, *([w.padding] if w.padding else []), *pieces, *w.inputs, w.products.block, *w.outputs, w.last)
 
 
 def _cut(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
@@ -262,20 +262,23 @@ def _cut(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
     return outer
 
 
-def _source(s: OpenSchedule, w: Filtered, lanes: int) -> None:
-    """Pad a row of some channels, and transpose it in squares, too."""
+def _source(s: OpenSchedule, w: Filtered, lanes: int) -> list[str]:
+    """Pad a row of some channels, and transpose it in squares, too; returns the blocks of whole squares and of the rest."""
     *others, place, channel = _own_loops(s, w.source).values()
     c0, c1 = s.split(channel, [None, lanes])
     s.reorder(*others, c0, place, c1)
     length = iterations(s, place) or 0
     whole = length // lanes * lanes
+    pieces = []
     for piece in s.loop_partition(place, [whole, None]) if 0 < whole < length else [place]:
         (block,) = blocks_below(s.loop(piece))
         s.unroll(s.split(piece, [None, lanes])[1])
         s.vectorize(s.get_loops(block.name)[-1])
+        pieces.append(block.name)
     if w.padding is not None:
         s.compute_at(w.padding, c0, preserve_unit_loops=True)
         s.vectorize(s.get_loops(w.padding)[-1])
+    return pieces
 
 
 def _inputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:

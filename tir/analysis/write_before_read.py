@@ -50,6 +50,18 @@ class _Extent:
             found.append((stride, count))
         return found
 
+    def length(self) -> int | None:
+        """How many integers from `base` on these are, if they follow one another without gaps."""
+        runs = self.runs() or [(1, 1)]
+        return runs[0][1] if len(runs) == 1 and runs[0][0] == 1 else None
+
+    def with_next(self, other: _Extent) -> _Extent | None:
+        """These and those of `other`, if it begins among these or right after them, and both have no gaps."""
+        length, more, gap = self.length(), other.length(), as_constant(add(other.base, self.base, -1))
+        if length is None or more is None or gap is None or not 0 <= gap <= length:
+            return None
+        return _Extent(self.base, ((1, max(length, int(gap) + more)),))
+
 
 _Box = tuple[_Extent, ...]  # one a dimension
 
@@ -90,7 +102,8 @@ class _Reader:
             case Seq(stmts):
                 made: list[_Box] = []
                 for x in stmts:
-                    made += self.stmt(x, [*written, *made], around)
+                    for box in self.stmt(x, [*written, *made], around):
+                        _join(made, box)
                 return made
             case For(var, extent, inner):
                 self.expr(extent, written, around)
@@ -101,7 +114,8 @@ class _Reader:
                 if orelse is not None:
                     self.stmt(orelse, written, around)
                 first = {x.name for x in around.loops if x.kind in (Kind.SERIAL, Kind.UNROLLED)}
-                return [b for box in made if (b := _under(condition, box, self.buffer, first)) is not None]
+                ranges = self.ranges(around)
+                return [b for box in made if (b := _under(condition, box, self.buffer, first, ranges)) is not None]
             case Let(_, value, inner):
                 self.expr(value, written, around)
                 return self.stmt(inner, written, around.inside(s))
@@ -169,10 +183,26 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
     return result
 
 
-def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str]) -> _Box | None:
+def _join(boxes: list[_Box], box: _Box) -> None:
+    """Add a box to others: where one of them is continued by it along one dimension, such as the pieces of a loop that was cut,
+    the two become one."""
+    for n, other in enumerate(boxes):
+        differing = [d for d, (x, y) in enumerate(zip(other, box, strict=True)) if (x.base, x.runs()) != (y.base, y.runs())]
+        if not differing:
+            return
+        if len(differing) == 1:
+            (d,) = differing
+            both = other[d].with_next(box[d]) or box[d].with_next(other[d])
+            if both is not None:
+                boxes[n] = (*other[:d], both, *other[d + 1 :])
+                return
+    boxes.append(box)
+
+
+def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str], ranges: Ranges) -> _Box | None:
     """The box, if it is certainly written although under a condition; else None."""
-    for c in conjuncts(condition):
-        if not _keeps_inside(c, box, buffer) and not _first_iteration(c, box, first):
+    for c in conjuncts(condition if wraps(condition) else simplify(condition, ranges)):
+        if c != Const(True) and not _keeps_inside(c, box, buffer) and not _first_iteration(c, box, first):
             return None
     return box
 

@@ -35,6 +35,10 @@ def read(extent: int = 13, at=k):
         (seq(For(j, Const(5), Store(T, (i + j,), A[j])), read(5, i + k + 1)), False),
         (seq(If(i < 3, write()), read()), False),
         (seq(For(j, Const(5), If(i + j < 13, Store(T, (i + j,), A[j]))), read(5, i + k)), True),  # no more than the buffer
+        (seq(write(8), write(5, j + 8), read()), True),  # the pieces of a loop that was cut
+        (seq(write(5, j + 8), write(8), read()), True),
+        (seq(write(8), write(4, j + 9), read()), False),
+        (seq(write(8), If(i < 3, write(5, j + 8)), read()), False),
         (seq(write(12), For(k, Const(13), Store(A, (k,), Select(k < 12, T[k], A[k], lazy=True)))), True),
         (read(), False),
         (write(), True),
