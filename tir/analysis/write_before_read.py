@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..arith.intervals import Interval, Ranges
 from ..arith.polynomial import Polynomial, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
@@ -35,10 +35,12 @@ from .context import AccessContext, accesses
 
 @dataclass(frozen=True)
 class _Extent:
-    """The integers `base + i1 * stride1 + i2 * stride2 + ...` with 0 <= i < count for each (stride, count)."""
+    """The integers `base + i1 * stride1 + i2 * stride2 + ...` with 0 <= i < count for each (stride, count), those up to `last`
+    where that is given."""
 
     base: Polynomial
     steps: tuple[tuple[int, int], ...] = ()
+    last: Polynomial | None = None
 
     def runs(self) -> list[tuple[int, int]]:
         """The steps with the largest stride first; those that follow one another without gaps as one."""
@@ -53,7 +55,12 @@ class _Extent:
     def length(self) -> int | None:
         """How many integers from `base` on these are, if they follow one another without gaps."""
         runs = self.runs() or [(1, 1)]
-        return runs[0][1] if len(runs) == 1 and runs[0][0] == 1 else None
+        if len(runs) > 1 or runs[0][0] != 1:
+            return None
+        if self.last is None:
+            return runs[0][1]
+        after = as_constant(add(self.last, self.base, -1))
+        return None if after is None or after < 0 else min(runs[0][1], int(after) + 1)
 
     def with_next(self, other: _Extent) -> _Extent | None:
         """These and those of `other`, if it begins among these or right after them, and both have no gaps."""
@@ -161,6 +168,8 @@ def _holds(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: dict[str,
             place = to_expr({m: c // stride for m, c in part.items()})
             if not all(prove(e, ranges, known) for e in (Binary(">=", place, Const(0)), Binary("<", place, Const(count)))):
                 return False
+        if written.last is not None and not prove(Binary("<=", index, to_expr(written.last)), ranges, known):
+            return False
     return True
 
 
@@ -171,6 +180,8 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
     result: list[_Box] = []
     for box in boxes:
         moved = [n for n, d in enumerate(box) if name in names_in(d.base)]
+        if any(name in names_in(d.last or {}) for d in box):
+            continue
         if not moved:
             result.append(box)
         elif len(moved) == 1:
@@ -178,7 +189,7 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
             step = coefficient(old.base, name)
             if step is not None and step > 0:
                 _, base = split_terms(old.base, {name})
-                new = _Extent(base, (*old.steps, (step, int(extent.value))))
+                new = _Extent(base, (*old.steps, (step, int(extent.value))), old.last)
                 result.append((*box[: moved[0]], new, *box[moved[0] + 1 :]))
     return result
 
@@ -187,7 +198,9 @@ def _join(boxes: list[_Box], box: _Box) -> None:
     """Add a box to others: where one of them is continued by it along one dimension, such as the pieces of a loop that was cut,
     the two become one."""
     for n, other in enumerate(boxes):
-        differing = [d for d, (x, y) in enumerate(zip(other, box, strict=True)) if (x.base, x.runs()) != (y.base, y.runs())]
+        differing = [
+            d for d, (x, y) in enumerate(zip(other, box, strict=True)) if (x.base, x.runs(), x.last) != (y.base, y.runs(), y.last)
+        ]
         if not differing:
             return
         if len(differing) == 1:
@@ -200,11 +213,27 @@ def _join(boxes: list[_Box], box: _Box) -> None:
 
 
 def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str], ranges: Ranges) -> _Box | None:
-    """The box, if it is certainly written although under a condition; else None."""
+    """What of a box is certainly written under a condition; None for nothing."""
     for c in conjuncts(condition if wraps(condition) else simplify(condition, ranges)):
-        if c != Const(True) and not _keeps_inside(c, box, buffer) and not _first_iteration(c, box, first):
+        if c == Const(True) or _keeps_inside(c, box, buffer) or _first_iteration(c, box, first):
+            continue
+        cut = _cut(c, box)
+        if cut is None:
             return None
+        box = cut
     return box
+
+
+def _cut(condition: Expr, box: _Box) -> _Box | None:
+    """The part of a box that the condition leaves, where it says how large an index may be; else None."""
+    limits = [] if wraps(condition) else nonnegative(simplify(condition))
+    if len(limits) != 1:
+        return None
+    for n, d in enumerate(box):
+        last = add(limits[0], d.base)
+        if not d.steps and d.last is None and names_in(limits[0]) <= names_in(d.base) and names_in(last) < names_in(d.base):
+            return (*box[:n], replace(d, last=last), *box[n + 1 :])
+    return None
 
 
 def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:

@@ -39,6 +39,11 @@ def read(extent: int = 13, at=k):
         (seq(write(5, j + 8), write(8), read()), True),
         (seq(write(8), write(4, j + 9), read()), False),
         (seq(write(8), If(i < 3, write(5, j + 8)), read()), False),
+        (seq(For(j, Const(8), If(j < 5, Store(T, (i + j,), A[j]))), read(5, i + k)), True),  # a loop that is cut short
+        (seq(For(j, Const(8), If(j < 5, Store(T, (i + j,), A[j]))), read(6, i + k)), False),
+        (seq(For(j, Const(8), If(j < i, Store(T, (j,), A[j]))), read(2)), False),
+        (seq(write(8), For(j, Const(8), If(j < 5, Store(T, (j + 8,), A[j]))), read()), True),
+        (seq(write(8), For(j, Const(8), If(j < 4, Store(T, (j + 8,), A[j]))), read()), False),
         (seq(write(12), For(k, Const(13), Store(A, (k,), Select(k < 12, T[k], A[k], lazy=True)))), True),
         (read(), False),
         (write(), True),
