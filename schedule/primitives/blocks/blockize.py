@@ -154,9 +154,9 @@ def _split_predicate(n: TileNest, divisions: dict[str, Division], axes: SplitAxe
         else:
             inner_conditions.append(_inner_condition(c, n.block, divisions, axes.places, inside))
     for x in axes.outside:
-        within = x.binding < x.extent
-        if not prove(within, n.ranges, outer_conditions):
-            outer_conditions.append(simplify(within))
+        for within in (x.binding >= 0, x.binding < x.extent):
+            if not prove(within, n.ranges, outer_conditions):
+                outer_conditions.append(simplify(within))
     return outer_conditions, inner_conditions
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tir.analysis.regions import accessed
-from tir.arith.bounds import ranges_of
+from tir.arith.bounds import bounds, ranges_of
+from tir.arith.intervals import Ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, nest
 from tir.traverse import rewrite, substitute, variables, walk
 
@@ -147,8 +148,8 @@ def _read_through_copy(
             hint=CACHE_HINT,
         )
     share: dict[str, Window] = {}
-    if loops:
-        inner = [s for s in leaf.above[len(stand.path) :] if type(s) is For]
+    inner = leaf.inside(loops)
+    if loops or not _whole(reader, ranges_of(inner, ranges)):
         share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges)
     placed = where_read(scope, laid_out(copying, share, ranges, names), source.name, [leaf], loops, ranges, box=False)
     return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
@@ -225,6 +226,11 @@ def _access_indices(block: Block, buffer: Buffer, number: int | None = None) -> 
         moving = f"`{inner[0]}`" if inner else "loaded indices"
         raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at {moving}, not at its axes alone", mark, hint=CACHE_HINT)
     return places[0]
+
+
+def _whole(block: Block, ranges: Ranges) -> bool:
+    """Whether the axes of a block take their first and their last values."""
+    return all(bounds(it.binding, ranges) == (0, it.extent.value - 1) for it in block.iters if isinstance(it.extent, Const))
 
 
 def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:

@@ -27,7 +27,7 @@ from tir.traverse import loads, rewrite, variables, walk
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
-from ...legality.requirements import own_loops
+from ...legality.requirements import in_bounds, own_loops
 from ...primitive import primitive
 from ...rewriting.cache_stages import copy_axes, need_only_reads, place_to_copy
 from ...rewriting.edits import Names, edited, unstated, with_buffer
@@ -46,7 +46,8 @@ def stage_padding(func: PrimFunc, block: str, buffer: list[str | int] | tuple[st
            => for ax0: A_padded[ax0] = T.if_then_else(ax0 >= 1, A[ax0 - 1], 0)
               S(i, r): B[i] = B[i] + A_padded[i + r]
     Legal     if the loops around the block are its own; it reads the buffer in such choices alone, all of them the same; and each
-              condition compares an index of the buffer, plus or minus a constant, with a constant.
+              condition compares an index of the buffer, plus or minus a constant, with a constant; and the copy then reads inside
+              of the buffer alone.
     Example   padded_sums: s.stage_padding("C", ("read", 0))
     """
     scope, leaf = locate(func, block)
@@ -68,6 +69,12 @@ def stage_padding(func: PrimFunc, block: str, buffer: list[str | int] | tuple[st
     condition = conjunction(*(_moved(c, reader, read, places, inside) for c in conjuncts(choice.condition)))
     value = Select(condition, Load(source, tuple(places)), choice.false_value, lazy=True)
     making = Block(names.block(copy.name), iters, Store(copy, tuple(it.var for it in iters), value))
+    if not in_bounds(making, inside):  # where dimensions share an axis, or another statement guards the block
+        raise ScheduleError(
+            f"not all places of `{source.name}` between the first and the last that `{block}` asks for are inside of it",
+            (reader, f"reads {source.name}"),
+            hint="let conditions bound each index by itself",
+        )
     indices = tuple(simplify(i - start, ranges) for i, start in zip(read.indices, starts, strict=True))
     new = unstated(rewrite(reader, lambda n: Load(copy, indices) if n == choice else None), source.name)
     around = nest([(x, it.extent) for x, it in zip(loops, iters, strict=True)], making)

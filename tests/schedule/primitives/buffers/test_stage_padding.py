@@ -102,3 +102,18 @@ def test_refuses_places_without_bounds():
           hint: an index is made of axes of constant extents
         """,
     )
+
+
+def test_refuses_dimensions_that_share_an_axis():
+    """Of the places between the first and the last, some are not asked for, and may lie outside of the buffer."""
+    A = te.placeholder((2, 2), name="A")
+    B = te.compute((2,), lambda i: te.if_then_else(i - 1 >= 0, A[i, i - 1], 0.0), name="B")
+    refuse(
+        Schedule(te.create_prim_func([A, B])),
+        """
+        stage_padding('B', 'A'): not all places of `A` between the first and the last that `B` asks for are inside of it
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+          hint: let conditions bound each index by itself
+        """,
+    )
