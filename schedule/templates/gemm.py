@@ -24,8 +24,9 @@ NAME = "packing"
 MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
 # Cycles of multiply-adds with an element of the columns, in those of packing it, for which packing pays: columns that the
-# second-level cache holds, those that it does not hold, and those whose rows fall into the same sets of the caches.
-MIN_USES_TO_PACK, MIN_USES_OUTSIDE, MIN_USES_ALIASED = 12, 2, 0.6
+# second-level cache holds; others; those of which the first-level cache does not hold a tile's; and those whose rows fall into
+# the same sets of the caches.
+MIN_USES_TO_PACK, MIN_USES_OUTSIDE, MIN_USES_LONG, MIN_USES_ALIASED = 12, 5, 2, 0.6
 MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
 
@@ -85,9 +86,10 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     threads = c.threads(processor)
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
-    constant, pays = c.right.buffer.name in constants, _pays(M, N, K, c.bits, processor)
-    packs_once = pays and not constant and M * line <= processor.product_block_bytes(False, chunks > 1)[0]
-    spare = 0.1 if packs_once else -0.05  # of threads that wait, rather than share columns; or rows
+    constant, pays = c.right.buffer.name in constants, _pays(M, N, K, nr, c.bits, processor)
+    # Threads that share columns read only theirs, where they are packed at once or not at all; else all rows and columns are read.
+    at_once = M * line <= processor.product_block_bytes(False, chunks > 1)[0] if pays else N > M
+    spare = 0.2 if at_once and not constant else -0.05  # of threads that wait, rather than share columns; or rows
     by_rows = enough_rows or _shared(row_tiles, threads) > _shared(column_tiles, threads) + spare
     rows, columns = processor.product_block_bytes(by_rows, chunks > 1)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
@@ -107,7 +109,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     )
 
 
-def _pays(M: int, N: int, K: int, bits: int, processor: CPU) -> bool:
+def _pays(M: int, N: int, K: int, nr: int, bits: int, processor: CPU) -> bool:
     """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for M rows."""
     nbytes = N * K * bits // 8
     if nbytes <= processor.l1:
@@ -115,8 +117,9 @@ def _pays(M: int, N: int, K: int, bits: int, processor: CPU) -> bool:
     uses = M * processor.fma_cycles(bits) / processor.pack_cycles(bits, nbytes)
     if nbytes <= processor.l2:
         return uses >= MIN_USES_TO_PACK
-    aliased = N * bits // 8 % (PAGE_BYTES // 2) == 0
-    return uses >= (MIN_USES_ALIASED if aliased else MIN_USES_OUTSIDE)
+    if N * bits // 8 % (PAGE_BYTES // 2) == 0:
+        return uses >= MIN_USES_ALIASED
+    return uses >= (MIN_USES_LONG if nr * K * bits // 8 > processor.l1 else MIN_USES_OUTSIDE)
 
 
 def register_tile(M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False) -> tuple[int, int]:
@@ -196,9 +199,9 @@ def build(
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
     # Where one block has all rows, a block of columns is packed where it is used; rows that other stages make stay outermost,
     # that they may be made block by block.
-    given = {c.left.buffer, c.right.buffer} <= set(s.func.params) and c.right.buffer.name not in s.constants
+    given = c.right.buffer in s.func.params and (c.left.buffer in s.func.params or c.left.buffer.name in s.constants)
     one_block = size(c.rows[:-1]) == 1 and t.mc * t.mr >= extent(c.rows[-1])
-    used_once = t.right and given and one_block and sizes is None and like is None
+    used_once = t.right and given and c.right.buffer.name not in s.constants and one_block and sizes is None and like is None
     by_columns, parts = used_once or variant is Sum.BY_COLUMNS, [k0] if k0 else []
     if used_once:
         first = [[*outer, c0], parts, [r0]]
