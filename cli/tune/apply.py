@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ..options import Usage, parse_target, sizes
-from .program import is_file, parse_program
+from .program import is_file, parse_program, read_inputs
 from .run import show
 from .saved import read
 from .table import as_json, describe, error_line, heading, timings
@@ -40,9 +40,10 @@ def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
     task = Task.of(program.func, target, workload=program.workload)
     header = describe(program, text, target.num_cores)
     unscheduled = saved.get("seconds", {}).get("unscheduled")
+    inputs = read_inputs(args.inputs, program.func)
     local = {"workers": 1, **{k: v for k, v in options.items() if k in ("builder", "workers")}}
     try:
-        with LocalMeasurer(task, limits=Limits(run=args.timeout), seed=args.seed, **local) as measurer:
+        with LocalMeasurer(task, limits=Limits(run=args.timeout), seed=args.seed, inputs=inputs, **local) as measurer:
             if task.workload is None:  # the program as written is the reference
                 measurer.prepare()
             else:

@@ -20,13 +20,13 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "search", "model",
-        "space", "rules", "report",
+        "space", "rules", "report", "inputs",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "search", "model", "report",
         "export",
     ),
-    "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show"),
+    "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show", "inputs"),
     "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
     "--list": ("list",),
     "list": ("records",),
@@ -87,6 +87,11 @@ def parser() -> argparse.ArgumentParser:
         "--export",
         metavar="FILE",
         help="of a network: write it, as tuned, as a library (.so) or object file (.o)",
+    )
+    p.add_argument(
+        "--inputs",
+        metavar="FILE.npz",
+        help="arrays by the names of parameters, as numpy.savez writes them, to run candidates on instead of random ones",
     )
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
     p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")

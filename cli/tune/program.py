@@ -8,6 +8,9 @@ import runpy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+import numpy as np
 
 from tir.ir import PrimFunc, const_shape
 
@@ -49,6 +52,25 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
         if not _fits(func):
             raise Usage(f"{word} does not fit into the memory of this machine")
     return Program(word, (), ", ".join(dict.fromkeys(b.dtype for b in func.buffers)), func, None)
+
+
+def read_inputs(path: str | None, func: PrimFunc) -> dict[str, np.ndarray]:
+    """The arrays of `--inputs`; Usage if they are not inputs of the function."""
+    if path is None:
+        return {}
+    from search.measure.reference import given_inputs
+
+    with refusing("--inputs", (OSError, ValueError, BadZipFile)):  # ValueError for objects, which reading could execute
+        file = np.load(path)
+        if isinstance(file, np.ndarray):
+            raise ValueError(f"{path} holds one array; numpy.savez writes several, by name")
+        with file:
+            inputs = {name: file[name] for name in file.files}
+    try:
+        given_inputs(func, inputs)
+    except ValueError as error:
+        raise Usage(f"--{error}") from None
+    return inputs
 
 
 def _workload(name: str, shape: tuple[int, ...] | str | None, dtype: str) -> Program:

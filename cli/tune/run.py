@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..options import Usage, measurable, parse_target, refusing, writable
 from .arguments import parse_rules, parse_space
-from .program import parse_program
+from .program import parse_program, read_inputs
 from .progress import LineProgress, LiveProgress
 from .saved import Saver, saved_to
 from .table import as_json, describe, table
@@ -32,6 +32,8 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     target = parse_target(args.target or "llvm", args.threads)
     if "builder" not in options and "measurer" not in options:
         measurable(target)
+    if inputs := read_inputs(args.inputs, program.func):
+        options = {**options, "inputs": inputs}
     header = describe(program, args.target or "llvm", target.num_cores)
     saver = None
     if args.out is not None:

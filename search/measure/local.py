@@ -13,10 +13,12 @@ import statistics
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from . import wire
 from .limits import Limits
@@ -24,7 +26,7 @@ from .memory import memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
 from .process import DIRECTORIES, WorkerError, WorkerProcess, waited
 from .protocol import Measurer
-from .reference import DISTRIBUTIONS
+from .reference import DISTRIBUTIONS, given_file, given_inputs
 
 if TYPE_CHECKING:
     from ..task import Task
@@ -64,8 +66,8 @@ class LocalMeasurer(Measurer):
     """Builds, times and checks candidates of one task in worker processes; a context manager that ends them.
 
     `workers` is how many build at once (default: the processors at hand, at most 4); `builder` names the module that turns traces
-    into kernels (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`); `seed` draws the data. `best`, the
-    shortest checked time so far, decides what is cut off.
+    into kernels (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`); `seed` draws the data, but for the
+    `inputs` given by name. `best`, the shortest checked time so far, decides what is cut off.
 
     What was submitted is built on all workers at once, and only then run: nothing is built while a kernel is timed.
     """
@@ -78,12 +80,14 @@ class LocalMeasurer(Measurer):
         builder: str | None = None,
         limits: Limits | None = None,
         seed: int = 0,
+        inputs: Mapping[str, np.ndarray] | None = None,
     ):
         from codegen.backend import backend
         from codegen.processor import host_cores
 
         found = backend(task.target)
         self._device = found.device is not None
+        given = given_inputs(task.func, inputs or {})
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
         self.best: float | None = None
         self.build_seconds = self.run_seconds = 0.0
@@ -100,6 +104,12 @@ class LocalMeasurer(Measurer):
         except OSError as error:  # the temporary folder is full, missing or another user's
             raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
         DIRECTORIES.add(str(self._directory))
+        try:
+            for number, array in given.items():
+                np.save(given_file(self._directory, number), array)
+        except OSError as error:
+            self.close()
+            raise WorkerError(f"the inputs could not be written to {self._directory.parent}: {error}") from None
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         first_message = {
             "script": task.func.script(),

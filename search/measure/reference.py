@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tir.analysis.context import accesses_and_blocks
 from tir.arith.intervals import polynomial_bounds
 from tir.arith.polynomial import polynomial
 from tir.ir import Block, Buffer, Cast, Const, Load, PrimFunc, annotation, as_int, const_shape
+from tir.nearest import no_such
 from tir.traverse import blocks, stores
 from tir.verify.accesses import ProgramPoint
 
@@ -105,6 +107,28 @@ def index_bounds(func: PrimFunc) -> dict[str, tuple[int, int]]:
     return {name: (low, high) for name, (low, high) in found.items() if low <= high}
 
 
+def given_inputs(func: PrimFunc, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
+    """Arrays for inputs of a function, by position instead of by name. ValueError for one that is not an input, has another shape
+    or dtype, or, where its elements are indices, points outside of what is indexed."""
+    written, bounds = outputs(func), index_bounds(func)
+    named = {p.name: i for i, p in enumerate(func.params) if isinstance(p, Buffer) and i not in written}
+    found = {}
+    for name, value in inputs.items():
+        if name not in named:
+            raise ValueError(f"inputs: {no_such('input', name, named)}")
+        buffer, array = func.params[named[name]], np.asarray(value)
+        shape, storage = const_shape(buffer), np.dtype(dtypes.storage(buffer.dtype))
+        if array.shape != shape or array.dtype != storage:
+            raise ValueError(f"inputs: `{name}` is {storage} {shape}, got {array.dtype} {array.shape}")
+        low, high = bounds.get(name, (None, None))
+        if low is not None and array.size and (array.min() < low or array.max() > high):
+            raise ValueError(
+                f"inputs: the elements of `{name}` are indices from {low} to {high}, got some from {array.min()} to {array.max()}"
+            )
+        found[named[name]] = np.ascontiguousarray(array)
+    return found
+
+
 def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
     """Floats in the storage of `dtype`; bfloat16 rounds to nearest even."""
     if dtype != "bfloat16":
@@ -176,17 +200,23 @@ def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np
     return largest
 
 
+def given_file(directory: Path, number: int) -> Path:
+    """Where a measurer keeps the array that was given for a parameter."""
+    return directory / f"{number}.given.npy"
+
+
 def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, distribution: int, directory: Path) -> bool:
-    """Write the inputs, and for a known workload the expected results, of a function into `directory`; True if the latter are
-    there."""
+    """Write the inputs, those given and random ones, and for a known workload the expected results, of a function into
+    `directory`; True if the latter are there."""
     rng = np.random.default_rng(seed)
+    given = {i: np.load(file) for i in range(len(func.params)) if (file := given_file(directory, i)).exists()}
     (directory / "tolerance.json").unlink(missing_ok=True)
     if workload is None:
         for i, array in enumerate(random_inputs(func, rng, distribution)):
-            np.save(directory / f"{i}.npy", array)
+            np.save(directory / f"{i}.npy", given.get(i, array))
         return False
     instance = workload.instance()
-    inputs = instance.inputs(rng)
+    inputs = tuple(given.get(i, array) for i, array in enumerate(instance.inputs(rng)))
     count = len(inputs)
     garbage = [random_array(const_shape(b), b.dtype, rng) for b in func.buffers[count:]]
     for i, array in enumerate((*inputs, *garbage)):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer
-from ..measure.reference import NamedWorkload
+from ..measure.reference import NamedWorkload, given_inputs
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
@@ -47,6 +49,7 @@ def autotune(
     workload: NamedWorkload | None = None,
     workers: int | None = None,
     builder: str | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
 ) -> Result:
     """Search for the fastest schedule of `func`, measuring candidates on this machine.
@@ -63,22 +66,22 @@ def autotune(
     the task. The first two take the cost `model` "gbdt", "tile", "random", "none" or an object, and the `space` "full", "ansor",
     "limited" or a function that schedules with open numbers (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
     candidate may take; `workload` names the computation, so that float64 numpy is the reference; `workers` build at once, with
-    the module `builder`; or `measurer` makes another measurer of the task.
+    the module `builder`; `inputs` are arrays, by the names of parameters, that candidates are run on, instead of random ones; or
+    `measurer` makes another measurer of the task.
 
     Ctrl-C ends the run and returns the best so far, or is passed on where there is none yet. The same seed gives the same data
     and the same proposals as long as measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError
-    for a bad budget, target or option, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError for a
-    file that cannot be used, WorkerError where workers cannot be started.
+    for a bad budget, target, option or input, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError
+    for a file that cannot be used, WorkerError where workers cannot be started.
     """
-    if measurer is not None and not (limits is workers is builder is None):
-        raise ValueError("limits, workers and builder are those of the local measurer; another measurer brings its own")
+    if measurer is not None and not (limits is workers is builder is inputs is None):
+        raise ValueError("limits, workers, builder and inputs are those of the local measurer; another measurer brings its own")
     check_budget(trials, seconds)
-    options = Options(
-        records, seed, callbacks, search, model, space, rules, first, limits, workers=workers, builder=builder, measurer=measurer
-    )
+    options = Options(records, seed, callbacks, search, model, space, rules, first, limits, workers, builder, inputs, measurer)
     check_options(options)
     budget = Budget(trials, seconds, race=(limits or Limits()).race)
     task = Task.of(func, target, workload=workload)
+    given_inputs(task.func, inputs or {})
     with sessions([task], budget, options, [callbacks]) as (session,):
         interrupted = drive([session], session.turns())
     return session.result(interrupted)

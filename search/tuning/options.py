@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tir.nearest import no_such
 
@@ -39,6 +41,7 @@ class Options:
     limits: Limits | None = None
     workers: int | None = None
     builder: str | None = None
+    inputs: Mapping[str, np.ndarray] | None = None
     measurer: Callable[[Task], Measurer] | None = None
 
 
@@ -82,6 +85,9 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "limits": (lambda v: isinstance(v, Limits), "takes search.Limits"),
     "workers": (lambda v: _is(Integral, v) and v >= 1, "must be at least 1"),
     "builder": (lambda v: isinstance(v, str), "takes the name of a module"),
+    "inputs": (
+        lambda v: isinstance(v, Mapping) and all(isinstance(k, str) for k in v), "takes arrays by the names of parameters"
+    ),
     "measurer": (callable, "takes what makes a search.Measurer of a task"),
     "first": (
         lambda v: callable(v) or _is_list(v, lambda c: isinstance(c, Candidate)), "takes a list of search.measure.Candidate"

@@ -151,7 +151,8 @@ class Session:
     def _make_measurer(self) -> Measurer:
         o = self._options
         if o.measurer is None:
-            return LocalMeasurer(self.task, workers=o.workers, builder=o.builder, limits=self._limits, seed=o.seed)
+            local = {"workers": o.workers, "builder": o.builder, "inputs": o.inputs}
+            return LocalMeasurer(self.task, limits=self._limits, seed=o.seed, **local)
         made = o.measurer(self.task)
         if not all(hasattr(made, method) for method in ("__enter__", "prepare", "measure", "compare")):
             raise ValueError(f"measurer takes what makes a search.Measurer of a task; it made {made!r}")

@@ -8,7 +8,7 @@ from typing import Any
 from tir.analysis.regions import accessed
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import Ranges
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, nest
+from tir.ir import Axis, Block, Buffer, Const, Expr, Iter, Load, PrimFunc, Store, nest
 from tir.traverse import rewrite, substitute, variables, walk
 
 from ...error import ScheduleError, listing

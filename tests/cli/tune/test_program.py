@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.tune.commands import run
@@ -66,6 +67,11 @@ def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
         (["mine.py:open_size"], "mine.py:open_size: a dimension of A is symbolic"),
         (["mine.py:beyond", "--trials", "1"], "mine.py:beyond is not well formed: "),
         (["mine.py:doubled", "--shape", "7,13"], "--shape goes with a workload; the function in mine.py:doubled has the sizes"),
+        (["mine.py:doubled", "--inputs", "none.npz"], "--inputs: [Errno 2] No such file or directory: 'none.npz'"),
+        (["mine.py:doubled", "--inputs", "one.npy"], "--inputs: one.npy holds one array; numpy.savez writes several, by name"),
+        (["mine.py:doubled", "--inputs", "objects.npz"], "--inputs: Object arrays cannot be loaded when allow_pickle=False"),
+        (["mine.py:doubled", "--inputs", "bad.py"], "--inputs: "),
+        (["mine.py:doubled", "--inputs", "other.npz"], "--inputs: no input is named 'X'; there are: A"),
         (["none.py"], "cannot read a function from none.py: [Errno 2] No such file or directory"),
         (["bad.py"], "cannot read a function from bad.py: '(' was never closed (bad.py, line 1)"),
         (["empty.py"], "one function was expected, but empty.py has none that te.create_prim_func or @T.prim_func made"),
@@ -75,5 +81,8 @@ def test_a_file_without_the_function_asked_for_says_what_it_has(argv, message, t
     monkeypatch.chdir(tmp_path)
     for name, text in (("mine", PROGRAMS), ("bad", "x = (\n"), ("empty", "x = 1\n")):
         Path(f"{name}.py").write_text(text)
+    np.save("one.npy", np.zeros(3))
+    np.savez("objects.npz", A=np.array([None]))
+    np.savez("other.npz", X=np.zeros(3))
     assert run(*argv) == 2
     assert message in capsys.readouterr().err

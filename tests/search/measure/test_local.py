@@ -46,6 +46,15 @@ def measurer(task, fake_builder):
         yield m
 
 
+def test_inputs_that_are_given_take_the_place_of_random_ones(task, fake_builder):
+    """And the expected results of a known workload are those of them."""
+    a = np.arange(7 * 13, dtype="float32").reshape(7, 13)
+    with LocalMeasurer(task, workers=1, builder=fake_builder, limits=QUICK, inputs={"A": a}) as measurer:
+        measurer.prepare_data()
+        found, b, expected = (np.load(measurer._directory / name) for name in ("0.npy", "1.npy", "2.expected.npy"))
+    assert np.array_equal(found, a) and b.std() > 0 and np.allclose(expected, a @ b)
+
+
 def outcomes(measurements: list[Measurement]) -> list[str]:
     by_candidate = {m.candidate.trace.get("fault", m.candidate.trace.get("sleep")): m.outcome for m in measurements}
     return by_candidate

@@ -64,3 +64,31 @@ def test_a_function_that_nothing_improves_is_its_own_best():
 def test_symbolic_sizes_are_refused():
     with pytest.raises(ValueError, match="symbolic"):
         tir.autotune(programs.symbolic(), trials=8)
+
+
+def gather():
+    """Row I[i] of A, doubled: of a row that is not there, a call reads who knows what."""
+    A, rows = te.placeholder((50, 16), name="A"), te.placeholder((7,), "int32", name="I")
+    return te.create_prim_func([A, rows, te.compute((7, 16), lambda i, j: A[rows[i], j] * 2.0, name="C")])
+
+
+def test_candidates_run_on_the_arrays_that_are_given():
+    rows = np.array([49, 0, 7, 7, 13, 1, 2], "int32")
+    result = tir.autotune(gather(), "llvm -num-cores 1", trials=1, limits=QUICK, inputs={"I": rows}, workers=1)
+    assert result.outcomes["ok"] == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"i": np.zeros(7, "int32")}, "inputs: no input is named 'i'; did you mean I? there are: A, I"),
+        ({"C": np.zeros((7, 16), "float32")}, "inputs: no input is named 'C'"),
+        ({"I": np.zeros(7)}, "inputs: `I` is int32 (7,), got float64 (7,)"),
+        ({"I": np.arange(44, 51, dtype="int32")}, "inputs: the elements of `I` are indices from 0 to 49, got some from 44 to 50"),
+        ([1], "inputs takes arrays by the names of parameters, got [1]"),
+    ],
+)
+def test_arrays_that_cannot_be_inputs(inputs, message):
+    with pytest.raises(ValueError) as raised:
+        tir.autotune(gather(), trials=1, inputs=inputs)
+    assert str(raised.value).startswith(message)
