@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product, takewhile
 from math import ceil, prod
 
 from schedule.machine import CPU
@@ -343,5 +343,8 @@ def _own_loops(s: OpenSchedule, block: str) -> dict[str, str]:
 
 
 def _around(s: OpenSchedule, block: str) -> list[str]:
-    """The loops around a block that threads share: those outside of vectors, unrolled loops and sums."""
-    return s.get_loops(block)[:-4]
+    """The loops around a block that threads share: the outermost ones that hold nothing else, outside of vectors, unrolled loops
+    and sums."""
+    nest = [s.loop(name) for name in s.get_loops(block)[:-4]]
+    alone = takewhile(lambda pair: pair[0].body is pair[1], pairwise(nest))
+    return [nest[0].name, *(inner.name for _, inner in alone)]

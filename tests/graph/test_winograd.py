@@ -142,11 +142,13 @@ def test_blocks_of_tiles_stay_in_the_second_level_cache():
     assert -(-14 // shared.rows) % 2 == 0, "threads share the blocks equally"
 
 
-@pytest.mark.parametrize(("channels", "extent"), [(64, 56), (256, 14)])
-def test_threads_share_what_is_enough_for_them(channels, extent):
+@pytest.mark.parametrize(("channels", "extents"), [(64, (56, 56)), (256, (14, 14)), (512, (2, 7, 7))])
+def test_threads_share_what_is_enough_for_them(channels, extents):
     """Blocks of tiles, or all stages of the only block; rows of the image are no whole number of squares."""
     target = Target("llvm -num-cores 2 -mcpu x86-64-v4 -l2 1048576")
-    s = OpenSchedule(fuse(sized(large(channels, extent, channels), -1))[0].func, target, at_seed=True)
+    ones = (1,) * len(extents)
+    graph, _ = network((1, channels, channels, extents, 3 * np.array(ones), {"pads": (*ones, *ones)}))
+    s = OpenSchedule(fuse(sized(graph, -1))[0].func, target, at_seed=True)
     assert templates.build(s) == [] and s.rules == ["products: Winograd"]
     assert "T.parallel" in s.func.script()
 
