@@ -142,7 +142,7 @@ def test_blocks_of_tiles_stay_in_the_second_level_cache():
     assert -(-14 // shared.rows) % 2 == 0, "threads share the blocks equally"
 
 
-@pytest.mark.parametrize(("channels", "extents"), [(64, (56, 56)), (256, (14, 14)), (512, (2, 7, 7))])
+@pytest.mark.parametrize(("channels", "extents"), [(64, (56, 56)), (256, (14, 14)), (64, (2, 7, 7))])
 def test_threads_share_what_is_enough_for_them(channels, extents):
     """Blocks of tiles, or all stages of the only block; rows of the image are no whole number of squares."""
     target = Target("llvm -num-cores 2 -mcpu x86-64-v4 -l2 1048576")
