@@ -28,12 +28,12 @@ from tir.arith.simplify import simplify
 from tir.arith.symbolic import SymbolicChoice, SymbolicInt, columns_of, formula
 from tir.constants import CONSTANTS
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var, annotation
-from tir.traverse import blocks, loops, stores, variables, walk_stmts
+from tir.traverse import loops, stores, variables, walk_stmts
 
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
 from .open_trace import About, Branch, Choice, Hole, OpenTrace, ProductLimit, Tile
-from .primitive import REGISTRY, find_block, find_loop
+from .primitive import REGISTRY, find_block, find_loop, paths
 from .random_variables import leaves, map_leaves
 from .schedule import Schedule
 from .trace import Step
@@ -227,7 +227,7 @@ class OpenSchedule(Schedule):
 
     def left(self) -> list[str]:
         """The blocks of which nothing was made yet, in program order."""
-        return [b.name for b in blocks(self.func) if b.name not in self.scheduled]
+        return [name for name in paths(self.func)[Block] if name not in self.scheduled]
 
     def untouched(self, name: str) -> bool:
         """Whether nothing has taken a block, and it has its loops to itself, as it was written."""

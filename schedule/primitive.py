@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tir.ir import Block, Buffer, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
+from tir.memo import memoized
 from tir.nearest import did_you_mean
-from tir.traverse import fresh, map_statements, names, path_where, substatements, walk_stmts
+from tir.traverse import fresh, map_statements, names, substatements, walk_stmts
 
 from .buffer_annotations import without_stale_annotations
 from .error import Mark, ScheduleError, listing
@@ -163,8 +165,10 @@ def _exactly(*kinds: type) -> Callable[[Any], Any]:
 
 
 def json_data(value: Any) -> Any:
-    """`value` as JSON data (tuples become lists); TypeError if it is not."""
+    """`value` as JSON data (tuples become lists); TypeError if it is not, as NaN and infinity are not."""
     match value:
+        case float() if not math.isfinite(value):
+            raise TypeError
         case None | bool() | int() | float() | str():
             return value
         case list() | tuple():
@@ -221,9 +225,26 @@ def _type_in_words(hint: Any, plural: bool = False) -> str:
 # --- finding -------------------------------------------------------------------------------------------------------------
 
 
+@memoized
+def paths(func: PrimFunc) -> Mapping[type[Stmt], Mapping[str, tuple[Stmt, ...]]]:
+    """By name, in program order, the loops (For) and the blocks (Block) of a function, each at the end of the statements from the
+    root to it."""
+    found: dict[type[Stmt], dict[str, tuple[Stmt, ...]]] = {For: {}, Block: {}}
+
+    def visit(s: Stmt, above: tuple[Stmt, ...]) -> None:
+        here = (*above, s)
+        if type(s) in found:
+            found[type(s)].setdefault(s.name, here)  # type: ignore[attr-defined]
+        for child in substatements(s):
+            visit(child, here)
+
+    visit(func.body, ())
+    return found
+
+
 def path(func: PrimFunc, kind: type[For] | type[Block], name: str) -> list[Stmt]:
     """The statements from the root to the loop (`kind` For) or block (Block) called `name`, inclusive; [] if there is none."""
-    return path_where(func, lambda s: isinstance(s, kind) and s.name == name)
+    return list(paths(func)[kind].get(name, ()))
 
 
 def loop_at(func: PrimFunc, name: str) -> tuple[For, list[Stmt]]:

@@ -12,6 +12,7 @@ from typing import Any, Concatenate
 import numpy as np
 
 from tir.ir import Block, PrimFunc, Stmt, need_func
+from tir.memo import memoized
 from tir.nearest import did_you_mean
 from tir.script.module import Module
 from tir.traverse import fresh, loads, stores, substatements
@@ -358,12 +359,14 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
     return result
 
 
-def _buffers_written(stmt: Stmt) -> set[str]:
-    return {s.buffer.name for s in stores(stmt)}
+@memoized
+def _buffers_written(stmt: Stmt) -> frozenset[str]:
+    return frozenset(s.buffer.name for s in stores(stmt))
 
 
-def _buffers_read(stmt: Stmt) -> set[str]:
-    return {n.buffer.name for n in loads(stmt)}
+@memoized
+def _buffers_read(stmt: Stmt) -> frozenset[str]:
+    return frozenset(n.buffer.name for n in loads(stmt))
 
 
 __all__ = ["Schedule", "replay"]

@@ -54,7 +54,7 @@ def node(cls):
 class Node:
     """A node of the IR: frozen, its children nodes or tuples of nodes, compared by structure."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)  # for `memo`
 
     def with_(self, **changes: Any) -> Any:
         """A copy with the given fields changed; the node itself where they are what it has."""

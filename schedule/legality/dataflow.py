@@ -10,11 +10,27 @@ from itertools import takewhile
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.ir import Allocate, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
+from tir.memo import memoized
 from tir.nearest import did_you_mean
 from tir.traverse import children, loads, walk
 
 from ..error import Mark, ScheduleError, listing
 from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
+
+
+@memoized
+def _accesses(stmt: Stmt) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the buffers that a statement reads and of those it writes, when it is executed."""
+    read, written = set(), set()
+    stack: list[Node] = [stmt]
+    while stack:
+        n = stack.pop()
+        if type(n) is Load:
+            read.add(n.buffer.name)
+        elif type(n) is Store:
+            written.add(n.buffer.name)
+        stack.extend([c for c in children(n) if type(c) not in (Buffer, Region)])
+    return frozenset(read), frozenset(written)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,19 +47,10 @@ class Leaf:
         assert type(self.stmt) is Block
         return self.stmt
 
-    @cached_property
+    @property
     def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
         """The names of the buffers read and of those written."""
-        read, written = set(), set()
-        stack: list[Node] = [self.stmt]
-        while stack:
-            n = stack.pop()
-            if type(n) is Load:
-                read.add(n.buffer.name)
-            elif type(n) is Store:
-                written.add(n.buffer.name)
-            stack.extend([c for c in children(n) if type(c) not in (Buffer, Region)])  # of what is executed
-        return frozenset(read), frozenset(written)
+        return _accesses(self.stmt)
 
     @property
     def reads(self) -> frozenset[str]:

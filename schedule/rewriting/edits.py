@@ -116,6 +116,8 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
         kept = tuple(b for b in n.allocs if b.name not in dropped)
         return n if len(kept) == len(n.allocs) else n.with_(allocs=kept)
 
+    if dropped <= {b.name for b in func.allocs}:
+        return without(func)
     return without(rewrite_statements(func, lambda s: without(s) if type(s) is Block else s))
 
 

@@ -18,7 +18,7 @@ from .block_analysis import epilogue, is_elementwise, loop_of, regular, stored, 
 from .marks import done, share, stream, teams
 
 VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
-MAX_INLINED_NODES = 2_000  # of a block after others went into it: each step over it takes longer, and doubles what it reads twice
+MAX_INLINED_NODES = 500  # of a block after others went into it: each step over it takes longer, and doubles what it reads twice
 MAX_PIECES = 5  # of a loop that is cut where conditions change
 CHUNK_ELEMENTS = (1 << 14, 1 << 12, 1 << 16)  # numbers of elements of a one-dimensional loop that a thread takes at a time
 SQUARES_DOWN, SQUARES_ACROSS = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block

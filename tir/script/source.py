@@ -6,13 +6,14 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
+from . import nesting
 from .error import ScriptError
 
 
 def python_tree(text: str, mode: str = "exec") -> Any:
     """Python's syntax tree of a text, as of `ast.parse`. SyntaxError also where it is nested too deeply."""
     try:
-        return ast.parse(text, mode=mode)
+        return nesting.parse(text, mode)
     except (RecursionError, MemoryError):
         raise SyntaxError("nested too deeply") from None
     except ValueError as error:  # it holds a null character

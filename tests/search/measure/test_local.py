@@ -52,7 +52,7 @@ def test_inputs_that_are_given_take_the_place_of_random_ones(task, fake_builder)
     with LocalMeasurer(task, workers=1, builder=fake_builder, limits=QUICK, inputs={"A": a}) as measurer:
         measurer.prepare_data()
         found, b, expected = (np.load(measurer._directory / name) for name in ("0.npy", "1.npy", "2.expected.npy"))
-    assert np.array_equal(found, a) and b.std() > 0 and np.allclose(expected, a @ b)
+    assert np.array_equal(found, a) and b.std() > 0 and np.allclose(expected, a.astype("float64") @ b)
 
 
 def outcomes(measurements: list[Measurement]) -> list[str]:

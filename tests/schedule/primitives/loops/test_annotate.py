@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from schedule import Schedule, ScheduleError, Trace, replay
@@ -54,9 +56,7 @@ annotate('C', '', 1): the key must not be empty
 """,
     )
     refuse(s, "annotate('C', 'a', {1, 2}): `ann_val` must be JSON data, got {1, 2}")
-    refuse(
-        s,
-        "annotate('D', 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`",
+@@, 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`",
     )
 
 

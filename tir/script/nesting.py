@@ -1,0 +1,108 @@
+"""Syntax trees of texts that are nested deeper than Python's own parser reads."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+PARSED_BRACKETS = 100  # brackets around a piece of text that Python parses at once; it takes up to 200
+MAX_BRACKETS = 2_000  # around anything: what reads the tree calls itself some times a bracket
+
+_TOKENS = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|'
+    r"'''(?:\\.|[^\\])*?'''|"
+    r'"(?:\\.|[^"\\\n])*"|'
+    r"'(?:\\.|[^'\\\n])*'|"
+    r"#[^\n]*|[()\[\]{}]",
+    re.DOTALL,
+)
+_CUT = "_cut_{}"
+
+
+def parse(text: str, mode: str = "exec") -> Any:
+    """The tree of a text, as of `ast.parse`. Calls and parentheses PARSED_BRACKETS inside of others are parsed by themselves.
+    Where brackets do not match, or there are more than MAX_BRACKETS around something, as `ast.parse`."""
+    cuts = _deep(text)
+    if not cuts:
+        return ast.parse(text, mode=mode)
+    shallow, end, found = [], 0, {}
+    for n, (first, last) in enumerate(cuts):
+        name = _CUT.format(n)
+        inner = text[first:last]
+        found[name] = text, first, inner
+        # Of as many lines, and the last as long, so that what follows is where it was.
+        lines = inner.encode().split(b"\n")
+        left = len(lines[-1]) if len(lines) > 1 else len(lines[0]) - len(name)
+        shallow += [text[end:first], name, "\n" * (len(lines) - 1), " " * left]
+        end = last
+    tree = ast.parse("".join([*shallow, text[end:]]), mode=mode)
+    return _Joining(found).visit(tree)
+
+
+def _deep(text: str) -> list[tuple[int, int]]:
+    """The insides of the parentheses that are PARSED_BRACKETS deep; none where the brackets of the text do not match."""
+    opened: list[tuple[str, int]] = []
+    found: list[tuple[int, int]] = []
+    deepest = 0
+    for token in _TOKENS.finditer(text):
+        char = token.group()
+        if char in ("(", "[", "{"):
+            opened.append((char, token.end()))
+            deepest = max(deepest, len(opened))
+            if deepest > MAX_BRACKETS:
+                return []
+        elif char in (")", "]", "}"):
+            if not opened or opened[-1][0] + char not in ("()", "[]", "{}"):
+                return []
+            before, start = opened.pop()
+            cut = before == "(" and len(opened) >= PARSED_BRACKETS and token.start() - start > len(_CUT) + 8
+            # An outer cut takes the place of those in it.
+            if cut:
+                while found and found[-1][0] > start:
+                    found.pop()
+                found.append((start, token.start()))
+    return found if not opened and _CUT.format("") not in text else []
+
+
+def _inside(opening: str, text: str, first: int, inner: str) -> Any:
+    """What an opening parenthesis makes of the piece of a text that stands in it, with its places in the text."""
+    line = text.count("\n", 0, first)
+    column = len(text[text.rfind("\n", 0, first) + 1 : first].encode()) - len(opening)
+    try:
+        found = parse(f"{opening}{inner}\n)", mode="eval").body
+    except SyntaxError as error:
+        if error.offset is not None and error.lineno == 1:
+            error.offset += column
+        error.lineno = (error.lineno or 1) + line
+        error.end_lineno = None
+        raise
+    last = inner.count("\n") + 1
+    for n in ast.walk(found):
+        if hasattr(n, "lineno"):
+            if n.end_lineno == last + 1:  # ends with the parenthesis, which stands on a line of its own here
+                n.end_lineno, n.end_col_offset = last, len(inner[inner.rfind("\n") + 1 :].encode()) + 1
+                n.end_col_offset += len(opening) if last == 1 else 0
+            n.col_offset += column if n.lineno == 1 else 0
+            n.end_col_offset += column if n.end_lineno == 1 else 0
+            n.lineno, n.end_lineno = n.lineno + line, n.end_lineno + line
+    return found
+
+
+class _Joining(ast.NodeTransformer):
+    """Puts what was cut out back."""
+
+    def __init__(self, found: dict[str, tuple[str, int, str]]):
+        self._found = found
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        match node.args:
+            case [ast.Name(name)] if name in self._found and not node.keywords:
+                call = _inside("_(", *self._found[name])
+                node.args, node.keywords = call.args, call.keywords
+                node.func = self.visit(node.func)
+                return node
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return _inside("(", *self._found[node.id]) if node.id in self._found else node
