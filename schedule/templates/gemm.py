@@ -87,7 +87,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
     constant, pays = c.right.buffer.name in constants, _pays(M, N, K, nr, c.bits, processor)
-    # Threads that share columns read only theirs, where they are packed at once or not at all; else all rows and columns are read.
+    # Threads that share columns read theirs alone, where they are packed at once or not at all; else everything is read.
     at_once = M * line <= processor.product_block_bytes(False, chunks > 1)[0] if pays else N > M
     spare = 0.2 if at_once and not constant else -0.05  # of threads that wait, rather than share columns; or rows
     by_rows = enough_rows or _shared(row_tiles, threads) > _shared(column_tiles, threads) + spare

@@ -111,12 +111,12 @@ def given_inputs(func: PrimFunc, inputs: Mapping[str, np.ndarray]) -> dict[int, 
     """Arrays for inputs of a function, by position instead of by name. ValueError for one that is not an input, has another shape
     or dtype, or, where its elements are indices, points outside of what is indexed."""
     written, bounds = outputs(func), index_bounds(func)
-    named = {p.name: i for i, p in enumerate(func.params) if isinstance(p, Buffer) and i not in written}
+    named = {p.name: (i, p) for i, p in enumerate(func.params) if isinstance(p, Buffer) and i not in written}
     found = {}
     for name, value in inputs.items():
         if name not in named:
             raise ValueError(f"inputs: {no_such('input', name, named)}")
-        buffer, array = func.params[named[name]], np.asarray(value)
+        (position, buffer), array = named[name], np.asarray(value)
         shape, storage = const_shape(buffer), np.dtype(dtypes.storage(buffer.dtype))
         if array.shape != shape or array.dtype != storage:
             raise ValueError(f"inputs: `{name}` is {storage} {shape}, got {array.dtype} {array.shape}")
@@ -125,7 +125,7 @@ def given_inputs(func: PrimFunc, inputs: Mapping[str, np.ndarray]) -> dict[int, 
             raise ValueError(
                 f"inputs: the elements of `{name}` are indices from {low} to {high}, got some from {array.min()} to {array.max()}"
             )
-        found[named[name]] = np.ascontiguousarray(array)
+        found[position] = np.ascontiguousarray(array)
     return found
 
 

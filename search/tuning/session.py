@@ -151,8 +151,9 @@ class Session:
     def _make_measurer(self) -> Measurer:
         o = self._options
         if o.measurer is None:
-            local = {"workers": o.workers, "builder": o.builder, "inputs": o.inputs}
-            return LocalMeasurer(self.task, limits=self._limits, seed=o.seed, **local)
+            return LocalMeasurer(
+                self.task, limits=self._limits, seed=o.seed, workers=o.workers, builder=o.builder, inputs=o.inputs
+            )
         made = o.measurer(self.task)
         if not all(hasattr(made, method) for method in ("__enter__", "prepare", "measure", "compare")):
             raise ValueError(f"measurer takes what makes a search.Measurer of a task; it made {made!r}")
