@@ -56,7 +56,11 @@ annotate('C', '', 1): the key must not be empty
 """,
     )
     refuse(s, "annotate('C', 'a', {1, 2}): `ann_val` must be JSON data, got {1, 2}")
-@@, 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`",
+    message = "annotate('C', 'a', [1, nan]): `ann_val` must be JSON data, got [1, nan]"
+    refuse(s, message, lambda s: s.annotate("C", "a", [1, math.nan]))
+    refuse(
+        s,
+        "annotate('D', 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`",
     )
 
 
