@@ -34,6 +34,7 @@ def _cpu_machine(target: Target) -> Machine:
 
     return CPU(
         target.num_cores, target.vector_bits, target.registers, target.l1, target.l2, target.l3, target.mcpu,
+        target.features,
     )  # fmt: skip
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+
+# Of Linux on x86-64, by which a process asks for tile registers (asm/unistd_64.h, asm/prctl.h): the system call, what is asked,
+# and for which part of the state of the processor.
+ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
 
 _AVX512 = re.compile(
     r"znver[4-9]|skylake-avx512|cascadelake|cooperlake|icelake|sapphirerapids|graniterapids|emeraldrapids|x86-64-v4"
@@ -35,12 +41,40 @@ def vector_registers(mcpu: str, mattr: str, bits: int) -> int:
     return 32 if sufficient & set(mattr.split(",")) else 16
 
 
+# What processors bring along whose features are not given, of what is looked for, by LLVM's names.
+_FEATURES = (
+    (r"sapphirerapids|emeraldrapids|graniterapids", ("amx-tile", "amx-int8", "amx-bf16", "avx512vnni", "avx512bf16", "avx512vl")),
+    (r"cooperlake|znver[45]", ("avx512vnni", "avx512bf16", "avx512vl")),
+    (r"cascadelake|icelake|rocketlake|tigerlake", ("avx512vnni", "avx512vl")),
+    (r"alderlake|raptorlake|meteorlake|arrowlake", ("avxvnni",)),
+)
+
+
+@cache
+def features(mcpu: str, mattr: str) -> frozenset[str]:
+    """LLVM's names of the instruction sets of a processor: those that `mattr` adds, or where it is empty, those of these that are
+    known of the name `mcpu`."""
+    if mattr:
+        return frozenset(f[1:] for f in mattr.split(",") if f.startswith("+"))
+    return next((frozenset(found) for name, found in _FEATURES if re.match(name, mcpu)), frozenset())
+
+
 @cache
 def host_processor() -> tuple[str, str]:
-    """LLVM's name of this processor and its feature string."""
+    """LLVM's name of this processor and its feature string, without tile registers (AMX) where this process may not use them."""
     import llvmlite.binding as llvm
 
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    features = llvm.get_host_cpu_features().flatten()
+    if "+amx-tile" in features.split(",") and not _tiles_permitted():
+        features = features.replace("+amx-", "-amx-")
+    return llvm.get_host_cpu_name(), features
+
+
+def _tiles_permitted() -> bool:
+    """Whether the operating system lets this process use tile registers; Linux wants to be asked."""
+    if sys.platform != "linux":
+        return True
+    return ctypes.CDLL(None).syscall(ARCH_PRCTL, ctypes.c_long(REQUEST_PERMISSION), ctypes.c_long(TILE_DATA)) == 0
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tir.nearest import nearest
 
 from .backend import BACKENDS, backend, integer_option
-from .processor import host_caches, host_cores, vector_registers
+from .processor import features, host_caches, host_cores, vector_registers
 
 if TYPE_CHECKING:
     from schedule.machine import Machine
@@ -61,6 +61,11 @@ class Target:
     def registers(self) -> int:
         """The number of vector registers."""
         return vector_registers(self.mcpu, self.mattr, self.vector_bits)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """LLVM's names of the instruction sets that code for this processor may use."""
+        return features(self.mcpu, self.mattr)
 
     @property
     def machine(self) -> Machine:

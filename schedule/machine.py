@@ -69,6 +69,7 @@ class CPU:
     l2: int
     l3: int
     mcpu: str = ""  # LLVM's name
+    features: frozenset[str] = frozenset()  # LLVM's names of its instruction sets that templates use
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits fill a vector register."""

@@ -36,11 +36,11 @@ class Instruction:
 INSTRUCTIONS = {
     "int32": Instruction(
         4, "uint8", "int8", "llvm.x86.avx512.vpdpbusd", "i32", "i8", lambda lanes: f"<{lanes} x i32>",
-        lambda lanes: (("+avx512vnni",),) if lanes == 16 else (("+avx512vnni", "+avx512vl"), ("+avxvnni",)),
+        lambda lanes: (("avx512vnni",),) if lanes == 16 else (("avx512vnni", "avx512vl"), ("avxvnni",)),
     ),
     "float32": Instruction(
         2, "bfloat16", "bfloat16", "llvm.x86.avx512bf16.dpbf16ps", "float", "i16", lambda lanes: f"<{2 * lanes} x bfloat>",
-        lambda lanes: (("+avx512bf16",),) if lanes == 16 else (("+avx512bf16", "+avx512vl"),),
+        lambda lanes: (("avx512bf16",),) if lanes == 16 else (("avx512bf16", "avx512vl"),),
     ),
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     if found is None:
         return None
     rest, pairs = found
-    known = set(writer.module.target.mattr.split(","))
+    known = writer.module.target.features
     if not any(known.issuperset(wanted) for wanted in instruction.features(lanes)):
         return None
     places = [[writer.place(p[side]) for p in pairs] for side in (0, 1)]

@@ -45,7 +45,7 @@ from ..alignment import ALIGNMENT
 from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import NON_TEMPORAL, prefetches
-from . import scratch
+from . import scratch, tiles
 from .arithmetic import Arithmetic
 from .memory import NON_TEMPORAL_BYTES
 from .threads import Threads
@@ -98,11 +98,16 @@ def emit(func: PrimFunc, target) -> str:
 class Function(Arithmetic, Threads):
     """Writes one LLVM function, statement by statement."""
 
+    def __init__(self, module: Module, parallel: bool = False):
+        super().__init__(module, parallel)
+        self.tiles = tiles.TileRegisters()
+
     def stmt(self, s: Stmt) -> None:
         match s:
             case Seq(stmts):
-                for x in stmts:
-                    self.stmt(x)
+                for x, following in zip(stmts, (*stmts[1:], None), strict=True):
+                    if following is None or not tiles.clears(self, x, following):
+                        self.stmt(x)
             case For():
                 self.loop(s)
             case Store():
@@ -235,6 +240,8 @@ class Function(Arithmetic, Threads):
         self.fork(some, run, None)
 
     def loop(self, s: For) -> None:
+        if tiles.write(self, s):
+            return
         outer = self.ahead
         self.ahead += tuple((s.name, buffer, distance) for buffer, distance in prefetches(s))
         match s.kind:
@@ -247,7 +254,7 @@ class Function(Arithmetic, Threads):
                 self.vector_loop(s)
             case Kind.UNROLLED if isinstance(s.extent, Const):
                 self.unrolled_loop(s)
-            case Kind.PARALLEL if chunks(s) and self._runs_parallel(s):
+            case Kind.PARALLEL if chunks(s) and self.runs_parallel(s):
                 self.parallel_loop(s)
             case _ if not self._uniform(s.extent):
                 self.ragged_loop(s)
@@ -255,7 +262,7 @@ class Function(Arithmetic, Threads):
                 self.serial_loop(s)
         self.ahead = outer
 
-    def _runs_parallel(self, s: For) -> bool:
+    def runs_parallel(self, s: For) -> bool:
         return not self.in_parallel and self.module.target.num_cores > 1 and s.extent != Const(1) and self.lane is None
 
     def vector_loop(self, s: For) -> None:

@@ -229,9 +229,9 @@ class Memory(Writer):
         self.fills[self.absent] = name, max(count, nbytes)  # an element has a byte or more
         return name
 
-    def _absent_lanes(self, type: str) -> Value:
+    def _absent_lanes(self, type: str, lanes: int) -> Value:
         """What is loaded in lanes that are masked off."""
-        return Value("zeroinitializer" if self.absent is None else f"splat ({self.absent})", type, self.lanes)
+        return Value("zeroinitializer" if self.absent is None else f"splat ({self.absent})", type, lanes)
 
     def _width(self, b: Buffer) -> int:
         return int(b.shape[-1].value)  # type: ignore[attr-defined]
@@ -248,8 +248,8 @@ class Memory(Writer):
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
         if place.stride in SHUFFLED_STRIDES:
             return self._strided(place, place.stride, type, align, version)
-        if (column := self._column(place, type, version)) is not None:
-            return column
+        if (found := self._column(place, type, version) or self._woven(place, type, version)) is not None:
+            return found
         pointers = self.pointers(place)
         mask = self._mask()
         if self.wanted is not None:
@@ -260,14 +260,16 @@ class Memory(Writer):
         arguments = (pointers, Value(str(align), "i32"), mask, Value("zeroinitializer", type, lanes))
         return self.invoke(name, type, lanes, *arguments, key=("gather", pointers.name, version, mask))
 
-    def _row(self, pointer: str, type: str, size: int, version: int, mask: Value | None, align: int) -> Value:
+    def _row(
+        self, pointer: str, type: str, size: int, version: int, mask: Value | None, align: int, lanes: int | None = None
+    ) -> Value:
         """The elements of `size` bytes that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
-        lanes = self.lanes
+        lanes = lanes or self.lanes
         full = f"<{lanes} x {type}>"
         pointer = self._there(pointer, lanes * size, False)
         if mask is None:
             return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
-        absent = self._absent_lanes(type)
+        absent = self._absent_lanes(type, lanes)
         arguments = (Value(pointer, "ptr"), Value(str(align), "i32"), mask, absent)
         key = ("load", pointer, version, lanes, mask.name, absent.name)
         return self.invoke(f"llvm.masked.load.{suffix(type, lanes)}.p0", type, lanes, *arguments, key=key)
@@ -359,6 +361,54 @@ class Memory(Writer):
         row = self._row(self._further(pointer, start), type, size, version, None, size)
         self.wanted = wanted
         return row
+
+    def _woven(self, place: Place, type: str, version: int) -> Value | None:
+        """Elements of a few rows side by side, the first of each row, then the second of each, and so on: loaded row by row. Or a
+        few elements that lie side by side, then a few more that do: those of 32 bits are gathered at once. None for other places,
+        or where the number of rows is no power of two."""
+        assert self.lane is not None
+        (name, lanes), size = self.lane, dtypes.nbytes(place.access.buffer.dtype)
+        moving = {m: c for m, c in place.offset.items() if not all(self._uniform(a) for a in m)}
+        found: dict[str, tuple[int, int]] = {}  # by operator: the number of rows, and the stride
+        for m, c in moving.items():
+            match m:
+                case (Binary("//" | "%" as op, Var(v), Const(count)),) if v == name:
+                    found[op] = int(count), c
+        if place.nested or len(moving) != 2 or len(found) != 2:
+            return None
+        (count, along), (same, step) = found["//"], found["%"]
+        if same != count or count & (count - 1) or lanes % count:
+            return None
+        width = lanes // count
+        uniform = {m: c for m, c in place.offset.items() if m not in moving}
+        base = self.address(place.access.buffer, uniform)
+        start = sum(c * self.constants[v] for v, c in place.copies) * size
+        if step == 1 and count * size == 4 and self.mask is None and self.wanted is None:
+            steps = ", ".join(f"i64 {n * along * size}" for n in range(width))
+            first = self._further(base, start)
+            pointers = self.op(f"getelementptr i8, ptr {first}, <{width} x i64> <{steps}>", "ptr", width)
+            every, none = Value("splat (i1 true)", "i1", width), Value("zeroinitializer", "i32", width)
+            name = f"llvm.masked.gather.v{width}i32.v{width}p0"
+            fours = self.invoke(name, "i32", width, pointers, Value(str(size), "i32"), every, none)
+            return self.op(f"bitcast {fours} to {typed(type, lanes)}", type, lanes)
+        if along != 1:
+            return None
+
+        def row(n: int) -> Value:
+            mask = None
+            if self.mask is not None:
+                none = Value("zeroinitializer", "i1", lanes)
+                picks = [*range(n, lanes, count)]
+                mask = self.shuffled(self.mask, none, picks, ("woven", self.mask.name, n, count))
+            return self._row(self._further(base, start + n * step * size), type, size, version, mask, size, width)
+
+        def weave(rows: list[Value]) -> Value:
+            if len(rows) == 1:
+                return rows[0]
+            even, odd = weave(rows[::2]), weave(rows[1::2])
+            return self.shuffled(even, odd, (n for pair in range(even.lanes) for n in (pair, even.lanes + pair)))
+
+        return weave([row(n) for n in range(count)])
 
     def _mask(self) -> Value:
         return self.mask if self.mask is not None else Value("splat (i1 true)", "i1", self.lanes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
+from schedule.intrinsics import INSTRUCTION
 from tir.analysis.context import accesses
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
@@ -28,6 +29,7 @@ from tir.ir import (
     Stmt,
     Store,
     Var,
+    annotation,
     conjunction,
     conjuncts,
     const,
@@ -108,6 +110,8 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
 
     def visit(s: Stmt, ranges: dict[str, Interval], lanes: Loops, facts: list[Expr]) -> Stmt:
         match s:
+            case For() if annotation(s.annotations, INSTRUCTION):
+                return s
             case For(var, extent, body, kind):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 known = [*facts, *loop_facts(s)]

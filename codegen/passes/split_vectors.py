@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir import dtypes
 from tir.arith.statements import simplify_tree
-from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
+from tir.ir import Binary, Cast, Const, Expr, For, If, Kind, Load, PrimFunc, Select, Stmt, Store, Var, seq
 from tir.traverse import fresh, map_statements, names, substitute, walk, with_fresh_loops
 
 MAX_CHUNKS = 16  # more register-sized pieces than this become a loop of their own
@@ -59,8 +59,12 @@ def _at(s: Stmt, name: str, value: Expr) -> Stmt:
 
 
 def widest(s: Stmt) -> int:
-    """The width in bits of the widest element that `s` stores or loads; 32 where it touches nothing."""
-    return max((dtypes.bits(dtypes.computed(n.buffer.dtype)) for n in walk(s) if isinstance(n, (Load, Store))), default=32)
+    """The width in bits of the widest element that `s` stores or loads, as it is computed, or only moved; 32 where it touches
+    nothing."""
+    moves = all(isinstance(n, Const | Load | Select) for n in walk(s) if isinstance(n, Expr) and dtypes.is_half(n.dtype))
+    moves = moves and not any(isinstance(n, Cast) and dtypes.is_half(n.value.dtype) for n in walk(s))
+    kinds = [n.buffer.dtype for n in walk(s) if isinstance(n, (Load, Store))]
+    return max((dtypes.bits(kind if moves else dtypes.computed(kind)) for kind in kinds), default=32)
 
 
 def maskable(s: Stmt, target) -> bool:

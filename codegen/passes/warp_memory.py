@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from schedule.intrinsics import INSTRUCTION
 from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.bounds import extent_range
@@ -55,7 +56,6 @@ from tir.traverse import (
 
 from .gpu_kernels import GPUError, GPUKernel, in_warp, map_kernels
 
-INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
 TRANSPOSED = "ldmatrix_x4_trans"
 TF32 = "tf32"  # a call: its argument, rounded to 10 bits of mantissa

@@ -18,7 +18,8 @@ from __future__ import annotations
 from tir.ir import PrimFunc
 from tir.script import parse
 
-INSTRUCTION_ANNOTATION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
+from . import INSTRUCTION
+
 DTYPES = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32"}
 
 _PRODUCT = """
@@ -44,7 +45,7 @@ def main(S: T.Buffer((16, {columns}), "{dtype}"), W: T.Buffer((16, {columns}), "
 
 def _both(template: str, instruction: str, **parts: object) -> tuple[PrimFunc, PrimFunc]:
     """A description and its implementation."""
-    unmarked, marked = "range(16)", f'T.serial(16, annotations={{"{INSTRUCTION_ANNOTATION}": "{instruction}"}})'
+    unmarked, marked = "range(16)", f'T.serial(16, annotations={{"{INSTRUCTION}": "{instruction}"}})'
     desc, impl = (parse(template.format(outer=loop, **parts)) for loop in (unmarked, marked))
     assert isinstance(desc, PrimFunc) and isinstance(impl, PrimFunc)
     return desc, impl

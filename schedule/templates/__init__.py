@@ -32,6 +32,7 @@ from . import (
     pooling,
     reduction,
     rowwise,
+    tile_registers,
     transposed,
     winograd,
 )
@@ -41,11 +42,13 @@ from .template import SumOfProducts, Template, Verdict
 __all__ = [
     "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise", "dots",
     "elementwise", "gemm", "gemv", "narrow", "pixels", "pooling", "reduction", "rowwise", "only_reduces", "schedule",
-    "transposed", "winograd",
+    "tile_registers", "transposed", "winograd",
 ]  # fmt: skip
 
 # Of those that match, the one of the fewest cycles is the default.
-SUMS_OF_PRODUCTS = tuple(map(SumOfProducts, (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise, pooling)))
+SUMS_OF_PRODUCTS = tuple(
+    map(SumOfProducts, (gemv, dots, tile_registers, gemm, pixels, conv2d, transposed, narrow, depthwise, pooling))
+)
 
 
 def schedule(func: PrimFunc, target: Any) -> Schedule | None:

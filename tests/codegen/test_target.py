@@ -1,5 +1,7 @@
 """Targets from strings and keywords, and what is said about the ones that are wrong."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from codegen import Target
@@ -45,6 +47,21 @@ def test_another_processor_than_the_hosts_brings_its_own_features():
     host, features = host_processor()
     for mcpu in ("znver4", "znver5", "haswell", "skylake-avx512"):
         assert Target(f"llvm -mcpu {mcpu}").mattr == (features if mcpu == host else "")
+
+
+def test_features_are_those_given_or_known_by_name():
+    assert {"amx-tile", "amx-int8", "amx-bf16", "avx512vnni"} <= Target("llvm -mcpu sapphirerapids", mattr="").features
+    assert Target("llvm -mcpu sapphirerapids -mattr +avx2,-amx-tile").features == {"avx2"}
+    assert "avx512bf16" in Target("llvm -mcpu znver4", mattr="").features
+    assert Target("llvm -mcpu haswell", mattr="").features == Target("cuda").features == set()
+
+
+def test_tile_registers_only_where_the_system_permits_them(monkeypatch):
+    flags = SimpleNamespace(flatten=lambda: "+avx2,+amx-tile,+amx-int8,-amx-fp16")
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: flags)
+    for permitted, expected in ((True, "+avx2,+amx-tile,+amx-int8,-amx-fp16"), (False, "+avx2,-amx-tile,-amx-int8,-amx-fp16")):
+        monkeypatch.setattr("codegen.processor._tiles_permitted", lambda answer=permitted: answer)
+        assert host_processor.__wrapped__()[1] == expected
 
 
 def test_keywords_go_before_the_string():

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Ranges
 from tir.arith.polynomial import Polynomial, add, as_constant, polynomial, split_terms, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import (
@@ -32,7 +34,7 @@ from tir.ir import (
     seq,
 )
 from tir.nearest import did_you_mean
-from tir.traverse import loops, replace_buffers, stores, substitute, walk
+from tir.traverse import loops, replace_buffers, stores, substitute, walk, walk_stmts
 
 from ...error import ScheduleError
 from ...intrinsics.tensor_intrin import TensorIntrin, registered
@@ -97,7 +99,7 @@ def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For
         actual = _without_blocks(target.body)
     except Unproved as reason:
         raise ScheduleError(f"{what}: {reason}", (named, "compared with it"), hint=reason.hint) from None
-    matcher = _Matcher({x.name for x in loops(actual)})
+    matcher = _Matcher(ranges_of([x for x in walk_stmts(actual) if isinstance(x, For)]))
     found = next(matcher.stmts(description, actual, _Match()), None)
     if found is None:
         hint = _what_to_try(description, actual)
@@ -181,9 +183,10 @@ def _without_blocks(stmt: Stmt) -> Stmt:
 
 
 class _Matcher:
-    """Compares a description with a statement; `reason` says what differs, of the attempt that came furthest."""
+    """Compares a description with a statement, whose own loops have these ranges; `reason` says what differs, of the attempt that
+    came furthest."""
 
-    def __init__(self, inner: set[str]):
+    def __init__(self, inner: Ranges):
         self.inner = inner
         self.reason = "it is something else"
         self.depth = -1
@@ -257,7 +260,7 @@ class _Matcher:
             return
         loops = dict(m.loops)
         wanted = [polynomial(simplify(substitute(i, loops))) for i in d.indices]
-        parts = [split_terms(polynomial(simplify(i)), self.inner) for i in a.indices]
+        parts = [split_terms(polynomial(simplify(i, self.inner)), {*self.inner}) for i in a.indices]
         known = m.windows.get(d.buffer.name)
         if known is not None and known.buffer.name != a.buffer.name:
             self.fail(f"it has both `{known.buffer.name}` and `{a.buffer.name}` for `{d.buffer.name}` of the description")

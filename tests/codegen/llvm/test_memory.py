@@ -309,3 +309,49 @@ def test_no_memory_for_temporaries(kind, target):
     for call in (lambda: kernel(*arrays), kernel.bind(*arrays), lambda: kernel.time(*arrays)):
         with pytest.raises(MemoryError, match=r"^main: no memory for its temporaries; the results are undefined$"):
             call()
+
+
+# --- rows that lanes take in turn ------------------------------------------------------------------------------------------
+
+
+def interleaved(rows: int, columns: int, dtype: str, count: int, across: bool = False, guarded: bool = False) -> Schedule:
+    """`count` rows of A side by side in each column, or those of A transposed; with `guarded`, zeros beyond most of A."""
+    a = te.placeholder((columns, rows) if across else (rows, columns), dtype, name="A")
+
+    def element(r, j, q):
+        i = r * count + q
+        value = a[(j, i) if across else (i, j)]
+        return te.if_then_else(te.all(i < rows - 1, j < columns - 3), value, te.const(0, dtype)) if guarded else value
+
+    s = Schedule(te.create_prim_func([a, te.compute((rows // count, columns, count), element, name="B")]))
+    _, lanes = s.split(s.fuse(*s.get_loops("B")[1:]), [None, 16 * count])
+    s.vectorize(lanes)
+    return s
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "int32"])
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_rows_are_woven(dtype, count, guarded):
+    s = interleaved(12, 48, dtype, count, guarded=guarded)
+    assert ".gather" not in codegen.dump(s.func, f"{ONE} -mcpu x86-64-v4", after="llvm_ir")
+    same(s.func, targets=[ONE])
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("int8", 4), ("bfloat16", 2)])
+def test_elements_of_32_bits_are_gathered_at_once(dtype, count):
+    s = interleaved(12, 48, dtype, count, across=True)
+    assert "gather.v16i32" in codegen.dump(s.func, f"{ONE} -mcpu x86-64-v4", after="llvm_ir")
+    same(s.func, targets=[ONE])
+
+
+def test_other_places_are_as_they_were():
+    """Three rows, or columns two apart, are no such rows."""
+    a = te.placeholder((12, 96), "int32", name="A")
+    for func in (
+        te.create_prim_func([a, te.compute((4, 16, 3), lambda r, j, q: a[r * 3 + q, j], name="B")]),
+        te.create_prim_func([a, te.compute((3, 16, 4), lambda r, j, q: a[r * 4 + q, j * 2], name="B")]),
+    ):
+        s = Schedule(func)
+        s.vectorize(s.fuse(*s.get_loops("B")[1:]))
+        same(s.func, targets=[ONE])

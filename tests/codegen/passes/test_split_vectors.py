@@ -2,6 +2,7 @@
 
 import pytest
 
+import codegen
 from schedule import Schedule
 from tests.codegen.harness import check_pass
 from tests.programs import matmul, vector
@@ -151,3 +152,13 @@ def test_the_tail_repeats_the_loops_inside_under_names_of_its_own():
                         C[i, j_tail + 8] = C[i, j_tail + 8] + A[i, k_1] * B[k_1, j_tail + 8]
         """,
     )
+
+
+def test_half_floats_that_are_only_moved_have_the_lanes_of_their_bits():
+    """Computed, they are float32."""
+    a = te.placeholder((64,), "bfloat16", name="A")
+    for value, lanes in ((lambda i: a[i], 32), (lambda i: te.if_then_else(i < 60, a[i], te.const(0, "bfloat16")), 32),
+                         (lambda i: a[i] + a[i], 16), (lambda i: te.maximum(a[i], te.const(0, "bfloat16")), 16)):  # fmt: skip
+        s = Schedule(te.create_prim_func([a, te.compute((64,), value, name="B")]))
+        s.vectorize("i")
+        assert f"T.vectorized({lanes})" in codegen.dump(s.func, "llvm -mcpu x86-64-v4 -num-cores 1", after="split_vectors")

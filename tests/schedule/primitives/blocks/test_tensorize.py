@@ -312,3 +312,16 @@ tensorize('i', 'fma_16_f32'): `C` would be both `C` of `fma_16_f32`, which it wr
   hint: cache_read or cache_write makes a copy for one of the two
 """,
     )
+
+
+def test_a_place_in_tiles_is_a_window_for_the_loops_inside():
+    """j_0 * 16 + j_1 lies in tile j_0: the quotient does not move with j_1, which is below 16."""
+    s = Schedule(matmul(7, 5, 32))
+    copy = s.cache_write("C", 0, "global")
+    s.transform_layout("C", ("write", 0), "lambda i, j: (i, j // 16, j % 16)")
+    outer, inner = s.split("j", [None, 16])
+    s.reorder("i", outer, "k", inner)
+    before = s.func
+    s.tensorize(inner, "fma_16_f32")
+    assert copy in s.script
+    same_numbers(before, s.func)

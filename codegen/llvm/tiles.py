@@ -1,0 +1,307 @@
+"""Products of small matrices in tile registers (AMX): a nest that is annotated with an instruction is that instruction.
+
+The processor has eight registers of 16 rows of 64 bytes. Those of the result stay where they are while the sum runs; the others
+take turns for the operands. Where the processor has no such instruction, or the operands do not lie as it wants them, the nest
+runs as it is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from schedule.intrinsics import INSTRUCTION
+from tir import dtypes
+from tir.analysis.context import accesses
+from tir.arith.bounds import extent_range
+from tir.arith.polynomial import Polynomial
+from tir.arith.simplify import simplify
+from tir.ir import Const, For, Kind, Load, Seq, Stmt, Store, annotation, as_int
+from tir.traverse import children, loads, loops, perfect_nest, stores, substitute, variables, walk_stmts
+
+from ..passes.positions import position
+from ..processor import ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA
+from .values import Value, lone_variables
+
+if TYPE_CHECKING:
+    from .emit import Function
+
+REGISTERS = 8
+ROWS, ROW_BYTES = 16, 64  # of a register
+
+# By the name of the instruction: the feature that it needs, beside that of the tiles.
+INSTRUCTIONS = {
+    "tdpbssd": "amx-int8", "tdpbsud": "amx-int8", "tdpbusd": "amx-int8", "tdpbuud": "amx-int8",
+    "tdpbf16ps": "amx-bf16",
+}  # fmt: skip
+
+MAX_RESULTS = 6  # tiles of the result that stay in registers: two are left for operands
+
+_CONFIGURATION, _ALLOW, _ALLOWED = "tir.tiles", "tir.tiles.allow", "tir.tiles.allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where the tile of an access lies: its first element in the buffer, and the elements from one row to the next."""
+
+    access: Load | Store
+    start: Polynomial
+    stride: int
+
+    @property
+    def key(self) -> object:
+        """What windows of the same place have in common."""
+        return self.access.buffer.name, frozenset(self.start.items()), self.stride
+
+
+@dataclass
+class TileRegisters:
+    """What the tile registers of a function hold at the point that is written."""
+
+    configured: bool = False
+    cleared: bool = False  # whether the results of the sum that comes next start from 0
+    results: dict[object, int] = field(default_factory=dict)  # by `Window.key`
+    operands: dict[object, int] = field(default_factory=dict)  # the one used last at the end
+
+    def of_operand(self, key: object) -> tuple[int, bool]:
+        """The register for an operand, and whether it is there already; else it takes that of the one used longest ago."""
+        if key in self.operands:
+            register = self.operands.pop(key)
+            self.operands[key] = register
+            return register, True
+        taken = {*self.results.values(), *self.operands.values()}
+        free = next((n for n in range(REGISTERS) if n not in taken), None)
+        register = self.operands.pop(next(iter(self.operands))) if free is None else free
+        self.operands[key] = register
+        return register, False
+
+
+def instruction(writer: Function, s: Stmt) -> str | None:
+    """The instruction that a statement is, if the processor has it."""
+    name = annotation(s.annotations, INSTRUCTION) if isinstance(s, For) else None
+    known = writer.module.target.features
+    return name if name in INSTRUCTIONS and {"amx-tile", INSTRUCTIONS[name]} <= known and writer.lane is None else None
+
+
+def write(writer: Function, s: For) -> bool:
+    """Write a loop if it is an instruction, or if there are instructions in it; says whether it is that."""
+    if not any(annotation(x.annotations, INSTRUCTION) for x in loops(s)):
+        return False
+    inside = [*_instructions(writer, s)]
+    if not inside or any(_windows(writer, nest) is None for _, nest in inside):
+        return False
+    if not writer.tiles.configured:
+        return _configured(writer, s)
+    if inside[0][1] is s:
+        _product(writer, s)
+        return True
+    return _sum(writer, s)
+
+
+def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
+    """Whether a statement does nothing but set the results of the sum that follows to 0; the sum starts with that then."""
+    if not writer.tiles.configured or not isinstance(following, For) or loads(s):
+        return False
+    results = _results(writer, following)
+    if results is None or not all(isinstance(x, For | Seq | Store) for x in walk_stmts(s)):
+        return False
+    wanted = [(w.access, w.start, [(w.stride, ROWS), (1, ROWS)]) for w in results.values()]
+    cleared = [(x, around.loops) for x, around in accesses(s) if isinstance(x, Store) and x.value == Const(0, x.value.dtype)]
+    found = [(x, *_span(writer, x, around)) for x, around in cleared]
+    places = [_places(group) for group in (found, wanted)]
+    same = len(found) == len(stores(s)) and None not in places and places[0] == places[1]
+    writer.tiles.cleared |= same
+    return same
+
+
+def _span(writer: Function, x: Load | Store, around: Sequence[For]) -> tuple[Polynomial, list[tuple[int, int]]]:
+    """Where an access starts, and its (stride, extent) in each of the loops around it; what is not linear in them stays."""
+    extents = {loop.name: as_int(loop.extent) for loop in around}
+    for loop in around:
+        writer.runs_over(loop, extent_range(loop.extent, writer.ranges))
+    offset = _position(writer, x, {})
+    lone = {m: n for name, m in lone_variables(offset).items() if (n := extents.get(name)) is not None}
+    return offset, [(offset.pop(m), n) for m, n in lone.items()]
+
+
+def _places(spans: Iterable[tuple[Load | Store, Polynomial, list[tuple[int, int]]]]) -> tuple[object, ...] | None:
+    """The elements of some spans of one buffer that start at the same place but for a number; None for others."""
+    bases = {(x.buffer.name, frozenset((m, c) for m, c in start.items() if m)) for x, start, _ in spans}
+    if len(bases) != 1:
+        return None
+    offsets: set[int] = set()
+    for _, start, steps in spans:
+        points = itertools.product(*(range(0, stride * extent, stride) for stride, extent in steps))
+        offsets |= {start.get((), 0) + sum(p) for p in points}
+    return *bases, frozenset(offsets)
+
+
+def _instructions(writer: Function, s: Stmt, around: tuple[For, ...] = ()) -> Iterator[tuple[tuple[For, ...], For]]:
+    """The nests in a statement that are instructions, with the loops around them."""
+    match s:
+        case For() if instruction(writer, s) is not None:
+            yield around, s
+        case For():
+            yield from _instructions(writer, s.body, (*around, s))
+        case _:
+            for x in children(s):
+                if isinstance(x, Stmt):
+                    yield from _instructions(writer, x, around)
+
+
+def _configured(writer: Function, s: For) -> bool:
+    """Write a loop between the configuration of the tile registers and their release; a parallel loop in it has its own."""
+    if any(writer.runs_parallel(x) for x in loops(s) if x.kind is Kind.PARALLEL):
+        return False
+    library = writer.module.library
+    rows, row_bytes = ", ".join([f"i8 {ROWS}"] * REGISTERS), ", ".join([f"i16 {ROW_BYTES}"] * REGISTERS)
+    library[_CONFIGURATION] = (
+        f"@{_CONFIGURATION} = internal constant {{ [2 x i8], [14 x i8], [8 x i16], [16 x i8], [8 x i8], [8 x i8] }} "
+        f"{{ [2 x i8] [i8 1, i8 0], [14 x i8] zeroinitializer, [8 x i16] [{row_bytes}], [16 x i8] zeroinitializer, "
+        f"[8 x i8] [{rows}], [8 x i8] zeroinitializer }}, align 64"
+    )
+    if sys.platform == "linux":
+        library[_ALLOW] = _ALLOWING
+        writer.declare("syscall", "i64", ["i64", "..."])
+        writer.line(f"call void @{_ALLOW}()")
+    writer.perform("llvm.x86.ldtilecfg", Value(f"@{_CONFIGURATION}", "ptr"))
+    writer.tiles.configured = True
+    writer.loop(s)
+    writer.tiles = TileRegisters()
+    writer.perform("llvm.x86.tilerelease")
+    return True
+
+
+def _results(writer: Function, s: For) -> dict[object, Window] | None:
+    """The tiles to which a loop adds, by their keys, if it does nothing else, they are the same in all iterations, and they fit
+    the registers; None for another loop."""
+    inside = [*_instructions(writer, s)]
+    if s.kind is not Kind.SERIAL or not inside or inside[0][1] is s or len(stores(s)) != len(inside):
+        return None
+    found: dict[object, Window] = {}
+    for around, nest in inside:
+        if any(x.kind not in (Kind.SERIAL, Kind.UNROLLED) or not isinstance(x.extent, Const) for x in around):
+            return None
+        unrolled = {x.name: range(as_int(x.extent) or 0) for x in around if x.kind is Kind.UNROLLED}
+        for copy in itertools.product(*unrolled.values()):
+            windows = _windows(writer, nest, dict(zip(unrolled, copy, strict=True)))
+            if windows is None or {x.name for x in around} & writer.term_variables(windows[0].start):
+                return None
+            found[windows[0].key] = windows[0]
+    return found if len(found) <= MAX_RESULTS else None
+
+
+def _sum(writer: Function, s: For) -> bool:
+    """Write a loop that adds to tiles, which stay in registers meanwhile; says whether it is one."""
+    found = None if writer.tiles.results else _results(writer, s)
+    if found is None:
+        return False
+    cleared = writer.tiles.cleared
+    writer.tiles = TileRegisters(True, results={key: n for n, key in enumerate(found)})
+    for key, result in found.items():
+        register = writer.tiles.results[key]
+        if cleared:
+            writer.perform("llvm.x86.tilezero", Value(str(register), "i8"))
+        else:
+            _move(writer, "tileloadd64", register, result)
+    writer.serial_loop(s)
+    for key, result in found.items():
+        _move(writer, "tilestored64", writer.tiles.results[key], result)
+    writer.tiles = TileRegisters(True)
+    return True
+
+
+def _product(writer: Function, s: For) -> None:
+    """Write an instruction, whose result is in a register already, or comes from memory and goes there."""
+    windows, name = _windows(writer, s), instruction(writer, s)
+    assert windows is not None and name is not None
+    registers, (result, *operands) = writer.tiles, windows
+    held = registers.results.get(result.key)
+    if held is None:
+        held = registers.of_operand(None)[0]
+        _move(writer, "tileloadd64", held, result)
+    places = [held]
+    for operand in operands:
+        version = writer.versions.get(operand.access.buffer.name, 0)
+        place, known = registers.of_operand((operand.key, version, writer.top.label))
+        if not known:
+            _move(writer, "tileloadd64", place, operand)
+        places.append(place)
+    writer.perform(f"llvm.x86.{name}", *(Value(str(n), "i8") for n in places))
+    if result.key not in registers.results:
+        _move(writer, "tilestored64", held, result)
+        del registers.operands[None]
+
+
+def _move(writer: Function, verb: str, register: int, window: Window) -> None:
+    """Load a tile, or store it."""
+    buffer = window.access.buffer
+    pointer, stride = writer.address(buffer, window.start), window.stride * dtypes.nbytes(buffer.dtype)
+    writer.perform(f"llvm.x86.{verb}", Value(str(register), "i8"), Value(pointer, "ptr"), Value(str(stride), "i64"))
+    if verb == "tilestored64":
+        writer.versions[buffer.name] = writer.versions.get(buffer.name, 0) + 1
+
+
+def _windows(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[Window] | None:
+    """The tiles of the result, the rows and the columns of an instruction, in a copy of the unrolled loops around; None where
+    they do not lie as it wants them."""
+    nest = perfect_nest(s)
+    store, extents = nest[-1].body, [as_int(x.extent) for x in nest]
+    if not isinstance(store, Store) or len(nest) != 4 or None in extents:
+        return None
+    row, column, step, part = (x.name for x in nest)
+    for x in nest:
+        writer.runs_over(x, extent_range(x.extent, writer.ranges))
+    operands = {x for x in loads(store.value) if x.buffer.name != store.buffer.name}
+    left = next((x for x in operands if row in variables(*x.indices)), None)
+    right = next((x for x in operands if column in variables(*x.indices)), None)
+    if left is None or right is None:
+        return None
+    parts = extents[-1] or 0
+    found = [
+        _window(writer, store, row, {column: 1}, copy),
+        _window(writer, left, row, {step: parts, part: 1}, copy),
+        _window(writer, right, step, {column: parts, part: 1}, copy),
+    ]
+    windows = [w for w in found if w is not None]
+    return windows if len(windows) == len(found) else None
+
+
+def _window(
+    writer: Function, access: Load | Store, row: str, within: Mapping[str, int], copy: Mapping[str, int]
+) -> Window | None:
+    """The tile of an access whose rows `row` counts, in which other loops have these strides; None if they have others."""
+    offset = _position(writer, access, copy)
+    strides = {name: offset.pop(m) for name, m in lone_variables(offset).items() if name == row or name in within}
+    stride = strides.pop(row, 0)
+    if strides != within or writer.term_variables(offset) & {row, *within}:
+        return None
+    return Window(access, offset, stride)
+
+
+def _position(writer: Function, access: Load | Store, copy: Mapping[str, int]) -> Polynomial:
+    """The place of an access in its buffer, in a copy of the unrolled loops around."""
+    constants = {name: Const(n) for name, n in {**writer.constants, **copy}.items()}
+    return position(access.buffer, [simplify(substitute(i, constants), writer.ranges) for i in access.indices])
+
+
+# Linux lets all threads of a process use the registers once it has asked. A process that may not ends at their first use.
+_ALLOWING = f"""@{_ALLOWED} = internal global i32 0
+
+define internal void @{_ALLOW}() nounwind {{
+entry:
+  %known = load atomic i32, ptr @{_ALLOWED} monotonic, align 4
+  %done = icmp ne i32 %known, 0
+  br i1 %done, label %leave, label %ask
+ask:
+  %status = call i64 (i64, ...) @syscall(i64 {ARCH_PRCTL}, i64 {REQUEST_PERMISSION}, i64 {TILE_DATA})
+  store atomic i32 1, ptr @{_ALLOWED} monotonic, align 4
+  br label %leave
+leave:
+  ret void
+}}
+"""

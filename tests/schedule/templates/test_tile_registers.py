@@ -1,0 +1,186 @@
+"""Products of numbers of 8 and 16 bits on processors with tile registers: any shape and layout, exact or within the bound of sums."""
+
+from __future__ import annotations
+
+from functools import partial as having
+
+import numpy as np
+import pytest
+
+import tir
+from schedule import replay, templates
+from schedule.open_schedule import OpenSchedule
+from schedule.templates import tile_registers
+from tests.arrays import narrowed, widened
+from tests.schedule.templates.patterns import gamma
+from tir import te
+from tir.constants import with_constants
+from tir.interpreter import run
+
+AMX = tir.Target("llvm", num_cores=1, mcpu="sapphirerapids", vector_bits=512)
+HERE = tir.Target("llvm", num_cores=1).features >= {"amx-tile", "amx-int8", "amx-bf16"}
+runs = pytest.mark.skipif(not HERE, reason="this processor has no tile registers")
+PAIRS = [("int8", "int8"), ("int8", "uint8"), ("uint8", "int8"), ("uint8", "uint8"), ("bfloat16", "bfloat16")]
+
+
+def product(M, N, K, left="int8", right="int8", across=(False, False), batch=(), after=None):
+    """C = A · B in the type of its sum, either operand transposed, each of a batch; then `after`, if that is given."""
+    total = "float32" if left == "bfloat16" else "int32"
+    A = te.placeholder((*batch, *((K, M) if across[0] else (M, K))), left, name="A")
+    B = te.placeholder((*batch, *((N, K) if across[1] else (K, N))), right, name="B")
+    k = te.reduce_axis((0, K), name="k")
+
+    def term(*i):
+        *b, row, column = i
+        a = A[(*b, k, row) if across[0] else (*b, row, k)]
+        return a.astype(total) * B[(*b, column, k) if across[1] else (*b, k, column)].astype(total)
+
+    C = te.compute((*batch, M, N), lambda *i: te.sum(term(*i), axis=k), name="C")
+    out = C if after is None else te.compute((*batch, M, N), lambda *i: after(C[i], i[-1]), name="D")
+    return te.create_prim_func([A, B, out])
+
+
+def inputs(func, seed=0):
+    rng = np.random.default_rng(seed)
+    result = []
+    for p in func.buffers[:-1]:
+        shape = [d.value for d in p.shape]
+        if p.dtype == "bfloat16":
+            result.append(narrowed(rng.standard_normal(shape), p.dtype))
+        else:
+            limits = np.iinfo(p.dtype)
+            result.append(rng.integers(limits.min, limits.max, shape, endpoint=True).astype(p.dtype))
+    return result
+
+
+def expected(a, b, across=(False, False)):
+    """The product in float64, and the bound of its error: none for integers."""
+    x, y = (widened(v, "bfloat16" if v.dtype == np.uint16 else str(v.dtype)).astype(np.float64) for v in (a, b))
+    x, y = (v.swapaxes(-1, -2) if t else v for v, t in zip((x, y), across, strict=True))
+    bound = gamma(2 * x.shape[-1]) * (abs(x) @ abs(y)) if a.dtype == np.uint16 else np.zeros(())
+    return x @ y, bound
+
+
+def scheduled(func, target=None):
+    target = target or tir.Target("llvm", num_cores=1)
+    s = templates.schedule(func, target)
+    assert s is not None and replay(func, s.trace).func == s.func
+    return s.func
+
+
+def multiply(func, target=None):
+    """Build the default schedule, which must use the registers, and run it."""
+    target = target or tir.Target("llvm", num_cores=1)
+    kernel = tir.build(scheduled(func, target), target)
+    assert "tdp" in kernel.asm()
+    given, (out,) = inputs(func), func.buffers[-1:]
+    result = np.empty([d.value for d in out.shape], np.uint16 if out.dtype == "bfloat16" else out.dtype)
+    kernel(*given, result)
+    return given, result
+
+
+@runs
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+@pytest.mark.parametrize("shape", [(33, 47, 130), (109, 97, 1031), (64, 64, 128), (16, 200, 67)])
+def test_any_shape_and_type(left, right, shape):
+    func = product(*shape, left, right)
+    (a, b), result = multiply(func)
+    value, bound = expected(a, b)
+    assert np.all(abs(result - value) <= bound)
+
+
+@runs
+def test_blocks_of_columns_that_do_not_divide_them():
+    target = tir.Target("llvm", num_cores=1, l2=1 << 16)
+    func = product(50, 500, 300)
+    assert (
+        tile_registers.tiles(tile_registers.matches(OpenSchedule(func, target, at_seed=True).block("C")), target.machine).block
+        < 16
+    )
+    (a, b), result = multiply(func, target)
+    assert np.array_equal(result, expected(a, b)[0])
+
+
+@runs
+@pytest.mark.parametrize("across", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("kind", ["int8", "bfloat16"])
+def test_transposed_operands(across, kind):
+    func = product(70, 61, 131, kind, kind, across)
+    (a, b), result = multiply(func)
+    value, bound = expected(a, b, across)
+    assert np.all(abs(result - value) <= bound)
+
+
+@runs
+@pytest.mark.parametrize("cores", [1, 2])
+def test_threads_and_batches(cores):
+    func = product(150, 149, 300, batch=(3,))
+    (a, b), result = multiply(func, tir.Target("llvm", num_cores=cores))
+    assert np.array_equal(result, expected(a, b)[0])
+
+
+@runs
+def test_what_follows_is_computed_with_the_tiles():
+    def dequantised(x, j):
+        return te.maximum(x.astype("float32") * 0.125 + j.astype("float32"), te.const(0.0, "float32"))
+
+    func = product(77, 93, 200, after=dequantised)
+    (a, b), result = multiply(func)
+    assert np.array_equal(result, np.maximum(expected(a, b)[0] * 0.125 + np.arange(93), 0).astype(np.float32))
+
+
+@runs
+def test_sums_wrap_as_int32_does():
+    func = product(32, 32, 1 << 18, "uint8", "uint8")
+    target = tir.Target("llvm", num_cores=1)
+    result = np.empty((32, 32), np.int32)
+    tir.build(scheduled(func), target)(np.full((32, 1 << 18), 255, np.uint8), np.full((1 << 18, 32), 255, np.uint8), result)
+    assert np.all(result == np.int64(255 * 255 * (1 << 18)).astype(np.int32))
+
+
+@runs
+def test_constant_columns_are_packed_once():
+    func = with_constants(product(100, 90, 140), ["B"])
+    (a, b), result = multiply(func)
+    assert np.array_equal(result, expected(a, b)[0])
+
+
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+def test_the_schedule_computes_the_same_without_the_registers(left, right):
+    """In the interpreter, with its traps, parts of the sum and partial tiles included."""
+    func = product(5, 19, 150 if left == "bfloat16" else 300, left, right)
+    target = tir.Target("llvm", num_cores=1, mcpu="sapphirerapids", vector_bits=512, l1=4096)
+    s = OpenSchedule(func, target, at_seed=True)
+    tile_registers.build(s, tile_registers.matches(s.block("C")))
+    assert 'annotations={"instruction": "tdp' in s.script and "k_0_1" in s.script
+    given, result = inputs(func), np.zeros((5, 19), func.buffers[-1].dtype)
+    run(s.func, *given, result)
+    value, bound = expected(*given)
+    assert np.all(abs(result - value) <= bound)
+
+
+def test_processors_are_known_by_name():
+    kernel = tir.build(scheduled(product(64, 64, 64), AMX), AMX)
+    assert "tdpbssd" in kernel.asm()
+    other = tir.Target("llvm", num_cores=1, mcpu="znver4")
+    assert "tdp" not in tir.build(scheduled(product(64, 64, 64), other), other).asm()
+
+
+def test_what_is_no_such_product():
+    def found(func):
+        c = tile_registers.matches(OpenSchedule(func, AMX, at_seed=True).block("C"))
+        return c is not None and tile_registers.suits(c, AMX.machine)
+
+    assert found(product(32, 32, 64))
+    assert not found(product(32, 32, 64, "int16", "int16"))
+    assert not found(product(1, 32, 64))
+    A, B, k = te.placeholder((32, 64), "int8", name="A"), te.placeholder((64, 32), "int8", name="B"), te.reduce_axis((0, 64), "k")
+    for term in (
+        lambda a, b: a.astype("int32") + b.astype("int32"),
+        lambda a, b: (a * b).astype("int32"),  # wraps at 8 bits
+        lambda a, b: a.astype("uint8").astype("int32") * b.astype("int32"),
+    ):
+        C = te.compute((32, 32), having(lambda term, i, j: te.sum(term(A[i, k], B[k, j]), axis=k), term), name="C")
+        assert not found(te.create_prim_func([A, B, C]))
+    C = te.compute((32, 32), lambda i, j: te.max(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k), name="C")
+    assert not found(te.create_prim_func([A, B, C]))
