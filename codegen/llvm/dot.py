@@ -1,4 +1,5 @@
 """Sums of products of narrow numbers in one instruction: VPDPBUSD (uint8 · int8 into int32), VDPBF16PS (bfloat16 into float32).
+Those of int8 · int8 take two: (b + 128) a - 128 a, where what is subtracted serves all vectors of columns.
 
 In lanes i = 0, 1, ... such a sum is  c[i] + a[0] * b[i, 0] + a[1] * b[i, 1] + ..., the operands converted to the type of c, where
 either operand is the same in all lanes, or has its elements for each lane side by side.
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING
 from tir import dtypes
 from tir.ir import Binary, Cast, Expr, Load
 
+from .values import Value
+
 if TYPE_CHECKING:
     from .arithmetic import Arithmetic
-    from .values import Place, Value
+    from .values import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ INSTRUCTIONS = {
     ),
 }  # fmt: skip
 
+OFFSET_BITS = -0x7F7F7F80  # 128 in each of four bytes, as an int32: by exclusive or it turns an int8 into that plus 128, a uint8
+
 
 def product(writer: Arithmetic, e: Binary) -> Value | None:
     """The value of a sum that is such a dot product, as one instruction; None where it is none, or the processor has none.
@@ -71,7 +76,17 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
         return None
     accumulator = writer.splat(writer.as_type(writer.expr(rest), e.dtype))
     operands = [_operand(writer, start, instruction, lanes) for start, _ in runs]  # type: ignore[misc]
-    return writer.invoke(f"{instruction.name}.{lanes * 32}", instruction.accumulator, lanes, accumulator, *operands)
+    name = f"{instruction.name}.{lanes * 32}"
+    if pairs[0][0].dtype == pairs[0][1].dtype == "int8":
+        if places[0][0].stride == 0:
+            operands.reverse()
+        shifted, other = operands
+        bits = Value(f"splat (i32 {OFFSET_BITS})", shifted.type)
+        operands[0] = writer.op(f"xor {shifted}, {bits.name}", shifted.type, key=("shifted", shifted.name))
+        nothing = Value("zeroinitializer", instruction.accumulator, lanes)
+        excess = writer.invoke(name, instruction.accumulator, lanes, nothing, bits, other, key=("excess", other.name))
+        accumulator = writer.binary("sub", accumulator, excess)
+    return writer.invoke(name, instruction.accumulator, lanes, accumulator, *operands)
 
 
 def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Load]]] | None:
@@ -82,13 +97,13 @@ def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Lo
             case Binary("+", rest, Binary("*", Cast(_, Load() as x), Cast(_, Load() as y))):
                 if (x.dtype, y.dtype) == (instruction.second, instruction.first):
                     x, y = y, x
-                if (x.dtype, y.dtype) != (instruction.first, instruction.second):
+                if (x.dtype, y.dtype) != (instruction.first, instruction.second) and not x.dtype == y.dtype == "int8":
                     return None
                 pairs.append((x, y))
                 e = rest
             case _:
                 return None
-    return e, pairs[::-1]
+    return (e, pairs[::-1]) if len({(x.dtype, y.dtype) for x, y in pairs}) == 1 else None
 
 
 def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:

@@ -4,6 +4,9 @@ The implementation of the former is a vectorised loop, which the LLVM backend ma
 and ordinary vector code elsewhere. That of the latter is the nest of its description, whose outer loop is annotated with the
 instruction; where the processor has none, the nest runs as it is.
 
+    dot_{16x4,8x4}_{u8s8,s8u8,s8s8}       C[lanes] += A[4] * B[lanes, 4] in int32; dot_16x4_vnni is that of u8s8
+    dot_{16x2,8x2}_bf16                   C[lanes] += A[2] * B[lanes, 2] in float32
+    fma_16_f32                            C[16] += A[1] * B[16]
     amx_16x16x64_{s8s8,s8u8,u8s8,u8u8}    C[16, 16] += A[16, 64] * B[16, 16, 4] in int32, four steps of the sum side by side in B
     amx_16x16x32_bf16                     C[16, 16] += A[16, 32] * B[16, 16, 2] in float32, two steps side by side
 """
@@ -16,48 +19,6 @@ from tir.script import parse
 from tir.script import tir as T
 
 from . import INSTRUCTION
-
-
-@T.prim_func
-def dot_16x4_desc(A: T.Buffer((4,), "uint8"), B: T.Buffer((16, 4), "int8"), C: T.Buffer((16,), "int32")):
-    for i, k in T.grid(16, 4):
-        with T.block("update"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            C[vi] = C[vi] + T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")
-
-
-@T.prim_func
-def dot_16x4_impl(A: T.Buffer((4,), "uint8"), B: T.Buffer((16, 4), "int8"), C: T.Buffer((16,), "int32")):
-    for i in T.vectorized(16):
-        with T.block("vpdpbusd"):
-            vi = T.axis.spatial(16, i)
-            C[vi] = (
-                C[vi]
-                + T.cast(A[0], "int32") * T.cast(B[vi, 0], "int32")
-                + T.cast(A[1], "int32") * T.cast(B[vi, 1], "int32")
-                + T.cast(A[2], "int32") * T.cast(B[vi, 2], "int32")
-                + T.cast(A[3], "int32") * T.cast(B[vi, 3], "int32")
-            )
-
-
-@T.prim_func
-def dot_16x2_desc(A: T.Buffer((2,), "bfloat16"), B: T.Buffer((16, 2), "bfloat16"), C: T.Buffer((16,), "float32")):
-    for i, k in T.grid(16, 2):
-        with T.block("update"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            C[vi] = C[vi] + T.cast(A[vk], "float32") * T.cast(B[vi, vk], "float32")
-
-
-@T.prim_func
-def dot_16x2_impl(A: T.Buffer((2,), "bfloat16"), B: T.Buffer((16, 2), "bfloat16"), C: T.Buffer((16,), "float32")):
-    for i in T.vectorized(16):
-        with T.block("vdpbf16ps"):
-            vi = T.axis.spatial(16, i)
-            C[vi] = (
-                C[vi]
-                + T.cast(A[1], "float32") * T.cast(B[vi, 1], "float32")
-                + T.cast(A[0], "float32") * T.cast(B[vi, 0], "float32")
-            )
 
 
 @T.prim_func
@@ -74,6 +35,35 @@ def fma_16_impl(A: T.Buffer((1,), "float32"), B: T.Buffer((16,), "float32"), C: 
         with T.block("vfmadd"):
             vi = T.axis.spatial(16, i)
             C[vi] = C[vi] + A[0] * B[vi]
+
+
+_DOT = """
+@T.prim_func
+def main(A: T.Buffer(({parts},), "{left}"), B: T.Buffer(({lanes}, {parts}), "{right}"), C: T.Buffer(({lanes},), "{total}")):
+    for i, k in T.grid({lanes}, {parts}):
+        with T.block("update"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            C[vi] = C[vi] + T.cast(A[vk], "{total}") * T.cast(B[vi, vk], "{total}")
+"""
+
+_DOT_IN_LANES = """
+@T.prim_func
+def main(A: T.Buffer(({parts},), "{left}"), B: T.Buffer(({lanes}, {parts}), "{right}"), C: T.Buffer(({lanes},), "{total}")):
+    for i in T.vectorized({lanes}):
+        with T.block("{block}"):
+            vi = T.axis.spatial({lanes}, i)
+            C[vi] = C[vi] + {products}
+"""
+
+
+def _dot(lanes: int, left: str, right: str, total: str):
+    """A description and its implementation, which adds in the order of the instruction: of bfloat16 the last product first."""
+    parts = 32 // dtypes.bits(left)
+    order = range(parts) if total == "int32" else range(parts)[::-1]
+    products = " + ".join(f'T.cast(A[{k}], "{total}") * T.cast(B[vi, {k}], "{total}")' for k in order)
+    known = {"lanes": lanes, "left": left, "right": right, "total": total, "parts": parts, "products": products}
+    known["block"] = "vpdpbusd" if total == "int32" else "vdpbf16ps"
+    return tuple(parse(text.format(**known)) for text in (_DOT, _DOT_IN_LANES))
 
 
 _TILE_PRODUCT = """
@@ -98,14 +88,23 @@ def _tile_product(instruction: str, left: str, right: str, total: str):
     )
 
 
+_BYTES = {"s8s8": ("int8", "int8"), "s8u8": ("int8", "uint8"), "u8s8": ("uint8", "int8"), "u8u8": ("uint8", "uint8")}
+_LETTERS = {"int8": "s", "uint8": "u"}
+
 # By name: what the instruction computes, and the loop that is put in its place.
 INTRINSICS = {
-    "dot_16x4_vnni": (dot_16x4_desc, dot_16x4_impl),
-    "dot_16x2_bf16": (dot_16x2_desc, dot_16x2_impl),
+    "dot_16x4_vnni": _dot(16, "uint8", "int8", "int32"),
+    "dot_16x2_bf16": _dot(16, "bfloat16", "bfloat16", "float32"),
+    "dot_8x2_bf16": _dot(8, "bfloat16", "bfloat16", "float32"),
     "fma_16_f32": (fma_16_desc, fma_16_impl),
-    "amx_16x16x64_s8s8": _tile_product("tdpbssd", "int8", "int8", "int32"),
-    "amx_16x16x64_s8u8": _tile_product("tdpbsud", "int8", "uint8", "int32"),
-    "amx_16x16x64_u8s8": _tile_product("tdpbusd", "uint8", "int8", "int32"),
-    "amx_16x16x64_u8u8": _tile_product("tdpbuud", "uint8", "uint8", "int32"),
     "amx_16x16x32_bf16": _tile_product("tdpbf16ps", "bfloat16", "bfloat16", "float32"),
+} | {
+    name: made
+    for letters, (left, right) in _BYTES.items()
+    for name, made in (
+        (f"amx_16x16x64_{letters}", _tile_product(f"tdpb{_LETTERS[left]}{_LETTERS[right]}d", left, right, "int32")),
+        (f"dot_16x4_{letters}", _dot(16, left, right, "int32")),
+        (f"dot_8x4_{letters}", _dot(8, left, right, "int32")),
+    )
+    if name[-4:] != "u8u8" or name.startswith("amx")
 }

@@ -26,13 +26,13 @@ from . import (
     elementwise,
     gemm,
     gemv,
+    low_precision,
     narrow,
     normal_form,
     pixels,
     pooling,
     reduction,
     rowwise,
-    tile_registers,
     transposed,
     winograd,
 )
@@ -42,12 +42,12 @@ from .template import SumOfProducts, Template, Verdict
 __all__ = [
     "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise", "dots",
     "elementwise", "gemm", "gemv", "narrow", "pixels", "pooling", "reduction", "rowwise", "only_reduces", "schedule",
-    "tile_registers", "transposed", "winograd",
+    "low_precision", "transposed", "winograd",
 ]  # fmt: skip
 
 # Of those that match, the one of the fewest cycles is the default.
 SUMS_OF_PRODUCTS = tuple(
-    map(SumOfProducts, (gemv, dots, tile_registers, gemm, pixels, conv2d, transposed, narrow, depthwise, pooling))
+    map(SumOfProducts, (gemv, dots, low_precision, gemm, pixels, conv2d, transposed, narrow, depthwise, pooling))
 )
 
 

@@ -86,9 +86,30 @@ def test_extreme_bytes_wrap_and_do_not_saturate():
 
 
 @needs["vpdpbusd"]
+@pytest.mark.parametrize("k", [1, 13])
+def test_two_signed_factors_take_one_more_instruction_a_vector(k):
+    """Exact, at the ends of the range too; what is taken off again serves all vectors of a row."""
+    func = dot(7, 32, k, 4, "int8", "int8")
+    s = Schedule(func)
+    inner = tiled(s)
+    s.unroll("j_0")
+    s.reorder("i", "ko", "j_0", inner)
+    s.tensorize(inner, "dot_16x4_s8s8")
+    s.decompose_reduction("C_o", "ko")
+    text = tir.build(s.func).llvm_ir()
+    assert text.count("= call <16 x i32> @llvm.x86.avx512.vpdpbusd.512") == 3
+    same_numbers(func, s.func)
+    a, b = np.full((7, 4 * k), -128, np.int8), np.full((k, 32, 4), -128, np.int8)
+    b[:, ::2] = 127
+    c = np.zeros((7, 32), np.int32)
+    tir.build(s.func)(a, b, c)
+    assert np.array_equal(c, a.astype(np.int32) @ b.transpose(0, 2, 1).reshape(4 * k, 32).astype(np.int32))
+
+
+@needs["vpdpbusd"]
 def test_what_is_no_dot_product_stays_as_it_is():
-    """Signs exchanged, elements of a lane not side by side: no instruction, the same numbers."""
-    for func in (dot(7, 32, 5, 4, "int8", "int8"), dot(7, 32, 5, 4, "int8", "uint8")):
+    """No signs, signs that differ, elements of a lane not side by side: the same numbers."""
+    for func in (dot(7, 32, 5, 4, "uint8", "uint8"), dot(7, 32, 5, 4, "int8", "uint8")):
         s = Schedule(func)
         s.vectorize(tiled(s))
         s.unroll("ki")

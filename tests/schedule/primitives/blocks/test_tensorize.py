@@ -221,7 +221,9 @@ def test_registering(row):
     assert TensorIntrin.get("rows", allow_missing=True) is None
 
 
-@pytest.mark.parametrize("name", ["dot_16x4_vnni", "dot_16x2_bf16", "fma_16_f32"])
+@pytest.mark.parametrize(
+    "name", ["dot_16x4_vnni", "dot_8x4_s8s8", "dot_16x2_bf16", "amx_16x16x64_s8u8", "amx_16x16x32_bf16", "fma_16_f32"]
+)
 def test_implementations_compute_their_descriptions(name):
     intrinsic = TensorIntrin.get(name)
     assert intrinsic.difference() is None
@@ -234,7 +236,7 @@ def test_refusals():
         s,
         """
 tensorize('k', 'dot_8x8'): no tensor intrinsic is called `dot_8x8`
-  hint: TensorIntrin.register makes one known
+  hint: did you mean `dot_8x4_u8s8`?
 """,
     )
     s = Schedule(dot())

@@ -1,9 +1,10 @@
-"""Products of numbers of 8 or 16 bits in tile registers (AMX): each instruction multiplies 16 rows by 16 columns.
+"""Products of numbers of 8 or 16 bits by the instructions that add a few products at once.
 
-Operands are copied tile by tile into the order in which the instructions read them, some steps of the sum side by side in each
-column, and filled up with zeros to whole tiles. A register tile of the result has a few tiles of rows and columns. Where the sum
-is long it runs in parts, as in `gemm`, so that the rows of a part stay in the first-level cache while the columns come from the
-second; the tiles of the result wait in memory in between.
+There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes (VNNI, AVX-512
+BF16) add to each lane of a vector the products of the 4 or 2 elements of its column and of a row. For both, operands are copied
+tile by tile into the order in which the instructions read them, some steps of the sum side by side in each column, and filled up
+with zeros to whole tiles. Where the sum is long it runs in parts, as in `gemm`, so that what an instruction reads first stays in
+the first-level cache while the columns come from the second; the results wait in memory in between.
 """
 
 from __future__ import annotations
@@ -22,29 +23,42 @@ from .block_analysis import Contraction, at_axes, epilogue, loop_of, pairing, si
 from .division import balanced
 from .marks import done, share
 
-NAME = "tile registers"
-SIDE = 16  # rows and columns of a tile of the result
-TILE_BYTES = 1024  # of a tile of any kind
+NAME = "low precision"
 SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # tiles of rows and columns that registers hold, with operands
-TILE_CYCLES = 18  # of an instruction
+TILE_CYCLES = 18  # of an instruction on tiles
 LOAD_CYCLES = (8, 20)  # of a tile from the first-level cache, and from the second
 LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
 RESULT_CYCLES = 100  # of a tile of the result: to keep it, and to move it to where it belongs
 PACK_CYCLES = 0.2  # of a byte of an operand
-
-# By the types of the factors and of the sum: the features of the processor, and the intrinsic.
-INTRINSICS = {
-    ("int8", "int8", "int32"): ("amx-int8", "amx_16x16x64_s8s8"),
-    ("int8", "uint8", "int32"): ("amx-int8", "amx_16x16x64_s8u8"),
-    ("uint8", "int8", "int32"): ("amx-int8", "amx_16x16x64_u8s8"),
-    ("uint8", "uint8", "int32"): ("amx-int8", "amx_16x16x64_u8u8"),
-    ("bfloat16", "bfloat16", "float32"): ("amx-bf16", "amx_16x16x32_bf16"),
-}
+LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
-class TileProduct:
-    """Tiles of rows and columns in registers; instructions of a part of the sum; register tiles of columns in a block."""
+class Instruction:
+    """What multiplies `rows` by `columns` over `groups` of `parts` steps of the sum each, which lie side by side in a column; and
+    the name of its tensor intrinsic."""
+
+    rows: int
+    columns: int
+    groups: int
+    parts: int
+    intrinsic: str
+
+    @property
+    def depth(self) -> int:
+        """The steps of the sum."""
+        return self.groups * self.parts
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its columns."""
+        return 4 * self.columns * self.groups
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Instructions along the rows and columns of a register tile, and along a part of the sum; register tiles of columns in a
+    block."""
 
     rows: int
     columns: int
@@ -57,7 +71,10 @@ def matches(block: Block) -> Contraction | None:
     c = pairing(block)
     if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or not c.rows or len(c.reduction) != 1:
         return None
-    return c if _types(c) in INTRINSICS and _sums_products(c, block) else None
+    left, right, total = _types(c)
+    integers = total == "int32" and {left, right} <= {"int8", "uint8"}
+    known = integers or (left, right, total) == ("bfloat16", "bfloat16", "float32")
+    return c if known and _sums_products(c, block) else None
 
 
 def _types(c: Contraction) -> tuple[str, str, str]:
@@ -73,57 +90,72 @@ def _sums_products(c: Contraction, block: Block) -> bool:
     return c.store.value in sums and isinstance(block.init, Store) and block.init.value == Const(0, kind)
 
 
+def instruction(c: Contraction, processor: CPU) -> Instruction | None:
+    """The instruction that the processor has for a product."""
+    left, right, total = _types(c)
+    letters = LETTERS[left] + LETTERS[right] if total == "int32" else LETTERS[left]
+    parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
+    if {"amx-tile", "amx-int8" if total == "int32" else "amx-bf16"} <= processor.features:
+        return Instruction(16, 16, 16, parts, f"amx_16x16x{16 * parts}_{letters}")
+    wanted = [{"avx512vnni"}] if total == "int32" else [{"avx512bf16"}]
+    if lanes == 8:
+        wanted = [{*wanted[0], "avx512vl"}, *([{"avxvnni"}] if total == "int32" else [])]
+    if letters == "u8u8" or lanes not in (8, 16) or not any(features <= processor.features for features in wanted):
+        return None
+    return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_{letters}")
+
+
 def suits(c: Contraction, processor: CPU) -> bool:
-    """Whether the processor has the instruction, and there is more than a row."""
-    return {"amx-tile", INTRINSICS[_types(c)][0]} <= processor.features and extent(c.rows[-1]) > 1
+    """Whether the processor has an instruction for it, and there is more than a row."""
+    return instruction(c, processor) is not None and extent(c.rows[-1]) > 1
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """About how many cycles it takes on one core; infinite where it does not suit."""
-    if not suits(c, processor):
+    how = instruction(c, processor)
+    if how is None or not suits(c, processor):
         return inf
-    t, depth = tiles(c, processor), _depth(c)
-    rows, columns, steps = (ceil(extent(it) / n) for it, n in _units(c, t, depth))
-    count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns
+    t = tiles(c, how, processor)
+    rows, columns, steps = (ceil(extent(it) / n) for it, n in _units(c, t, how))
+    count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns * steps
     packed = sum(size(_axes(c, x)) * dtypes.nbytes(x.buffer.dtype) for x in (c.left, c.right) if x.buffer.name not in constants)
-    return count * (steps * t.steps * _step_cycles(t) + t.rows * t.columns * RESULT_CYCLES * steps) + packed * PACK_CYCLES
+    return count * _tile_cycles(t.rows, t.columns, t.steps, how, processor) + packed * PACK_CYCLES
 
 
-def tiles(c: Contraction, processor: CPU) -> TileProduct:
+def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
     """Good sizes for a product, computed from its extents and the processor."""
-    row_tiles, column_tiles = ceil(extent(c.rows[-1]) / SIDE), ceil(extent(c.columns[-1]) / SIDE)
-    steps = ceil(extent(c.reduction[0]) / _depth(c))
+    row_tiles, column_tiles = ceil(extent(c.rows[-1]) / how.rows), ceil(extent(c.columns[-1]) / how.columns)
+    steps = ceil(extent(c.reduction[0]) / how.depth)
 
     def turns(shape: tuple[int, int]) -> float:
-        cost = _step_cycles(TileProduct(*shape, steps, 1)) + sum(shape) * LOAD_WEIGHT
-        return ceil(row_tiles / shape[0]) * ceil(column_tiles / shape[1]) * cost
+        return ceil(row_tiles / shape[0]) * ceil(column_tiles / shape[1]) * _tile_cycles(*shape, steps, how, processor)
 
-    rows, columns = min(SHAPES, key=turns)
-    most = max(1, processor.l1 // (3 * TILE_BYTES * rows))
+    if how.rows > 1:
+        rows, columns = min(SHAPES, key=turns)
+        most = max(1, processor.l1 // (3 * how.nbytes * rows))
+    else:
+        shapes = [(m, v) for v in range(1, 5) for m in range(1, processor.accumulators(v) // v + 1)]
+        rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
+        most = max(1, 2 * processor.l1 // (3 * how.nbytes * columns))
     part = steps if steps <= most * 3 // 2 else balanced(steps, most, 1)
-    panel = columns * ceil(steps / part) * part * TILE_BYTES
+    panel = columns * ceil(steps / part) * part * how.nbytes
     block = balanced(ceil(column_tiles / columns), max(1, processor.l2_reuse_bytes // panel), 1)
-    return TileProduct(rows, columns, part, block)
+    return Tiling(rows, columns, part, block)
 
 
-def _step_cycles(t: TileProduct) -> float:
-    """Cycles of a step of a register tile, whose rows are in the first-level cache and whose columns are in the second."""
-    return max(t.rows * t.columns * TILE_CYCLES, t.rows * LOAD_CYCLES[0] + t.columns * LOAD_CYCLES[1])
+def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processor: CPU) -> float:
+    """Cycles of a register tile of so many instructions along rows, columns and the sum. Of tile registers, rows come from the
+    first-level cache and columns from the second."""
+    if how.rows == 1:
+        return processor.tile_cycles(rows, columns, steps)
+    loads = rows * LOAD_CYCLES[0] + columns * LOAD_CYCLES[1]
+    step = max(rows * columns * TILE_CYCLES, loads) + (rows + columns) * LOAD_WEIGHT
+    return step * steps + rows * columns * RESULT_CYCLES
 
 
-def _parts(c: Contraction) -> int:
-    """How many steps of the sum lie side by side in a column."""
-    return 32 // dtypes.bits(c.left.buffer.dtype)
-
-
-def _depth(c: Contraction) -> int:
-    """The steps of the sum of an instruction."""
-    return SIDE * _parts(c)
-
-
-def _units(c: Contraction, t: TileProduct, depth: int) -> list[tuple[Iter, int]]:
+def _units(c: Contraction, t: Tiling, how: Instruction) -> list[tuple[Iter, int]]:
     """Rows, columns and the sum, and the elements that a register tile has of each."""
-    return [(c.rows[-1], t.rows * SIDE), (c.columns[-1], t.columns * SIDE), (c.reduction[0], t.steps * depth)]
+    return [(c.rows[-1], t.rows * how.rows), (c.columns[-1], t.columns * how.columns), (c.reduction[0], t.steps * how.depth)]
 
 
 def _axes(c: Contraction, x: Load) -> tuple[Iter, ...]:
@@ -140,20 +172,22 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     tiles of columns; instructions of a part; tiles of a register tile, unrolled; rows, columns and steps of an instruction.
     """
     machine: CPU = s.target.machine
-    block, t, depth, parts = c.block, tiles(c, machine), _depth(c), _parts(c)
-    row, column, step = (it.var.name for it, _ in _units(c, t, depth))
+    how = instruction(c, machine)
+    assert how is not None, "what suits has one"
+    block, t = c.block, tiles(c, how, machine)
+    units = {it.var.name: n for it, n in _units(c, t, how)}
+    row, column, step = units
     after = epilogue(s, block, rows=True)
     left, right = (s.cache_read(block, x.buffer.name, "global", [block]) for x in (c.left, c.right))
     if after is None or after in s.scheduled:
         after = s.cache_write(block, 0, "global")
-    units = {it.var.name: n for it, n in _units(c, t, depth)}
     units[column] *= t.block
     s.pad_einsum(block, [units.get(it.var.name, 1) for it in s.block(block).iters])
 
-    of_rows, of_columns = (row, (t.rows, SIDE)), (column, (t.columns, SIDE))
+    of_rows, of_columns = (row, (t.rows, how.rows)), (column, (t.columns, how.columns))
     layouts = (
-        (left, c.left, (of_rows, (step, (depth,))), (0, 3, 1, 2, 4)),
-        (right, c.right, (of_columns, (step, (SIDE, parts))), (0, 3, 1, 4, 2, 5)),
+        (left, c.left, (of_rows, (step, (how.depth,))), (0, 3, 1, 2, 4)),
+        (right, c.right, (of_columns, (step, (how.groups, how.parts))), (0, 3, 1, 4, 2, 5)),
     )
     for name, x, factors, order in layouts:
         layout = _tiled(x.indices, factors, order)
@@ -161,14 +195,14 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         s.transform_block_layout(name, layout)
 
     loops = {it.var.name: loop_of(it) for it in s.block(block).iters}
-    r0, r1, r2 = s.split(loops[row], [None, t.rows, SIDE])
-    c0, c1, c2, c3 = s.split(loops[column], [None, t.block, t.columns, SIDE])
-    k0, k1, k2, k3 = s.split(loops[step], [None, t.steps, SIDE, parts])
+    r0, r1, r2 = s.split(loops[row], [None, t.rows, how.rows])
+    c0, c1, c2, c3 = s.split(loops[column], [None, t.block, t.columns, how.columns])
+    k0, k1, k2, k3 = s.split(loops[step], [None, t.steps, how.groups, how.parts])
     around = [*(loops[it.var.name] for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])), c0, r0]
     s.reorder(*around, k0, c1, k1, r1, c2, r2, c3, k2, k3)
     s.reverse_compute_at(after, r0, preserve_unit_loops=True)
     s.transform_layout(block, ("write", 0), _tiled(c.store.indices, (of_rows, of_columns), (0, 3, 1, 2, 4, 5)))
-    s.vectorize(s.split(s.get_loops(after)[-1], [None, t.columns * SIDE])[-1])
+    s.vectorize(s.split(s.get_loops(after)[-1], [None, t.columns * how.columns])[-1])
     s.unroll(r1)
     s.unroll(c2)
     names, parts_of_sum = [block], [k0]
@@ -182,11 +216,11 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         s.reorder(tile, line, steps)  # row by row, as processors fetch ahead
         s.vectorize(lanes)
     s.compute_inline(left)
-    instructions = [s.get_loops(name)[-4] for name in names]
+    instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])
     for loop in instructions:
-        s.tensorize(loop, INTRINSICS[_types(c)][1])
-    _pack(s, c, right, t)
+        s.tensorize(loop, how.intrinsic)
+    _pack(s, c, right, t, how)
     if c.threads(machine) > 1:
         share(s, after, around)
     done(s, after)
@@ -208,14 +242,17 @@ def _tiled(indices: Sequence[Expr], factors: Sequence[tuple[str, tuple[int, ...]
     return outputs.permute(*kept, *(levels[n] for n in order))
 
 
-def _pack(s: OpenSchedule, c: Contraction, copy: str, t: TileProduct) -> None:
+def _pack(s: OpenSchedule, c: Contraction, copy: str, t: Tiling, how: Instruction) -> None:
     """Copy the columns in front of the product, in vectors, by all threads: some rows of the operand after the other, in which
     lines that two tiles share are in the first-level cache when the second comes. Partial tiles are copied apart."""
     *batch, columns, steps, _, _, lane, part = s.get_loops(copy)
     s.reorder(steps, *batch, columns)
     s.vectorize(s.fuse(lane, part))
     made = [copy]
-    for loop, length, unit in ((steps, extent(c.reduction[0]), _depth(c)), (columns, extent(c.columns[-1]), t.columns * SIDE)):
+    for loop, length, unit in (
+        (steps, extent(c.reduction[0]), how.depth),
+        (columns, extent(c.columns[-1]), t.columns * how.columns),
+    ):
         if 0 < length // unit and length % unit:
             made = [*(f"{made[0]}_{part}" for part in s.loop_partition(loop, [length // unit, None])), *made[1:]]
             columns = s.get_loops(made[0])[len(batch) + 1]

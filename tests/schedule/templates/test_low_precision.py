@@ -1,4 +1,4 @@
-"""Products of numbers of 8 and 16 bits on processors with tile registers: any shape and layout, exact or within the bound of sums."""
+"""Products of numbers of 8 and 16 bits by instructions for them: any shape and layout, exact or within the bound of sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import tir
 from schedule import replay, templates
 from schedule.open_schedule import OpenSchedule
-from schedule.templates import tile_registers
+from schedule.templates import low_precision
 from tests.arrays import narrowed, widened
 from tests.schedule.templates.patterns import gamma
 from tir import te
@@ -20,6 +20,7 @@ from tir.interpreter import run
 AMX = tir.Target("llvm", num_cores=1, mcpu="sapphirerapids", vector_bits=512)
 HERE = tir.Target("llvm", num_cores=1).features >= {"amx-tile", "amx-int8", "amx-bf16"}
 runs = pytest.mark.skipif(not HERE, reason="this processor has no tile registers")
+LANES = {"vpdpbusd": {"avx512vnni", "avx512vl"}, "vdpbf16ps": {"avx512bf16", "avx512vl"}}
 PAIRS = [("int8", "int8"), ("int8", "uint8"), ("uint8", "int8"), ("uint8", "uint8"), ("bfloat16", "bfloat16")]
 
 
@@ -69,10 +70,10 @@ def scheduled(func, target=None):
 
 
 def multiply(func, target=None):
-    """Build the default schedule, which must use the registers, and run it."""
+    """Build the default schedule, which must use the instructions, and run it."""
     target = target or tir.Target("llvm", num_cores=1)
     kernel = tir.build(scheduled(func, target), target)
-    assert "tdp" in kernel.asm()
+    assert any(name in kernel.asm() for name in ("tdp", *LANES))
     given, (out,) = inputs(func), func.buffers[-1:]
     result = np.empty([d.value for d in out.shape], np.uint16 if out.dtype == "bfloat16" else out.dtype)
     kernel(*given, result)
@@ -93,12 +94,32 @@ def test_any_shape_and_type(left, right, shape):
 def test_blocks_of_columns_that_do_not_divide_them():
     target = tir.Target("llvm", num_cores=1, l2=1 << 16)
     func = product(50, 500, 300)
-    assert (
-        tile_registers.tiles(tile_registers.matches(OpenSchedule(func, target, at_seed=True).block("C")), target.machine).block
-        < 16
-    )
+    c = low_precision.matches(OpenSchedule(func, target, at_seed=True).block("C"))
+    assert low_precision.tiles(c, low_precision.instruction(c, target.machine), target.machine).block < 16
     (a, b), result = multiply(func, target)
     assert np.array_equal(result, expected(a, b)[0])
+
+
+@pytest.mark.parametrize("bits", [256, 512])
+@pytest.mark.parametrize(("left", "right"), [p for p in PAIRS if p != ("uint8", "uint8")])
+@pytest.mark.parametrize("shape", [(65, 95, 330), (109, 97, 2061)])
+def test_dot_products_in_lanes(left, right, shape, bits):
+    here = tir.Target("llvm")
+    name = "vdpbf16ps" if left == "bfloat16" else "vpdpbusd"
+    if not LANES[name] <= here.features:
+        pytest.skip(f"this processor has no {name}")
+    target = tir.Target("llvm", num_cores=1, mattr=here.mattr.replace("+amx", "-amx"), vector_bits=bits)
+    func = product(*shape, left, right)
+    assert name in tir.build(scheduled(func, target), target).asm()
+    (a, b), result = multiply(func, target)
+    value, bound = expected(a, b)
+    assert np.all(abs(result - value) <= bound)
+
+
+def test_bytes_without_signs_have_no_dot_product():
+    target = tir.Target("llvm", num_cores=1, mcpu="icelake-server")
+    assert "vpdpbusd" in tir.build(scheduled(product(64, 64, 64, "uint8", "int8"), target), target).asm()
+    assert "vpdpbusd" not in tir.build(scheduled(product(64, 64, 64, "uint8", "uint8"), target), target).asm()
 
 
 @runs
@@ -151,7 +172,7 @@ def test_the_schedule_computes_the_same_without_the_registers(left, right):
     func = product(5, 19, 150 if left == "bfloat16" else 300, left, right)
     target = tir.Target("llvm", num_cores=1, mcpu="sapphirerapids", vector_bits=512, l1=4096)
     s = OpenSchedule(func, target, at_seed=True)
-    tile_registers.build(s, tile_registers.matches(s.block("C")))
+    low_precision.build(s, low_precision.matches(s.block("C")))
     assert 'annotations={"instruction": "tdp' in s.script and "k_0_1" in s.script
     given, result = inputs(func), np.zeros((5, 19), func.buffers[-1].dtype)
     run(s.func, *given, result)
@@ -168,11 +189,12 @@ def test_processors_are_known_by_name():
 
 def test_what_is_no_such_product():
     def found(func):
-        c = tile_registers.matches(OpenSchedule(func, AMX, at_seed=True).block("C"))
-        return c is not None and tile_registers.suits(c, AMX.machine)
+        c = low_precision.matches(OpenSchedule(func, AMX, at_seed=True).block("C"))
+        return c is not None and low_precision.suits(c, AMX.machine)
 
     assert found(product(32, 32, 64))
     assert not found(product(32, 32, 64, "int16", "int16"))
+    assert not found(product(32, 32, 64, "int8", "int16"))
     assert not found(product(1, 32, 64))
     A, B, k = te.placeholder((32, 64), "int8", name="A"), te.placeholder((64, 32), "int8", name="B"), te.reduce_axis((0, 64), "k")
     for term in (
