@@ -28,19 +28,23 @@ from .wordings import wordings
 THREADED = True
 
 TOLERANCE = 1e-4  # of the largest element; sums of 100,000 terms of both signs are off by a tenth of that
+BFLOAT16_TOLERANCE = 2.0**-8  # of the largest element, which is rounded to eight bits
 
 Shape = tuple[int, ...]
 
 
 class Program(NamedTuple):
-    """A function of arrays of `shapes` and one dtype: `build` makes its tensor expression, `peer` what numpy and torch do; those
-    in `timed` do it without much other work."""
+    """A function of arrays of `shapes` and one dtype, whose result has another one where `result` says so: `build` makes its
+    tensor expression, `peer` what numpy and torch do, or torch its function `torch`, where that is named; those in `timed` do it
+    without much other work."""
 
     shapes: tuple[Shape, ...]
     build: Callable[..., te.Tensor]
     peer: Callable[..., Any]
     dtype: str = "float32"
     timed: tuple[str, ...] = ("numpy", "torch")
+    result: str = ""
+    torch: str = ""
 
 
 def _product(M: int, N: int, K: int, left: str = "ik", right: str = "kj", dtype: str = "float32") -> Program:
@@ -61,6 +65,17 @@ def _product(M: int, N: int, K: int, left: str = "ik", right: str = "kj", dtype:
 
     shapes = tuple(tuple(size[c] for c in operand) for operand in (left, right))
     return Program(shapes, build, peer, dtype)
+
+
+def _narrow_product(M: int, N: int, K: int, dtype: str, total: str, result: str, torch: str) -> Program:
+    """A matrix product of narrow numbers, which are added up as `total`, and rounded to `result`."""
+
+    def build(A: te.Tensor, B: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, K), name="k")
+        C = te.compute((M, N), lambda i, j: te.sum(A[i, k].astype(total) * B[k, j].astype(total), axis=k), name="C")
+        return C if result == total else te.compute((M, N), lambda i, j: C[i, j].astype(result), name="D")
+
+    return Program(((M, K), (K, N)), build, lambda a, b: a @ b, dtype, ("torch",), result, torch)
 
 
 def _pairs(M: int, N: int, K: int, reduce: Callable[..., Any], pair: Callable[..., Any], peer: Callable[..., Any]) -> Program:
@@ -117,6 +132,8 @@ PROGRAMS: dict[str, Program] = {
     "product-across": _product(512, 512, 512, right="jk"),
     "product-float64": _product(512, 512, 512, dtype="float64"),
     "product-int32": _product(256, 256, 256, dtype="int32"),
+    "product-int8": _narrow_product(1024, 1024, 1024, "int8", "int32", "int32", "_int_mm"),
+    "product-bfloat16": _narrow_product(1024, 1024, 1024, "bfloat16", "float32", "bfloat16", "mm"),
     "tall": _product(50000, 32, 32),
     "outer": _product(1000, 1000, 4),
     "inner": _product(16, 16, 100000),
@@ -154,17 +171,18 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     program = PROGRAMS[row]
     rng = np.random.default_rng(options.seed)
     whole = program.dtype.startswith("int")
-    arrays = [(rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s)).astype(program.dtype) for s in program.shapes]
+    arrays = [stored(rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s), program.dtype) for s in program.shapes]
     placeholders = [te.placeholder(s, program.dtype, name=f"X{n}") for n, s in enumerate(program.shapes)]
     func = te.create_prim_func([*placeholders, program.build(*placeholders)], name="f")
     target = tir.Target("llvm", num_cores=options.threads)
     kernel = tir.build(tir.default_schedule(func, target).func, target)
-    wide = program.peer(*(a.astype("int64" if whole else "float64") for a in arrays))
-    out = np.empty(wide.shape, program.dtype)
+    wide = program.peer(*(values(a, program.dtype).astype("int64" if whole else "float64") for a in arrays))
+    kind = program.result or program.dtype
+    out = stored(np.zeros(wide.shape), kind)
     kernel(*arrays, out)
-    off = float(np.max(np.abs(out - wide)) / max(1e-30, np.max(np.abs(wide))))
+    off = float(np.max(np.abs(values(out, kind) - wide)) / max(1e-30, np.max(np.abs(wide))))
     result = {"threads": options.threads, "dtype": program.dtype, "off": off, **circumstances()}
-    if not off <= TOLERANCE:
+    if not off <= (BFLOAT16_TOLERANCE if kind == "bfloat16" else TOLERANCE):
         yield {**result, "error": f"wrong result: off by {off:.3g} of the largest element"}
         return
     contenders: dict[str, Callable[[], object]] = {"tir": kernel.bind(*arrays, out)}
@@ -180,6 +198,18 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     result["slower"] = slower(func, [*arrays, out], target, options)
     pages.keep(options.save, "breadth", row, result, write)
     yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}}
+
+
+def stored(numbers: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers as an array that a kernel takes for `dtype`: those of bfloat16 cut off, as bits."""
+    if dtype == "bfloat16":
+        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return numbers.astype(dtype)
+
+
+def values(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers of an array that a kernel takes for `dtype`."""
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else array
 
 
 def slower(func: PrimFunc, arrays: Sequence[np.ndarray], target: tir.Target, options: Options) -> dict[str, float]:
@@ -231,6 +261,12 @@ def _torch_call(program: Program, arrays: list[np.ndarray], out: np.ndarray, thr
     import torch
 
     torch.set_num_threads(threads)
+    if program.torch:
+        given = [
+            torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if a.dtype == np.uint16 else torch.from_numpy(a)
+            for a in arrays
+        ]
+        return lambda: getattr(torch, program.torch)(*given)
     tensors, result = [torch.from_numpy(a) for a in arrays], torch.from_numpy(out)
     if any(np.shares_memory(program.peer(*tensors).numpy(), a) for a in arrays):
         return lambda: result.copy_(program.peer(*tensors))

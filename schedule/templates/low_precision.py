@@ -200,13 +200,14 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     k0, k1, k2, k3 = s.split(loops[step], [None, t.steps, how.groups, how.parts])
     around = [*(loops[it.var.name] for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])), c0, r0]
     s.reorder(*around, k0, c1, k1, r1, c2, r2, c3, k2, k3)
-    s.reverse_compute_at(after, r0, preserve_unit_loops=True)
+    parted = s.loop(k0).extent != Const(1)
+    s.reverse_compute_at(after, r0 if parted else c1, preserve_unit_loops=True)
     s.transform_layout(block, ("write", 0), _tiled(c.store.indices, (of_rows, of_columns), (0, 3, 1, 2, 4, 5)))
     s.vectorize(s.split(s.get_loops(after)[-1], [None, t.columns * how.columns])[-1])
     s.unroll(r1)
     s.unroll(c2)
     names, parts_of_sum = [block], [k0]
-    if s.loop(k0).extent != Const(1):  # the first part starts from nothing
+    if parted:  # the first part starts from nothing
         parts_of_sum = s.loop_partition(k0, [1, None])
         names = [f"{block}_{loop}" for loop in parts_of_sum]
     for name, loop in zip(names, parts_of_sum, strict=True):

@@ -442,6 +442,21 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
     assert name in shown and "threads" in shown and "versions" not in shown
 
 
+@pytest.mark.parametrize(("dtype", "total"), [("int8", "int32"), ("bfloat16", "float32")])
+def test_breadth_of_narrow_numbers(dtype: str, total: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits of bfloat16 are numbers to whoever compares results, which have a type of their own."""
+    breadth = import_module("benchmarks.breadth")
+    program = breadth._narrow_product(40, 50, 30, dtype, total, dtype if dtype == "bfloat16" else total, "mm")
+    monkeypatch.setitem(breadth.PROGRAMS, "small", program)
+    monkeypatch.setattr(breadth, "slower", lambda *_: {})
+    monkeypatch.setattr("benchmarks.peers.installed", lambda: False)
+    (result,) = breadth.measure("small", Options(seconds=0.01))
+    assert "error" not in result and result["tir_ms"] > 0
+    monkeypatch.setitem(breadth.PROGRAMS, "small", program._replace(peer=lambda a, b: (a @ b) * 1.1))
+    (result,) = breadth.measure("small", Options(seconds=0.01))
+    assert "wrong result" in result["error"]
+
+
 def test_tables_are_turned_where_only_that_fits() -> None:
     results = [{"row": "gmm", "scored_per_s": 1234.0, "built_per_s": 6}, {"row": "mlp", "scored_per_s": 67.0, "built_per_s": 8}]
     for width, turned in ((200, False), (36, False), (35, True), (20, False)):
