@@ -31,9 +31,10 @@ tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends w
 test: $(READY) ## run the test suite
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(PYTEST_ARGS)
 
-fuzz: $(READY) ## random programs under random schedules, and random networks; FUZZ_ARGS="--programs 2000 --seed 0" GRAPH_ARGS="--graphs 500"
+fuzz: $(READY) ## random programs under random schedules, random networks, and tuning runs that are killed; FUZZ_ARGS="--programs 2000 --seed 0" GRAPH_ARGS="--graphs 500"
 	@$(PY) -m tests.schedule.fuzz --jobs 2 $(FUZZ_ARGS)
 	@$(PY) -m tests.graph.fuzz --jobs 2 $(GRAPH_ARGS)
+	@$(PY) -m tests.search.kill --kills 10
 
 conformance: $(READY) ## run ONNX's own node tests; CONFORMANCE_ARGS="--reasons resize"
 	@$(PY) -m tests.graph.conformance --jobs $$($(PY) -c 'import os; print(os.cpu_count())') $(CONFORMANCE_ARGS)

@@ -25,7 +25,7 @@ from tir.ir import (
     Stmt,
     annotation,
 )
-from tir.traverse import move_accesses, replace_buffers, walk_stmts
+from tir.traverse import move_accesses, replace_buffers, stores, variables, walk_stmts
 
 from .free_variables import Uses
 from .lower_blocks import ALIGNED
@@ -86,6 +86,16 @@ def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     return loop.kind is Kind.PARALLEL or (loop.kind is Kind.SERIAL and writes_before_reads(loop.body, buffer, ranges))
 
 
+def _each_lane_its_own(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
+    """Whether each lane of a vectorised loop writes the same elements, and reads of the buffer what it has written: lanes work
+    side by side, and would see what others write."""
+    inside = {**ranges, loop.name: extent_range(loop.extent, ranges)}
+    shared = any(
+        s.buffer.name == buffer.name and loop.name not in variables(*map(simplify, s.indices)) for s in stores(loop.body)
+    )
+    return shared and writes_before_reads(loop.body, buffer, inside)
+
+
 def place(
     s: Stmt,
     buffer: Buffer,
@@ -104,6 +114,11 @@ def place(
         match s:
             case For(var, extent, body) if private(s, buffer, ranges):
                 return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
+            case For(var, extent, body, Kind.VECTORIZED) if _each_lane_its_own(s, buffer, ranges):
+                wide = buffer.with_(shape=(*buffer.shape, extent))
+                lanes = move_accesses(body, lambda b, at: (wide, (*at, var)) if b.name == buffer.name else None)
+                s = s.with_(body=lanes)
+                return allocate(s, wide, ranges, region(s, wide, ranges))
             case Seq(stmts):
                 users = [i for i, x in enumerate(stmts) if buffer.name in known.of(x)]
                 first, last = users[0], users[-1] + 1

@@ -6,6 +6,7 @@ from tests.codegen.harness import check_pass
 from tests.programs import chain
 from tir import te
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Select, Stmt, Store, Var, seq
+from tir.script import parse
 
 ONE = Const(1.0, "float32")
 
@@ -333,3 +334,37 @@ def test_strides_are_what_storage_align_asks_for():
                     tried = (m for m in range(n, n + factor) if m * inner % factor == offset)
                     assert aligned(n, inner, factor, offset) == next(tried, n)
     assert aligned(7, 3, 2**60, 5) * 3 % 2**60 == 5
+
+
+def test_lanes_have_temporaries_of_their_own():
+    """Of each iteration of a vectorised loop, which run side by side; next to each other, so that they are loaded at once."""
+    func = parse(
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 4), "float32"), B: T.Buffer((7, 4), "float32")):
+            for i in T.vectorized(7):
+                with T.block("row"):
+                    vi = T.axis.spatial(7, i)
+                    C = T.alloc_buffer((4,))
+                    for j in range(4):
+                        with T.block("C"):
+                            vj = T.axis.spatial(4, j)
+                            C[vj] = A[vi, vj] + T.float32(1.0)
+                    for k in range(4):
+                        with T.block("B"):
+                            vk = T.axis.spatial(4, k)
+                            B[vi, vk] = C[vk] * T.float32(2.0)
+        """
+    )
+    check_pass(
+        func,
+        "compact_buffers",
+        """
+        C = T.decl_buffer((4, 7))
+        for i in T.vectorized(7):
+            for j in range(4):
+                C[j, i] = A[i, j] + T.float32(1.0)
+            for k in range(4):
+                B[i, k] = C[k, i] * T.float32(2.0)
+        """,
+    )
