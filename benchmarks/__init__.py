@@ -29,6 +29,8 @@ BENCHMARKS = (
     "vector_math",
     "breadth",
     "calls",
+    "levels",
+    "interleaved",
     "published",
     "primitives",
     "ablation",

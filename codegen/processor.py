@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
 import sys
 import tempfile
@@ -57,6 +58,14 @@ def features(mcpu: str, mattr: str) -> frozenset[str]:
     if mattr:
         return frozenset(f[1:] for f in mattr.split(",") if f.startswith("+"))
     return next((frozenset(found) for name, found in _FEATURES if re.match(name, mcpu)), frozenset())
+
+
+def fuses_multiply_add(mattr: str, bits: int) -> bool:
+    """Whether a processor has fused multiply-adds, from its features `mattr` where they are known, else from the bits of its
+    vector registers: x86 has had them since AVX2, others always."""
+    if platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686"):
+        return True
+    return "+fma" in mattr.split(",") if mattr else bits >= 256
 
 
 @cache

@@ -13,6 +13,7 @@ from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
 from tir.traverse import loads, walk
 
+from ..processor import fuses_multiply_add
 from . import dot, halves
 from . import math as vector_math
 from .memory import SHUFFLED_STRIDES, Memory
@@ -329,7 +330,8 @@ class Arithmetic(Memory):
         return self.rounded(result, dtype)
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
-        return self.intrinsic("fma", *self.together(x, y, z))
+        """x * y + z, rounded once where the processor can do that, else twice: `llvm.fma` would be a library call there."""
+        return self.intrinsic("fmuladd", *self.together(x, y, z))
 
     def cast(self, dtype: str, value: Expr) -> Value:
         source = value.dtype
@@ -467,8 +469,10 @@ class Arithmetic(Memory):
         dtype = {"float": "float32", "double": "float64"}[x.type]
         name = vector_math.function_name(op, dtype, x.lanes)
         if name not in self.module.library:
-            features = self.module.target.mattr.split(",")
+            target = self.module.target
+            features = target.mattr.split(",")
             avx512 = "+avx512f" in features and "+avx512vl" in features
-            self.module.library[name], declarations = vector_math.definition(op, dtype, x.lanes, avx512)
+            fused = fuses_multiply_add(target.mattr, target.vector_bits)
+            self.module.library[name], declarations = vector_math.definition(op, dtype, x.lanes, avx512, fused)
             self.module.declarations |= declarations
         return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .values import Instructions, Value, number
+from .values import Instructions, Value, number, operands
 
 MAX_HORNER_COEFFICIENTS = 8  # polynomials with more coefficients are split in two
 
@@ -15,6 +15,8 @@ class Body(Instructions):
     """Straight-line LLVM IR under construction: the instructions so far and the intrinsics that they call."""
 
     avx512: bool = False
+    fused: bool = True  # the processor has fused multiply-adds
+    narrow: bool = False  # the result is float32
     lines: list[str] = field(default_factory=list)
     intrinsics: set[str] = field(default_factory=set)
 
@@ -33,8 +35,16 @@ class Body(Instructions):
         """A number in every lane, where no operand beside it says the type."""
         return Value(number(value, like.type, like.lanes), like.type, like.lanes, self)
 
-    def fma(self, *operands: Value | float) -> Value:
-        return self.intrinsic("fma", *operands)
+    def fma(self, *given: Value | float) -> Value:
+        """x * y + z, rounded once. Where that is no instruction, float32 goes through float64, in which the product is exact (the
+        sum is rounded twice); for float64 it is a library call, unless the function's result is rounded to float32."""
+        x, y, z = operands(*given)
+        if self.fused or (x.type == "double" and not self.narrow):
+            return self.intrinsic("fma", x, y, z)
+        if x.type == "double":
+            return x * y + z
+        x, y, z = (self.convert("fpext", v, "double") for v in (x, y, z))
+        return self.convert("fptrunc", x * y + z, "float")
 
     # Minimum and maximum with a number that pass NaN on, and are one instruction on x86 (minps returns its second operand there).
 
@@ -48,8 +58,11 @@ class Body(Instructions):
         """The polynomial with `coefficients`, lowest degree first: Horner's rule, one fma a degree.
 
         With more than MAX_HORNER_COEFFICIENTS, the even and the odd terms are two polynomials in x^2: two more instructions, half
-        the latency. The two terms of lowest degree, on which the rounding depends, are left out of that.
+        the latency. The two terms of lowest degree, on which the rounding depends, are left out of that. Without fused
+        multiply-adds float32 goes through float64.
         """
+        if not self.fused and x.type == "float":
+            return self.convert("fptrunc", self.polynomial(coefficients, self.convert("fpext", x, "double")), "float")
         if len(coefficients) > MAX_HORNER_COEFFICIENTS:
             tail, square = coefficients[2:], x * x
             result = self.fma(self._horner(tail[1::2], square), x, self._horner(tail[::2], square))
@@ -65,13 +78,13 @@ class Body(Instructions):
 
 
 def function(
-    name: str, types: Sequence[str], lanes: int, write: Callable[..., Value], avx512: bool = False
+    name: str, types: Sequence[str], lanes: int, write: Callable[..., Value], avx512: bool = False, fused: bool = True
 ) -> tuple[str, frozenset[str]]:
     """The LLVM IR of an internal function that is to be inlined, and the `declare` lines of the intrinsics that it calls.
 
     `types` are those of its parameters' elements. `write(body, *arguments)` writes its instructions, and returns its result.
     """
-    body = Body(avx512)
+    body = Body(avx512, fused, narrow=types[0] == "float")
     arguments = [Value(text, type, lanes, body) for type, text in zip(types, ("%x", "%y"), strict=False)]
     result = write(body, *arguments)
     taken = ", ".join(map(str, arguments))

@@ -2,8 +2,8 @@
 
 llvmlite carries no vector math library, so the transcendental functions that networks spend time in are polynomials of ours:
 branch-free, straight-line, for any number of lanes, correct on the whole range (NaN, infinities, signed zeros, subnormal
-arguments and results) and within the bounds of `tir.intrinsics`. They take no fast-math flags and assume fused multiply-add in
-hardware (without it llvm.fma becomes a library call). The others are calls of the C library, lane by lane.
+arguments and results) and within the bounds of `tir.intrinsics`. They take no fast-math flags and are made of fused multiply-adds
+(for processors without them see `Body.fma`). The others are calls of the C library, lane by lane.
 
 The polynomial tables are weighted minimax fits made by tests/codegen/minimax.py.
 """
@@ -424,14 +424,14 @@ def function_name(op: str, dtype: str, lanes: int) -> str:
 
 
 @functools.cache
-def definition(op: str, dtype: str, lanes: int, avx512: bool = False) -> tuple[str, frozenset[str]]:
+def definition(op: str, dtype: str, lanes: int, avx512: bool = False, fused: bool = True) -> tuple[str, frozenset[str]]:
     """The LLVM IR of `op` on vectors of `lanes` elements of dtype float32 or float64 (on scalars where `lanes` is 1), and the
     `declare` lines of the intrinsics that it calls; a module holds each once.
 
     The function is internal, is to be inlined, and takes one argument, or two for pow and fmod. `avx512` says that the target has
-    AVX-512F and AVX-512VL, with which exp and similar functions are shorter. Raises ValueError for an unknown op and TypeError
-    for another dtype.
+    AVX-512F and AVX-512VL, with which exp and similar functions are shorter; `fused`, that it has fused multiply-adds. Raises
+    ValueError for an unknown op and TypeError for another dtype.
     """
     name = function_name(op, dtype, lanes)
     fmt = FORMATS[dtype]
-    return function(name, [fmt.scalar] * INTRINSICS[op].arity, lanes, lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512)
+    return function(name, [fmt.scalar] * INTRINSICS[op].arity, lanes, lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512, fused)

@@ -421,6 +421,8 @@ KEYS = {
     ("vector_math", "sqrt"): {"dtype", "lanes", "tir_ns", "numpy_ns"},
     ("breadth", "heads"): {"dtype", "off", "tir_ms", "numpy_ms", "of_numpy", "slower"},
     ("calls", "softmax-8x128"): {"tir_us", "numpy_us", "best", "of_best"},
+    ("levels", "softmax"): {"program", "shape", "levels", "peaks"},
+    ("interleaved", "softmax"): {"program", "shape", "timings", "losses"},
     ("primitives", "fused"): {"primitive", "statements", "cpu_ms", "quartiles_ms", "calls"},
 }
 
@@ -431,6 +433,8 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "RUNS", 3, raising=False)
     monkeypatch.setattr(module, "STATEMENTS", ("import tir", "import tir; tir.te"), raising=False)
     monkeypatch.setattr("benchmarks.pipelines.PROGRAMS", {"gmm": (7, 13, 9)})
+    monkeypatch.setitem(cpu.TABLE, "softmax", cpu.TABLE["softmax"]._replace(shape=(7, 109)))
+    monkeypatch.setitem(import_module("benchmarks.interleaved").SHAPES, "softmax", ("softmax", (7, 109)))
     assert row in module.ROWS and set(module.DEFAULT) <= set(module.ROWS)
     results = list(module.measure(row, Options(seconds=0.01)))
     assert results
@@ -438,7 +442,8 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
         assert KEYS[name, row] | {"machine", "commit", "versions", "pinned", "started"} <= set(result)
         assert all(v >= 0 for v in result.values() if isinstance(v, (int, float)))
         json.dumps(result, allow_nan=False)
-    shown = rendered(standard_table([{"row": row, "threads": 1, **r} for r in results], name, 200))
+    table = getattr(module, "table", lambda results: standard_table(results, name, 200))
+    shown = rendered(table([{"row": row, "threads": 1, **r} for r in results]))
     assert name in shown and "threads" in shown and "versions" not in shown
 
 

@@ -50,9 +50,9 @@ class Elementwise:
     """A compiled loop over `op`, `lanes` elements at a time; call it with one array (two for pow and fmod) of `dtype`, get a new array of
     the same shape."""
 
-    def __init__(self, op: str, dtype: str, lanes: int, avx512: bool = False, target: Target = HOST):
+    def __init__(self, op: str, dtype: str, lanes: int, avx512: bool = False, target: Target = HOST, fused: bool = True):
         self.dtype, self.lanes = dtype, lanes
-        code = object_code(module_text(op, dtype, lanes, avx512), target)
+        code = object_code(module_text(op, dtype, lanes, avx512, fused), target)
         self.run = Library([code], ["run"], target).function("run", INTRINSICS[op].arity + 2)
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
@@ -64,7 +64,7 @@ class Elementwise:
         return out[:size].reshape(arrays[0].shape)
 
 
-def module_text(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
+def module_text(op: str, dtype: str, lanes: int, avx512: bool = False, fused: bool = True) -> str:
     """An LLVM module whose function `run(n, x, out)`, or `run(n, x, y, out)`, maps `op` over n elements, `lanes` at a time."""
     element = math.FORMATS[dtype].scalar
     kind = typed(element, lanes)
@@ -73,7 +73,7 @@ def module_text(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
     loads = [
         f"  %p{n} = getelementptr {element}, ptr %{n}, i64 %i\n  %v{n} = load {kind}, ptr %p{n}, align {align}" for n in names
     ]
-    text, declarations = math.definition(op, dtype, lanes, avx512)
+    text, declarations = math.definition(op, dtype, lanes, avx512, fused)
     lines = [
         *sorted(declarations),
         text,

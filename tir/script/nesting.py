@@ -79,7 +79,8 @@ def _inside(opening: str, text: str, first: int, inner: str) -> Any:
         raise
     last = inner.count("\n") + 1
     for n in ast.walk(found):
-        if hasattr(n, "lineno"):
+        if isinstance(n, (ast.expr, ast.arg, ast.keyword)):
+            assert n.end_lineno is not None and n.end_col_offset is not None, "a parsed node has its end"
             if n.end_lineno == last + 1:  # ends with the parenthesis, which stands on a line of its own here
                 n.end_lineno, n.end_col_offset = last, len(inner[inner.rfind("\n") + 1 :].encode()) + 1
                 n.end_col_offset += len(opening) if last == 1 else 0

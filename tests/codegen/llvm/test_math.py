@@ -41,6 +41,16 @@ def test_errors_are_within_the_bound(op: str, dtype: str) -> None:
     assert error <= BOUNDS[op, dtype] + slack, f"{op}{at}"
 
 
+@pytest.mark.parametrize("op", [op for op in math.FUNCTIONS if op not in math.LIBRARY])
+def test_errors_without_fused_multiply_adds(op: str) -> None:
+    """Within the same bounds, and without a library call for each multiply-add of float32."""
+    target = Target("llvm -mcpu x86-64-v2")
+    arguments = accuracy.inputs(op, "float32", 1 << 16, np.random.default_rng(0))
+    found = Elementwise(op, "float32", 8, target=target, fused=False)(*arguments)
+    assert accuracy.ulp_errors(found, accuracy.reference(op, *arguments)).max() <= BOUNDS[op, "float32"] + 2.0**-20
+    assert "fma" not in assembly(module_text(op, "float32", 8, fused=False), target)
+
+
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_lanes_do_not_change_the_result(op: str, dtype: str) -> None:
     arguments = accuracy.inputs(op, dtype, 4000, np.random.default_rng(1))

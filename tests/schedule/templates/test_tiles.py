@@ -248,7 +248,7 @@ def test_depthwise_convolutions_load_each_vector_once(size, kernel, stride, rows
     target = "llvm -num-cores 1 -mcpu x86-64-v4"
     made = tir.build(templates.schedule(func, tir.Target(target)).func, target)
     text, versions = made.llvm_ir(), 1 if size < 16 else 2  # of the tile: whole, and with lanes that are not there
-    assert text.count("@llvm.fma.v16f32(") == 1 + versions * rows * kernel**2
+    assert text.count("@llvm.fmuladd.v16f32(") == 1 + versions * rows * kernel**2
     found = re.findall(r"= load <16 x float>, ptr %t|= call <16 x float> @llvm.masked.load", text)
     assert len(found) == versions * loads
     assert "gather" not in text and re.findall(r"(\S+) = alloca \[", text) == ["%zeros"]  # what is read above and below the image

@@ -1,0 +1,126 @@
+"""Kernels in turns with calls of other libraries in one process, as in an app: what that takes from them, and from torch's.
+
+A library's idle threads may spin on the cores for some time after its call, and its data pushes that of others out of the caches.
+Each row is a program, ours and torch's: called again and again, and after a matrix product of numpy or of torch each time, which
+is not timed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tir
+
+from . import cpu, peers, programs
+from .options import Options
+from .runner import Effort, circumstances, race, warm
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+THREADED = True
+
+SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "conv-5x5": ("conv2d", (1, 28, 28, 32, 64, 5, 5, 1, 2)),
+    "conv-14x256": ("conv2d", (1, 14, 14, 256, 256, 3, 3, 1, 1)),
+    "gemm-512": ("gmm", (512, 512, 512)),
+    "softmax": ("softmax", (1024, 1024)),
+    "attention": ("attention", (12, 128, 64)),
+}
+
+ROWS = DEFAULT = tuple(SHAPES)
+
+OTHER = 256  # rows and columns of the matrices that other libraries multiply
+
+ALONE = "alone"
+
+
+class After:
+    """A call that is timed, after one of another library that is not."""
+
+    def __init__(self, call: Callable[[], object], other: Callable[[], object]):
+        self.call, self.other = call, other
+
+    def __call__(self) -> object:
+        self.other()
+        return self.call()
+
+    def seconds(self, calls: int) -> float:
+        """Seconds of the call, the mean of `calls`."""
+        taken = 0.0
+        for _ in range(calls):
+            self.other()
+            start = time.perf_counter()
+            self.call()
+            taken += time.perf_counter() - start
+        return taken / calls
+
+
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """One result: of ours, and of torch where it is installed, seconds of a call alone and after each library's, and how many
+    times as long as alone these take."""
+    program, shape = SHAPES[row]
+    instance = programs.instance(program, shape)
+    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
+    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    rivals = peers.rivals(instance, inputs, outputs, options.threads)
+    others = _others(options.seed)
+    target = tir.Target("llvm", num_cores=options.threads)
+    kernel = tir.build(tir.default_schedule(instance.func, target).func, target)
+    calls = {"tir": kernel.bind(*inputs, *outputs), **{name: call for name, call in rivals.items() if name == "torch"}}
+    result: dict[str, Any] = {"threads": options.threads, "program": program, "shape": list(shape), **circumstances()}
+    check = cpu.checked(calls["tir"], outputs, instance.checker(inputs))
+    if not check.ok:
+        yield {
+            **result,
+            "error": f"wrong result: off by {check.max_error:.3g} of its scale; the tolerance is {check.tolerance:.3g}",
+        }
+        return
+    contenders = {
+        f"{name} {when}": call if other is None else After(call, other)
+        for name, call in calls.items()
+        for when, other in {ALONE: None, **others}.items()
+    }
+    timings = race(contenders, Effort(seconds=options.seconds, warm=warm(options.threads)))
+    losses = {
+        name: {when: timings[f"{name} {when}"].median / timings[f"{name} {ALONE}"].median for when in others} for name in calls
+    }
+    yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}, "losses": losses}
+
+
+def _others(seed: int) -> dict[str, Callable[[], object]]:
+    """Matrix products of other libraries, by what is said of a call after one."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((2, OTHER, OTHER), "float32")
+    c = np.empty_like(a)
+    found: dict[str, Callable[[], object]] = {"after numpy": lambda: np.matmul(a, b, out=c)}
+    if peers.installed():
+        import torch
+
+        x, y, z = map(torch.from_numpy, (a, b, np.empty_like(a)))
+        found["after torch"] = lambda: torch.mm(x, y, out=z)
+    return found
+
+
+def table(results: Sequence[dict[str, Any]]) -> Table:
+    """A line a result: microseconds alone, and how many times as long a call takes after those of others."""
+    from rich.table import Table
+
+    t = Table(title="interleaved (x: of the time alone)", title_justify="left")
+    t.add_column("row", no_wrap=True)
+    columns = list(dict.fromkeys((name, when) for r in results for name, of in r.get("losses", {}).items() for when in of))
+    names = list(dict.fromkeys(name for name, _ in columns))
+    for name in ("threads", *(f"{n} {ALONE}" for n in names), *(f"{n} {when}" for n, when in columns)):
+        t.add_column(name, justify="right", no_wrap=True)
+    for r in results:
+        if "losses" not in r:
+            t.add_row(r["row"], str(r["threads"]), f"[red]{r.get('error', 'failed')}[/red]")
+            continue
+        alone = [f"{1e6 * r['timings'][f'{n} {ALONE}']['median_s']:.3g} us" if n in r["losses"] else "-" for n in names]
+        losses = [f"{r['losses'][n][when]:.2f} x" if when in r["losses"].get(n, {}) else "-" for n, when in columns]
+        t.add_row(r["row"], str(r["threads"]), *alone, *losses)
+    return t

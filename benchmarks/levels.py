@@ -1,0 +1,95 @@
+"""The default schedule for each level of x86-64 that this processor has (v2, v3, v4: vectors of 128, 256 and 512 bits), in turns
+with that for the processor itself.
+
+Kernels for a level are what a library or an app ships to machines that it does not know. Each is compared with a float64
+reference before it is timed, and its speed with the peak that the level's multiply-adds reach here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tir
+from codegen.peak import peak_flops
+from codegen.processor import host_processor
+
+from . import cpu, programs
+from .options import Options
+from .runner import Effort, circumstances, race, ratios, warm
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+THREADED = True
+
+# A feature that a processor has if it has the level.
+LEVELS = {"x86-64-v2": "+sse4.2", "x86-64-v3": "+avx2", "x86-64-v4": "+avx512vl"}
+
+ROWS = cpu.ROWS
+
+DEFAULT = ("gemm-1024", "gemm-128", "mlp", "conv-56x64", "conv-7x512", "conv-7x7", "depthwise-112x32", "softmax", "layernorm")
+
+
+def targets(threads: int) -> dict[str, tir.Target]:
+    """This processor, "native", and the levels that it has, by name."""
+    _, features = host_processor()
+    here = tir.Target("llvm", num_cores=threads)
+    caches = {"l1": here.l1, "l2": here.l2, "l3": here.l3}
+    held = [level for level, feature in LEVELS.items() if feature in features.split(",")]
+    return {"native": here, **{level: tir.Target("llvm", num_cores=threads, mcpu=level, **caches) for level in held}}
+
+
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """One result: of each level the time, how many times as fast as the kernel for this processor it is, and its part of the
+    level's peak."""
+    entry = cpu.TABLE[row]
+    instance = programs.instance(entry.program, entry.shape)
+    result: dict[str, Any] = {"threads": options.threads, "program": entry.program, "shape": list(entry.shape), **circumstances()}
+    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
+    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    check, calls = instance.checker(inputs), {}
+    for level, target in targets(options.threads).items():
+        kernel = tir.build(tir.default_schedule(instance.func, target).func, target)
+        calls[level] = kernel.bind(*inputs, *outputs)
+        found = cpu.checked(calls[level], outputs, check)
+        if not found.ok:
+            yield {
+                **result,
+                "error": f"{level}: off by {found.max_error:.3g} of its scale; the tolerance is {found.tolerance:.3g}",
+            }
+            return
+    timings = race(calls, Effort(seconds=options.seconds, warm=warm(options.threads)))
+    peaks = {level: peak_flops(target, dtype=instance.dtype) for level, target in targets(options.threads).items()}
+    compared = {
+        level: {
+            **timing.as_json(),
+            "of_native": ratios(timing, timings["native"])[0],
+            "of_peak": instance.flop / timing.median / peaks[level],
+        }
+        for level, timing in timings.items()
+    }
+    yield {**result, "levels": compared, "peaks": peaks}
+
+
+def table(results: Sequence[dict[str, Any]]) -> Table:
+    """A line a result, with the time, the speed beside native and the part of the peak of each level."""
+    from rich.table import Table
+
+    t = Table(title="levels (x: of native's speed; %: of the peak of the level)", title_justify="left")
+    names = list(dict.fromkeys(level for r in results for level in r.get("levels", ())))
+    t.add_column("row", no_wrap=True)
+    for name in ("threads", *names):
+        t.add_column(name, justify="right", no_wrap=True)
+    for r in results:
+        if "levels" not in r:
+            t.add_row(r["row"], str(r["threads"]), f"[red]{r.get('error', 'failed')}[/red]")
+            continue
+        cells = [
+            f"{1e3 * v['median_s']:.3g} ms {v['of_native']:.2f} x {v['of_peak']:.0%}" if (v := r["levels"].get(name)) else "-"
+            for name in names
+        ]
+        t.add_row(r["row"], str(r["threads"]), *cells)
+    return t
