@@ -19,7 +19,7 @@ from schedule.rewriting.index_map import IndexMap
 from tir import dtypes
 from tir.ir import Binary, Block, Cast, Const, Expr, Iter, Load, Store, Var
 
-from .block_analysis import Contraction, at_axes, epilogue, loop_of, pairing, size, stored
+from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
 from .division import balanced
 from .marks import done, share
 
@@ -185,12 +185,14 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     s.pad_einsum(block, [units.get(it.var.name, 1) for it in s.block(block).iters])
 
     of_rows, of_columns = (row, (t.rows, how.rows)), (column, (t.columns, how.columns))
+    across = how.rows > 1 and last_axis(c.left) == row  # rows are copied as columns are, then tile by tile into their own order
+    side_by_side, order = (step, (how.groups, how.parts)), (0, 3, 1, 4, 2, 5)
+    in_rows = _tiled(c.left.indices, (of_rows, (step, (how.depth,))), (0, 3, 1, 2, 4))
     layouts = (
-        (left, c.left, (of_rows, (step, (how.depth,))), (0, 3, 1, 2, 4)),
-        (right, c.right, (of_columns, (step, (how.groups, how.parts))), (0, 3, 1, 4, 2, 5)),
+        (left, _tiled(c.left.indices, (of_rows, side_by_side), order) if across else in_rows),
+        (right, _tiled(c.right.indices, (of_columns, side_by_side), order)),
     )
-    for name, x, factors, order in layouts:
-        layout = _tiled(x.indices, factors, order)
+    for name, layout in layouts:
         s.transform_layout(name, ("write", 0), layout)
         s.transform_block_layout(name, layout)
 
@@ -212,16 +214,23 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         names = [f"{block}_{loop}" for loop in parts_of_sum]
     for name, loop in zip(names, parts_of_sum, strict=True):
         copy = s.cache_read(name, stored(s.block(left)).buffer.name, "global", [name])
+        if across:
+            layout = _rows_of_tiles(len(s.block(copy).iters), how.parts)
+            s.transform_layout(copy, ("write", 0), layout)
+            s.transform_block_layout(copy, layout)
         s.compute_at(copy, loop, preserve_unit_loops=True)
         *_, steps, tile, line, lanes = s.get_loops(copy)
         s.reorder(tile, line, steps)  # row by row, as processors fetch ahead
         s.vectorize(lanes)
-    s.compute_inline(left)
+    if across:
+        _pack(s, c, left, c.rows[-1], t.rows * how.rows, how)
+    else:
+        s.compute_inline(left)
     instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])
     for loop in instructions:
         s.tensorize(loop, how.intrinsic)
-    _pack(s, c, right, t, how)
+    _pack(s, c, right, c.columns[-1], t.columns * how.columns, how)
     if c.threads(machine) > 1:
         share(s, after, around)
     done(s, after)
@@ -243,20 +252,25 @@ def _tiled(indices: Sequence[Expr], factors: Sequence[tuple[str, tuple[int, ...]
     return outputs.permute(*kept, *(levels[n] for n in order))
 
 
-def _pack(s: OpenSchedule, c: Contraction, copy: str, t: Tiling, how: Instruction) -> None:
-    """Copy the columns in front of the product, in vectors, by all threads: some rows of the operand after the other, in which
-    lines that two tiles share are in the first-level cache when the second comes. Partial tiles are copied apart."""
-    *batch, columns, steps, _, _, lane, part = s.get_loops(copy)
-    s.reorder(steps, *batch, columns)
+def _rows_of_tiles(rank: int, parts: int) -> IndexMap:
+    """The index map of an operand in tiles whose rows are the steps of the sum, some side by side, to tiles of its own rows."""
+    inputs = tuple(Var(f"i{n}") for n in range(rank))
+    *others, step, row, part = inputs
+    return IndexMap(inputs, (*others, row, step * parts + part))
+
+
+def _pack(s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction) -> None:
+    """Copy an operand in front of the product, in vectors of `axis`, of which a register tile has `unit`, by all threads: some
+    steps of the sum after the other, so that lines that two tiles share are in the first-level cache when the second comes.
+    Partial tiles are copied apart."""
+    *batch, lines, steps, _, _, lane, part = s.get_loops(copy)
+    s.reorder(steps, *batch, lines)
     s.vectorize(s.fuse(lane, part))
     made = [copy]
-    for loop, length, unit in (
-        (steps, extent(c.reduction[0]), how.depth),
-        (columns, extent(c.columns[-1]), t.columns * how.columns),
-    ):
-        if 0 < length // unit and length % unit:
-            made = [*(f"{made[0]}_{part}" for part in s.loop_partition(loop, [length // unit, None])), *made[1:]]
-            columns = s.get_loops(made[0])[len(batch) + 1]
+    for loop, length, whole in ((steps, extent(c.reduction[0]), how.depth), (lines, extent(axis), unit)):
+        if 0 < length // whole and length % whole:
+            made = [*(f"{made[0]}_{piece}" for piece in s.loop_partition(loop, [length // whole, None])), *made[1:]]
+            lines = s.get_loops(made[0])[len(batch) + 1]
     if c.threads(s.target.machine) > 1:
         share(s, made[0], s.get_loops(made[0])[: len(batch) + 1])
     done(s, *made)
