@@ -143,6 +143,11 @@ def constant(name: str, array: np.ndarray) -> Value:
     return Value(name, tuple(map(int, array.shape)), array.dtype.name)
 
 
+def dtype_text(dtype: np.dtype) -> str:
+    """The name of an element type, and its byte order where that is another than this machine's."""
+    return dtype.name if dtype.isnative else f"{dtype.name} in another byte order than this machine's"
+
+
 def type_text(value: Value) -> str:
     """An element type and a shape, as in `float32[7, 13]`."""
     return f"{value.dtype}{list(value.shape)}"
@@ -174,6 +179,8 @@ def verify(graph: Graph) -> Graph:
     for value in graph.inputs:
         define(value, f"input `{value.name}`")
     for name, array in graph.constants.items():
+        if not array.dtype.isnative:
+            raise GraphError(f"graph {graph.name}: constant `{name}` has elements of type {dtype_text(array.dtype)}")
         define(constant(name, array), f"constant `{name}`")
     for call in graph.calls:
         where = f"call {call.operator} of `{call.outputs[0].name}`" if call.outputs else f"a call of {call.operator}"

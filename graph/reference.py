@@ -18,7 +18,7 @@ from tir.ir import Axis, PrimFunc
 from tir.traverse import blocks, loads, variables
 from tir.verify import verify
 
-from .ir import Call, Graph, GraphError, Value, type_text
+from .ir import Call, Graph, GraphError, Value, dtype_text, type_text
 from .kinds import work
 from .ops import anonymous, function
 from .places import part_offsets
@@ -113,10 +113,10 @@ def arranged(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarra
 
 def _fitting(value: Value, array: np.ndarray) -> np.ndarray:
     found = np.asarray(array)
-    if found.dtype.name == value.dtype:  # bfloat16 as the package ml_dtypes has it
+    if found.dtype.name == value.dtype and found.dtype.isnative:  # bfloat16 as the package ml_dtypes has it
         found = found.view(dtypes.storage(value.dtype))
     if found.shape != value.shape or found.dtype != dtypes.storage(value.dtype):
-        raise GraphError(f"input `{value.name}` must be {type_text(value)}, got {found.dtype.name}{list(found.shape)}")
+        raise GraphError(f"input `{value.name}` must be {type_text(value)}, got {dtype_text(found.dtype)}{list(found.shape)}")
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 from graph.ir import Call, Graph, GraphError, Value, verify
 from graph.onnx import load_onnx
 from graph.passes import optimize
+from graph.reference import evaluate
 
 from .models import residual, transformer
 
@@ -114,6 +115,10 @@ def test_texts_that_are_none(text, message):
         ({"inputs": (X, X)}, "input `x` defines `x`, which is defined already"),
         ({"inputs": (Value("x", (7, 3), "float8"),)}, "input `x` has the element type float8, which is not there"),
         ({"constants": {"w": np.zeros((7, 0))}}, "constant `w` has the shape [7, 0]; extents must be at least 1"),
+        (
+            {"constants": {"w": np.zeros(7, np.dtype("float32").newbyteorder())}},
+            "constant `w` has elements of type float32 in another byte order than this machine's",
+        ),
         ({"calls": (Call("Relu", (X,), ()),)}, "a call of Relu has no output"),
     ],
 )
@@ -121,6 +126,13 @@ def test_malformed(changes, message):
     with pytest.raises(GraphError) as caught:
         verify(graph(**changes))
     assert str(caught.value) == f"graph g: {message}"
+
+
+def test_inputs_in_another_byte_order_are_not_read_as_they_are():
+    with pytest.raises(GraphError) as caught:
+        evaluate(graph(), [np.ones((7, 3), np.dtype("float32").newbyteorder())])
+    expected = "input `x` must be float32[7, 3], got float32 in another byte order than this machine's[7, 3]"
+    assert str(caught.value) == expected
 
 
 def test_no_output():
