@@ -73,6 +73,14 @@ def integer_option(key: str, value: Any) -> int:
         raise ValueError(f"target option {key} must be an integer, got {value!r}") from None
 
 
+def switch_option(key: str, value: Any) -> bool:
+    """The value of a target option that is 0 or 1. Raises ValueError where it is neither."""
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    if text not in ("0", "1"):
+        raise ValueError(f"target option {key} must be 0 or 1, got {value!r}")
+    return text == "1"
+
+
 def backend(target: str | Target) -> Backend:
     """The backend of a target, its string or its kind. Raises ValueError for a kind that there is not."""
     kind = target.partition(" ")[0] if isinstance(target, str) else target.kind
@@ -104,7 +112,8 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     bits = vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else integer_option("vector_bits", bits)
     if bits not in (64, 128, 256, 512, 1024, 2048):
         raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
-    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits}
+    move = switch_option("move_threads", given.get("move_threads", True))
+    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move}
 
 
 def _llvm_spelling(target: Target) -> str:
@@ -115,24 +124,20 @@ def _llvm_spelling(target: Target) -> str:
     for key in ("vector_bits", "l1", "l2", "l3"):
         if getattr(target, key) != getattr(usual, key):
             text += f" -{key.replace('_', '-')} {getattr(target, key)}"
-    return text
+    return text if target.move_threads else f"{text} -move-threads 0"
 
 
 # --- cuda ----------------------------------------------------------------------------------------------------------------
 
 
 def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    for key in ("mcpu", "mattr"):
+    for key in ("mcpu", "mattr", "move_threads"):
         if given.get(key):
             raise ValueError(f"target option {key} is for llvm; use arch with cuda")
     arch = given.get("arch") or "sm_90"
     if not re.fullmatch(r"sm_\d+[a-z]?", arch):
         raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
-    fast = given.get("fast_math", False)
-    fast = str(int(fast)) if isinstance(fast, bool) else str(fast)
-    if fast not in ("0", "1"):
-        raise ValueError(f"target option fast_math must be 0 or 1, got {given['fast_math']!r}")
-    return {"arch": arch, "fast_math": fast == "1"}
+    return {"arch": arch, "fast_math": switch_option("fast_math", given.get("fast_math", False))}
 
 
 def _cuda_machine(target: Target) -> Machine:

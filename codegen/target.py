@@ -25,8 +25,9 @@ class Target:
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
     What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` and `mattr` (LLVM's names of the processor and of
     its features), `vector_bits` (widest vector register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core,
-    shared). For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and
-    subnormal numbers, for speed. Raises ValueError for what it does not understand.
+    shared). With `move_threads` (1 or 0), threads of parallel loops that find themselves on the core of their caller leave it,
+    for good: they are those of the whole process. For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division
+    and math functions, and subnormal numbers, for speed. Raises ValueError for what it does not understand.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Target:
     l3: int
     arch: str
     fast_math: bool
+    move_threads: bool
 
     def __init__(self, spec: str | Target = "llvm", **options) -> None:
         if isinstance(spec, Target):
@@ -79,7 +81,7 @@ class Target:
         return machine
 
 
-_OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "kind")
+_OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "move_threads", "kind")
 
 
 def _option(name: str) -> str:
@@ -118,7 +120,8 @@ def _complete(given: dict) -> dict:
         if not isinstance(given.get(key, ""), (str, type(None))):
             raise ValueError(f"target option {key} must be a string, got {given[key]!r}")
     found = backend(given["kind"])
-    result: dict[str, Any] = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": "", "fast_math": False}
+    result: dict[str, Any] = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": ""}
+    result |= {"fast_math": False, "move_threads": False}
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
         result[key] = integer_option(key, given.get(key, default))

@@ -7,7 +7,7 @@ shares the caller's leaves it to the caller until it finds itself there again. T
 where they are not enough for all threads, or the environment binds the threads (OMP_PROC_BIND), nothing moves.
 
 The threads of the OpenMP runtime are those of the whole process, and stay away from that core for whoever uses them next. So what
-is exported, into processes of others, moves nothing.
+is exported, into processes of others, moves nothing; nor does what is built for a target with `move_threads=0`.
 """
 
 from __future__ import annotations

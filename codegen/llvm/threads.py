@@ -72,9 +72,14 @@ class Threads(Writer):
             failure = self.op(f"load i64, ptr {place.name}", "i64")
             self.leave_if(self.op(f"icmp ne i64 {failure.name}, 0", "i1"))
 
+    @property
+    def _moving(self) -> bool:
+        """Whether threads leave the core of their caller."""
+        return cores.AVAILABLE and self.module.target.move_threads
+
     def _caller(self) -> tuple[Value, Value]:
         """The core that this thread runs on, and its name, for those who share its work to keep off; zeros where none do."""
-        if not cores.AVAILABLE:
+        if not self._moving:
             return Value("0", "i64"), Value("0", "i64")
         self.module.declarations |= set(cores.DECLARATIONS)
         self.module.library[cores.NAME] = cores.definition()
@@ -83,7 +88,7 @@ class Threads(Writer):
 
     def _part(self) -> list[str]:
         """What a thread does before its share: see `cores`."""
-        if not cores.AVAILABLE:
+        if not self._moving:
             return []
         return [
             "%core.at = getelementptr i64, ptr %context, i64 3",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen import NoOpenMP, openmp
+from codegen import NoOpenMP, Target, openmp
 from codegen.llvm import cores
 from codegen.processor import host_cores
 
@@ -225,3 +225,13 @@ def test_a_thread_on_the_core_of_its_caller_moves(narrow, expected):
         [sys.executable, "-c", MEETS.format(narrow=narrow)], cwd=root, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == expected, done.stderr
+
+
+def test_a_target_may_leave_threads_where_they_are():
+    func = tiled(97, 13, 109, 6, 32, parallel=True)
+    moving, staying = (codegen.build(func, Target("llvm", num_cores=2, move_threads=move)) for move in (True, False))
+    assert b"sched_setaffinity" not in staying.code and (b"sched_setaffinity" in moving.code) == cores.AVAILABLE
+    a, b, c = operands(97, 13, 109)
+    staying(a, b, c)
+    assert np.array_equal(c, a @ b)
+    assert Target(str(staying.target)) == staying.target

@@ -34,6 +34,8 @@ def test_the_host():
         ("llvm -mcpu x86-64 -mattr +avx2,+fma", {"mattr": "+avx2,+fma", "vector_bits": 256}),
         ("llvm -vector-bits 256 -l1 49152 -l2 2097152 -l3 33554432", {"vector_bits": 256, "l1": 49152, "l2": 2**21, "l3": 2**25}),
         ("cuda -arch sm_90a", {"kind": "cuda", "arch": "sm_90a"}),
+        ("llvm -move-threads 0", {"kind": "llvm", "move_threads": False}),
+        ("llvm", {"kind": "llvm", "move_threads": True}),
         ("cuda -fast-math 1", {"kind": "cuda", "arch": "sm_90", "fast_math": True}),
         ("cuda", {"kind": "cuda", "arch": "sm_90", "mcpu": "", "mattr": ""}),
     ],
@@ -108,7 +110,7 @@ def test_lanes():
         (
             "llvm -colour red",
             {},
-            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, fast_math, kind",
+            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, fast_math, move_threads, kind",
         ),
         ("llvm", {"cores": 3}, "target option 'cores' is unknown; did you mean num_cores?"),
         ("llvm -num-cores two", {}, "target option num_cores must be an integer, got 'two'"),
@@ -128,6 +130,8 @@ def test_lanes():
         ("llvm -arch sm_90", {}, "target option arch is for cuda; use mcpu with llvm"),
         ("cuda -mcpu znver4", {}, "target option mcpu is for llvm; use arch with cuda"),
         ("cuda -fast-math yes", {}, "target option fast_math must be 0 or 1, got 'yes'"),
+        ("llvm -move-threads 2", {}, "target option move_threads must be 0 or 1, got '2'"),
+        ("cuda -move-threads 1", {}, "target option move_threads is for llvm; use arch with cuda"),
         ("llvm -fast-math 1", {}, "target option fast_math is for cuda"),
         ("cuda -arch hopper", {}, "target option arch must look like sm_90, got 'hopper'"),
         (
