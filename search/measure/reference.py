@@ -20,9 +20,12 @@ from tir.nearest import no_such
 from tir.traverse import blocks, stores
 from tir.verify.accesses import ProgramPoint
 
+from .exact import largest_integers
+
 if TYPE_CHECKING:
     from workloads import Instance
 
+EXACT = "exact"  # the file beside the data that says that no result is rounded
 CANARY_BYTE = 0xA5
 CANARY_BYTES = 4096  # bytes of canary on either side of each array
 CHUNK_ELEMENTS = 1 << 15  # elements that are compared at a time
@@ -144,10 +147,23 @@ def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
     return array.astype("float64")
 
 
-def random_inputs(func: PrimFunc, rng: np.random.Generator, distribution: int = 0) -> list[np.ndarray]:
+def random_inputs(
+    func: PrimFunc, rng: np.random.Generator, distribution: int = 0, integers: int | None = None
+) -> list[np.ndarray]:
     """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is. What is an
-    index lies within what it indexes."""
+    index lies within what it indexes. With `integers`, floats are integers up to that."""
     (low, high), known = DISTRIBUTIONS[distribution], index_bounds(func)
+    if integers is not None:
+        drawn = [
+            rng.integers(-integers, integers, const_shape(b), endpoint=True) for b in func.buffers if dtypes.is_float(b.dtype)
+        ]
+        floats = iter(drawn)
+        return [
+            from_float(next(floats).astype("float64"), b.dtype)
+            if dtypes.is_float(b.dtype)
+            else random_array(const_shape(b), b.dtype, rng, within=known.get(b.name))
+            for b in func.buffers
+        ]
     return [random_array(const_shape(b), b.dtype, rng, low, high, known.get(b.name)) for b in func.buffers]
 
 
@@ -212,7 +228,12 @@ def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, di
     given = {i: np.load(file) for i in range(len(func.params)) if (file := given_file(directory, i)).exists()}
     (directory / "tolerance.json").unlink(missing_ok=True)
     if workload is None:
-        for i, array in enumerate(random_inputs(func, rng, distribution)):
+        given_floats = any(dtypes.is_float(func.params[i].dtype) for i in given)
+        integers = None if distribution or given_floats else largest_integers(func)
+        (directory / EXACT).unlink(missing_ok=True)
+        if integers is not None:
+            (directory / EXACT).touch()
+        for i, array in enumerate(random_inputs(func, rng, distribution, integers)):
             np.save(directory / f"{i}.npy", given.get(i, array))
         return False
     instance = workload.instance()
@@ -263,7 +284,7 @@ class Arrays:
             good &= bool(np.isfinite(expected).all() and (not expected.size or np.abs(expected).max() >= kind.tiny))
             np.save(self._directory / f"{i}.expected.npy", expected)
             np.save(self._directory / f"{i}.scale.npy", scale_of(expected, kind.tiny))
-            bounds[str(i)] = tolerance(self._func)
+            bounds[str(i)] = 0.0 if (self._directory / EXACT).exists() else tolerance(self._func)
         (self._directory / "tolerance.json").write_text(json.dumps(bounds))
         return good
 

@@ -1,0 +1,91 @@
+"""Functions that are exact on small integers: in whatever order they add and multiply, no result is rounded. On such data the
+results of a candidate are those of the reference bit by bit, and one term that is lost of a million is seen."""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+from tir import dtypes
+from tir.ir import Binary, Block, Call, Cast, Const, Expr, Load, PrimFunc, Select, Store, Unary, annotation, as_int
+from tir.traverse import blocks, stores, walk
+
+MAGNITUDES = (8, 3, 1)  # of the integers that inputs are made of; the larger ones tell more terms apart
+
+
+def largest_integers(func: PrimFunc) -> int | None:
+    """The largest of MAGNITUDES n for which a function is exact on floats that are integers from -n to n: each number that its
+    operations can make, regrouped in any way, is an integer that its type holds. None where there is none, or no float is stored.
+    """
+    if not any(dtypes.is_float(s.buffer.dtype) for s in stores(func.body)):
+        return None
+    return next((n for n in MAGNITUDES if _exact(func, n)), None)
+
+
+def _exact(func: PrimFunc, n: int) -> bool:
+    largest: dict[str, float] = {b.name: n for b in func.buffers if dtypes.is_float(b.dtype)}
+    for name in {s.buffer.name for s in stores(func.body)}:
+        largest.pop(name, None)  # of an output, what it holds before
+    found = blocks(func.body)
+    if any(annotation(b.annotations, "tf32", False) for b in found) or len(stores(func.body)) != len(found) + sum(
+        b.init is not None for b in found
+    ):
+        return False
+    for block in found:
+        store = block.body
+        if not isinstance(store, Store) or store.buffer.name in largest:
+            return False
+        value = _stored(block, store, largest)
+        if value == inf:
+            return False
+        largest[store.buffer.name] = value
+    return True
+
+
+def _stored(block: Block, store: Store, largest: dict[str, float]) -> float:
+    """The most that the numbers that a block stores can be; infinite where they may be rounded."""
+    if not dtypes.is_float(store.buffer.dtype):
+        return inf
+    if block.init is None:
+        return _most(store.value, largest)
+    times = prod(as_int(it.extent) for it in block.iters if it.axis.value == "R")
+    match store.value, block.init:
+        case Binary("+", Load() as own, term), Store(_, _, Const(0)) if _is_own(own, store):
+            return _held(times * _most(term, largest), store.buffer.dtype)
+        case Binary("max" | "min", Load() as own, term), Store() if _is_own(own, store):
+            return _most(term, largest)
+    return inf
+
+
+def _is_own(load: Load, store: Store) -> bool:
+    return load.buffer.name == store.buffer.name and load.indices == store.indices
+
+
+def _most(e: Expr, largest: dict[str, float]) -> float:
+    """The most that a float is; infinite where it may be rounded."""
+    if not dtypes.is_float(e.dtype):
+        return inf
+    match e:
+        case Const(value):
+            most = abs(value) if float(value).is_integer() else inf
+        case Load(buffer):
+            most = largest.get(buffer.name, inf)
+        case Binary("+" | "-", a, b):
+            most = _most(a, largest) + _most(b, largest)
+        case Binary("*", a, b):
+            factors = _most(a, largest), _most(b, largest)
+            most = inf if inf in factors else prod(factors)
+        case Binary("max" | "min", a, b):
+            most = max(_most(a, largest), _most(b, largest))
+        case Select(condition, a, b):
+            compared = [x for c in walk(condition) if isinstance(c, Binary) for x in (c.a, c.b) if dtypes.is_float(x.dtype)]
+            most = max(_most(x, largest) for x in (a, b, *compared))
+        case Unary("neg", a) | Cast(_, a) | Call("abs", (a,)):
+            most = _most(a, largest)
+        case _:
+            most = inf
+    return _held(most, e.dtype)
+
+
+def _held(most: float, dtype: str) -> float:
+    """A bound on integers that a float type holds without rounding; infinite where it is more than those."""
+    return most if most <= 2 / dtypes.TABLE[dtype].eps else inf
