@@ -33,12 +33,14 @@ from tir.traverse import loops, stores, variables, walk_stmts
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
 from .open_trace import About, Branch, Choice, Hole, OpenTrace, ProductLimit, Tile
-from .primitive import REGISTRY, find_block, find_loop, paths
+from .primitive import REGISTRY, Primitive, find_block, find_loop, paths
 from .random_variables import leaves, map_leaves
 from .schedule import Schedule
 from .trace import Step
 
 Way = Callable[["OpenSchedule"], object]  # a way to go on
+
+SHARED_BY_COPIES = ("_placed", "_taken")  # what holds of one copy holds of the others
 
 
 class NoSeed(ScheduleError):
@@ -156,11 +158,13 @@ class OpenSchedule(Schedule):
         self._shared: dict[str, Choice] = {}  # made in other runs of the branch that is being made, by name
         self._before: tuple[PrimFunc, ...] = ()  # the function before each step
         self._placed: dict[int, tuple[Step, Step]] = {}  # steps by identity, and these by place; copies share it
+        self._taken: dict[tuple, tuple[PrimFunc, dict[str, Any], PrimFunc, Any]] = {}  # steps, see `_applied`; copies share it
 
     def copy(self) -> OpenSchedule:
         result = object.__new__(type(self))
         for name, value in vars(self).items():
-            setattr(result, name, value.copy() if isinstance(value, (list, dict, set)) and name != "_placed" else value)
+            own = isinstance(value, (list, dict, set)) and name not in SHARED_BY_COPIES
+            setattr(result, name, value.copy() if own else value)
         return result
 
     def take(self, other: OpenSchedule) -> None:
@@ -426,6 +430,16 @@ class OpenSchedule(Schedule):
         if _is_open(args) or _is_open(kwargs):
             self._note_open(name, args, kwargs)
         return result
+
+    def _applied(self, known: Primitive, bound: dict[str, Any]) -> tuple[PrimFunc, Any]:
+        """The ways of branches, and trials before them, take the same steps of the same function: these are computed once."""
+        if "rng" in bound:
+            return super()._applied(known, bound)
+        key = id(self._func), known.name, repr(bound)
+        if key not in self._taken:
+            self._taken[key] = self._func, bound, *super()._applied(known, bound)
+        *_, func, result = self._taken[key]
+        return func, list(result) if isinstance(result, list) else result
 
     def _note_open(self, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
         """Note which arguments of the last step are open."""

@@ -156,7 +156,7 @@ class Schedule:
             bound = known.bind(tuple(args), kwargs)
         except ScheduleError as error:
             raise error.located(known.raw_text(tuple(args), kwargs), self._func) from None
-        func, result = known.apply(self._func, bound)
+        func, result = self._applied(known, bound)
         recorded = {k: with_references(v) for k, v in bound.items() if k != "rng"}
         if "decision" not in known.types:
             self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
@@ -175,6 +175,10 @@ class Schedule:
             return result
         drawn = [as_variable(value, n) if can_be_named(value) else value for value, n in zip(drawn, names, strict=True)]
         return drawn if isinstance(result, list) else drawn[0]
+
+    def _applied(self, known: Primitive, bound: dict[str, Any]) -> tuple[PrimFunc, Any]:
+        """The function after a step, and the result of that."""
+        return known.apply(self._func, bound)
 
     def _random(self, decision: Any) -> np.random.Generator | None:
         """What a choice draws from: nothing where its decision is given."""

@@ -100,3 +100,15 @@ def test_numbers_are_computed_with_and_shared():
     trace = s.finish("product", matmul(7, 13, 109))
     assert [t.columns for t in trace.tiles] == [(0, 1), (0, 1)]
     assert str(trace.trace([3, 2])) == "s.split('i', [None, 6])  # i_0, i_1\n"
+
+
+def test_a_step_of_one_function_is_computed_once():
+    s = OpenSchedule(matmul(7, 13, 109), TWO)
+    trial, other = s.copy(), s.copy()
+    names = trial.split("i", [None, 4])
+    names.clear()  # the caller's
+    assert s.split("i", [None, 4]) == ["i_0", "i_1"] and s.func is trial.func and s.trace == trial.trace
+    assert other.split("i", [None, 3]) == ["i_0", "i_1"] and other.func != s.func
+    for _ in range(2):  # what is refused is refused again
+        with pytest.raises(ScheduleError, match="`i` is no loop of this function"):
+            s.split("i", [None, 4])
