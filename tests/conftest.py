@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from dataclasses import fields
 
@@ -14,6 +15,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("PYTHONDONTWRITEBYTECODE") and "PYTHONPYCACHEPREFIX" not in os.environ and hasattr(config, "cache"):
         del os.environ["PYTHONDONTWRITEBYTECODE"]
         os.environ["PYTHONPYCACHEPREFIX"] = str(config.cache.mkdir("bytecode"))
+
+
+def pytest_collection_finish() -> None:
+    """The modules and the tests stay to the end: the garbage collector does not look at them again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(2000, 10, 100)
 
 
 @pytest.fixture

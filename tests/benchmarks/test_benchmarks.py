@@ -24,6 +24,7 @@ from benchmarks.options import Options
 from benchmarks.runner import THREAD_VARIABLES, Effort, Timing, race, ratios, spread
 from schedule.primitive import REGISTRY
 from search.measure import Measurement
+from search.policy.evolution import Settings
 from search.policy.named import make_policy
 from search.task import Task
 from tir import workloads
@@ -430,7 +431,8 @@ KEYS = {
 @pytest.mark.parametrize(("name", "row"), KEYS)
 def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module(f"benchmarks.{name}")
-    monkeypatch.setattr(module, "RUNS", 3, raising=False)
+    for constant, value in (("RUNS", 3), ("POPULATION", 64), ("SKETCHES", 2)):
+        monkeypatch.setattr(module, constant, value, raising=False)
     monkeypatch.setattr(module, "STATEMENTS", ("import tir", "import tir; tir.te"), raising=False)
     monkeypatch.setattr("benchmarks.pipelines.PROGRAMS", {"gmm": (7, 13, 9)})
     monkeypatch.setitem(cpu.TABLE, "softmax", cpu.TABLE["softmax"]._replace(shape=(7, 109)))
@@ -509,7 +511,10 @@ ABLATIONS = import_module("benchmarks.ablation").CONFIGURATIONS
 def test_each_ablation_is_a_search(name: str) -> None:
     """It proposes, learns, and proposes something else; what it leaves out is left out."""
     task = Task.of(workloads.make("gmm", (13, 7, 40)).func, "llvm -num-cores 1")
-    search = make_policy(task, **ABLATIONS[name])
+    parts = dict(ABLATIONS[name])
+    if name != "random search":
+        parts["settings"] = replace(parts.get("settings", Settings()), population=32)
+    search = make_policy(task, **parts)
     rng = np.random.default_rng(0)
     first = search.propose(16, rng)
     search.update([Measurement(c, "ok", (1.0 + n,)) for n, c in enumerate(first)])
