@@ -102,7 +102,7 @@ class CPU:
 
     # --- registers ---------------------------------------------------------------------------------------------------------
 
-    def accumulators(self, vectors: int) -> int:
+    def accumulators(self, vectors: Amount) -> Amount:
         """Accumulators that fit in registers beside `vectors` vectors of columns. One register holds the broadcast element of the
         rows, one is left to the compiler."""
         return self.registers - vectors - 2

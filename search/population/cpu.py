@@ -19,7 +19,7 @@ from schedule.open_trace import Role, Tile
 
 from ..space.sketch import Sketch
 
-OPERAND_VECTORS = 2  # vector registers for operands, beside the accumulators
+MAX_OPERAND_VECTORS = 2  # registers for vectors of columns, beside the accumulators: those of longer rows take turns
 DIVIDING_SHARE = 0.75  # how often a size that divides is preferred: it needs no guard
 MAX_VECTORS = 4  # of the vectorised axis in the innermost tile
 MAX_BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
@@ -86,20 +86,28 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
     """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
     if not widths:
         return
-    budget = max(1, MAX_BODIES if any(t.perfect for t in widths) else target.machine_as(CPU).accumulators(OPERAND_VECTORS))
+    perfect = any(t.perfect for t in widths)
     columns = np.array([t.columns[-1] for t in widths])
     width = np.stack(list(widths.values()), axis=1)
+    across = np.array([t.vector for t in widths])
     for _ in range(MAX_ROUNDS):
         vectors = -(-rows[:, columns] // width)
+        budget = np.full(len(rows), MAX_BODIES) if perfect else _accumulators(target, vectors[:, across])
         over = np.flatnonzero(np.prod(vectors, axis=1) > budget)
         if not len(over):
             return
         longest = np.argmax(vectors[over], axis=1)
         for n, t in enumerate(widths):
             own = over[longest == n]
-            excess = np.prod(vectors[own], axis=1) / budget
+            excess = np.prod(vectors[own], axis=1) / budget[own]
             smaller = np.maximum(1, np.minimum(vectors[own, n] / excess, vectors[own, n] - 1)).astype(np.int64) * width[own, n]
             rows[own, t.columns[-1]] = _innermost(t, width[own, n], smaller)
+
+
+def _accumulators(target: Target, vectors: np.ndarray) -> np.ndarray:
+    """How many accumulators each row may have, whose tile is so many vectors long in each vectorised axis."""
+    operands = np.minimum(np.prod(vectors, axis=1), MAX_OPERAND_VECTORS) if vectors.shape[1] else MAX_OPERAND_VECTORS
+    return np.broadcast_to(np.maximum(1, target.machine_as(CPU).accumulators(operands)), len(vectors))
 
 
 def _even(left: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -139,14 +147,16 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
-    budget = np.full(n, target.machine_as(CPU).accumulators(OPERAND_VECTORS), dtype=np.int64)
+    across = []
     for t in tiles:
         if not t.vector:
             continue
         width = lanes(sketch, target, t, rows)
         for own in (width == w for w in np.unique(width)):
             rows[own, t.columns[-1]] = _vectors(t.extent, int(width[own][0]), int(own.sum()), rng)
-        budget //= -(-rows[:, t.columns[-1]] // width)
+        across.append(-(-rows[:, t.columns[-1]] // width))
+    vectors = np.stack(across, axis=1) if across else np.ones((n, 0), dtype=np.int64)
+    budget = _accumulators(target, vectors) // np.prod(vectors, axis=1)
     others = [t for t in tiles if not t.vector]
     for k in rng.permutation(len(others)):
         t = others[k]

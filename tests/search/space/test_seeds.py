@@ -18,8 +18,9 @@ from tir import workloads
 from tir.ir import For, Node, PrimFunc
 from tir.traverse import rewrite
 
-ONE = Target("llvm", num_cores=1, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
-TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+ONE = Target("llvm", num_cores=1, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
+SHORT = Target("llvm", num_cores=1, mcpu="x86-64-v3", l1=32768, l2=1 << 20, l3=1 << 25)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
 SHAPES = [
     ("gmm", (109, 107, 97)), ("gmm", (1021, 1100, 509)), ("gmm", (127, 64, 70, 3)), ("mlp", (70, 64, 77, 60)),
     ("conv2d", (1, 14, 13, 16, 48, 3, 3, 1, 1)), ("conv2d_nhwc", (1, 14, 14, 16, 33, 3, 1, 1)), ("conv_bn_relu", (1, 14, 14, 16, 32, 3, 2, 1)),
@@ -41,8 +42,14 @@ def made(sketch: Sketch, row: np.ndarray) -> PrimFunc:
     return replay(sketch.func, sketch.trace(row.tolist())).func
 
 
-@pytest.mark.parametrize("target", [ONE, TWO], ids=["1 thread", "2 threads"])
-@pytest.mark.parametrize(("name", "shape"), SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "shape", "target"),
+    [
+        *((name, shape, target) for name, shape in SHAPES for target in (ONE, TWO)),
+        *((*SHAPES[n], SHORT) for n in (2, 4)),  # whose tiles have thirteen rows of one vector
+    ],
+    ids=lambda v: f"{v.mcpu}-{v.num_cores}" if isinstance(v, Target) else str(v),
+)
 def test_the_first_seed_is_the_default_schedule(name: str, shape: tuple[int, ...] | None, target: Target) -> None:
     func = workloads.make(name, shape).func
     (sketch, row), *_ = seeds(generate(func, target, max_sketches=1), target)
