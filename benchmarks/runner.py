@@ -225,8 +225,7 @@ class Machine:
         from search.measure.provenance import processor
 
         target = Target("llvm")
-        features = target.mattr.split(",")
-        isa = next((name for name in ("avx512f", "avx2", "avx", "neon", "sse2") if f"+{name}" in features), platform.machine())
+        isa = next((name for name in ("avx512f", "avx2", "avx", "neon", "sse2") if name in target.features), platform.machine())
         return cls(processor(), host_cores(), target.mcpu, isa, target.vector_bits, target.l1, target.l2, target.l3)
 
 

@@ -52,7 +52,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """A result for each format."""
     rng = np.random.default_rng(options.seed)
     target = Target("llvm", num_cores=1)
-    avx512 = {"+avx512f", "+avx512vl"} <= set(target.mattr.split(","))
+    avx512 = {"avx512f", "avx512vl"} <= target.features
     for dtype in FORMATS:
         lanes = target.lanes(8 * np.dtype(dtype).itemsize)
         arguments = [rng.uniform(0.1, 4.0, ELEMENTS).astype(dtype) for _ in range(INTRINSICS[row].arity)]

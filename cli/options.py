@@ -99,11 +99,15 @@ def measurable(target: Target) -> None:
     """Usage if kernels for the target cannot be measured here, with what can be done all the same."""
     from codegen.backend import backend
 
-    if missing := backend(target).missing():
+    found = backend(target)
+    if missing := found.missing(target):
+        code = "the program after each pass, and the kernel of tir.build writes itself as a file by its `export`"
+        if found.device is not None:
+            code = "its CUDA C, and tir.build compiles it if NVRTC is installed"
         raise Usage(
             f"--target: kernels for {target} cannot be measured: {missing}. What works without: --sketches shows what would be "
             f"searched; in Python, s = tir.default_schedule(func, {str(target)!r}) is the library's schedule, "
-            f"tir.dump(s.func, {str(target)!r}) its CUDA C, and tir.build compiles it if NVRTC is installed"
+            f"tir.dump(s.func, {str(target)!r}) {code}"
         )
 
 

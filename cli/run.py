@@ -19,7 +19,7 @@ import numpy as np
 from codegen.timing import duration, sampled
 
 from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
-from .options import Parser, input_shape, refusing, threads, writable
+from .options import Parser, Usage, input_shape, refusing, threads, writable
 from .process import guarded, leave
 
 if TYPE_CHECKING:
@@ -51,11 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from codegen import backend
     from graph import GraphError
     from graph.reference import random_inputs
     from search.measure.reference import to_float
 
     target = parse_processor(args.target, args.threads)
+    missing = backend(target).missing(target)
+    if missing and (not args.export or args.outputs or args.check or args.profile):
+        raise Usage(
+            f"--target: {target} cannot run here: {missing}. What works is --export without --outputs, --check and --profile, to "
+            "write the network for a machine that has them"
+        )
     if args.outputs:
         writable("--outputs", args.outputs)
     if args.export:
@@ -69,6 +76,9 @@ def _run(args: argparse.Namespace) -> int:
     model = compiled(graph, target, args.records)
     kernels = len(set(model.kernels))
     print(f"{graph.name}: {len(model.groups)} calls of {kernels} kernels, compiled in {duration(time.perf_counter() - begin, 3)}")
+    if missing:
+        export(model, args.export, sys.stdout)
+        return 0
     with refusing("--inputs", GraphError):
         outputs = model(inputs)
     for value, array in zip(graph.outputs, outputs, strict=True):

@@ -6,11 +6,12 @@ from .cache import ObjectCache
 from .export import ExportError
 from .kernel import ArgumentError, Kernel
 from .openmp import NoOpenMP
+from .processor import UnsupportedProcessor
 from .report import Report
 from .target import Target
 from .timing import Timing
 
 __all__ = [
     "BACKENDS", "ArgumentError", "Backend", "ExportError", "Kernel", "NoOpenMP", "ObjectCache", "Report", "Target", "Timing",
-    "backend", "build", "dump", "lower", "pass_names", "stage_names",
+    "UnsupportedProcessor", "backend", "build", "dump", "lower", "pass_names", "stage_names",
 ]  # fmt: skip

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from tir.ir import PrimFunc
 
 from .passes import CPU_PASSES, GPU_PASSES, Pass
-from .processor import host_processor, known_processor, vector_bits
+from .processor import (
+    MCPU,
+    default_processor,
+    host_processor,
+    known_processor,
+    missing_features,
+    processor_features,
+    vector_bits,
+)
 
 if TYPE_CHECKING:
     from schedule.machine import Machine
@@ -53,7 +61,7 @@ class Backend:
     device: Callable[[], str] | None = None  # the name of the device here, empty where there is none
     described: tuple[str, ...] = ()  # options that decide how fast kernels are on a device
     here: Callable[[], dict[str, Any]] = dict  # options that describe the device here
-    missing: Callable[[], str] = lambda: ""  # why no kernel can run here; empty if one can
+    missing: Callable[[Target], str] = lambda target: ""  # why no kernel for the target can run here; empty if one can
     builder: str = "search.measure.builder"  # the module by which worker processes make kernels
 
     def pass_names(self) -> list[str]:
@@ -98,10 +106,11 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("arch"):
         raise ValueError("target option arch is for cuda; use mcpu with llvm")
     host_cpu, host_features = host_processor()
-    mcpu = given.get("mcpu") or host_cpu
+    mcpu = given.get("mcpu") or default_processor()
     if mcpu != host_cpu and not known_processor(mcpu):
+        source = "target option mcpu" if given.get("mcpu") else f"environment variable {MCPU}"
         raise ValueError(
-            f"target option mcpu: LLVM knows no processor {mcpu!r} of this kind; its names are those of "
+            f"{source}: LLVM knows no processor {mcpu!r} of this kind; its names are those of "
             f"`clang --print-supported-cpus`, and this processor is {host_cpu}"
         )
     # Another processor than the host's brings its own features; LLVM derives them from its name.
@@ -109,7 +118,7 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if mattr is None:
         mattr = host_features if mcpu == host_cpu else ""
     bits = given.get("vector_bits")
-    bits = vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else integer_option("vector_bits", bits)
+    bits = vector_bits(processor_features(mcpu, mattr)) if bits is None else integer_option("vector_bits", bits)
     if bits not in (64, 128, 256, 512, 1024, 2048):
         raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
     move = switch_option("move_threads", given.get("move_threads", True))
@@ -156,6 +165,7 @@ BACKENDS: dict[str, Backend] = {
             texts={"llvm_ir": _later("codegen.llvm.build", "llvm_ir"), "asm": _later("codegen.llvm.build", "asm")},
             options=_llvm_options,
             spelling=_llvm_spelling,
+            missing=lambda target: missing_features(target.mcpu, target.mattr),
         ),
         Backend(
             "cuda",

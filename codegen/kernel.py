@@ -73,13 +73,15 @@ class Kernel:
         return native_call(self._entry, self.func.params, self._written, short)
 
     def load(self) -> None:
-        """Bring the machine code into this process, and what checks its arguments, which else the first call does."""
+        """Bring the machine code into this process, and what checks its arguments, which else the first call does. Raises
+        UnsupportedProcessor if the target has instructions that this processor has not."""
         for part in self.parts:
             part._run  # noqa: B018
 
     def __call__(self, *arrays) -> None:
-        """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, and MemoryError
-        if there is no memory for the temporaries."""
+        """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, MemoryError if
+        there is no memory for the temporaries, and UnsupportedProcessor if the target has instructions that this processor has
+        not."""
         status = self._run(*arrays)
         if status and (status != DECLINED or self._entry(*self.pointers(*arrays))):
             raise self._no_memory()

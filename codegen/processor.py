@@ -1,13 +1,13 @@
-"""Facts about CPUs for targets: the cores, caches and features of this one, and vector registers by LLVM's processor name."""
+"""Facts about CPUs for targets: the cores, caches and features of this one, and the features of others by LLVM's name."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
-import re
 import sys
 import tempfile
+from collections.abc import Set
 from functools import cache
 from pathlib import Path
 
@@ -15,57 +15,39 @@ from pathlib import Path
 # and for which part of the state of the processor.
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
 
-_AVX512 = re.compile(
-    r"znver[4-9]|skylake-avx512|cascadelake|cooperlake|icelake|sapphirerapids|graniterapids|emeraldrapids|x86-64-v4"
-)
-_AVX2 = re.compile(r"znver[1-3]|haswell|broadwell|skylake|alderlake|raptorlake|core-avx2|x86-64-v3")
+MCPU = "TIR_MCPU"  # the environment variable that names the processor of targets that name none
+
+# LLVM's names of the instruction sets of which code here may have instructions. Others are for operating systems, or used only
+# where a program names their instructions, as for AES, and none here does.
+_INSTRUCTION_SETS = """
+cmov sse sse2 sse3 ssse3 sse4.1 sse4.2 sse4a popcnt lzcnt bmi bmi2 tbm movbe gfni
+avx avx2 fma fma4 xop f16c avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert
+avx512f avx512cd avx512dq avx512bw avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq
+avx512bf16 avx512fp16 avx10.1 avx10.2 egpr ndd nf zu cf ccmp ppx push2pop2
+amx-tile amx-int8 amx-bf16 amx-fp16
+neon fullfp16 bf16 dotprod i8mm sve sve2
+"""
+INSTRUCTION_SETS = frozenset(_INSTRUCTION_SETS.split())
 
 
-def vector_bits(mcpu: str, mattr: str, is_host: bool) -> int:
-    """Bits of the widest vector register, from the features `mattr` where they are known, else from the name `mcpu`."""
-    if is_host or mattr:
-        for feature, bits in (("+avx512f", 512), ("+avx2", 256)):
-            if feature in mattr.split(","):
-                return bits
-        return 128
-    if _AVX512.match(mcpu):
-        return 512
-    return 256 if _AVX2.match(mcpu) else 128
+class UnsupportedProcessor(RuntimeError):
+    """Machine code for instructions that this processor does not have."""
 
 
-def vector_registers(mcpu: str, mattr: str, bits: int) -> int:
+def vector_bits(features: Set[str]) -> int:
+    """Bits of the widest vector register."""
+    return 512 if "avx512f" in features else 256 if "avx2" in features else 128
+
+
+def vector_registers(features: Set[str], bits: int) -> int:
     """The number of registers for vectors of `bits` bits: 32 with AVX-512 (for shorter vectors with its VL), and with NEON; 16
     before them."""
-    if not mattr:
-        return 32 if _AVX512.match(mcpu) else 16
-    sufficient = {"+neon", "+avx512vl", "+avx512f" if bits >= 512 else "+avx512vl"}
-    return 32 if sufficient & set(mattr.split(",")) else 16
+    return 32 if features & {"neon", "avx512vl", "avx512f" if bits >= 512 else "avx512vl"} else 16
 
 
-# What processors bring along whose features are not given, of what is looked for, by LLVM's names.
-_FEATURES = (
-    (r"sapphirerapids|emeraldrapids|graniterapids", ("amx-tile", "amx-int8", "amx-bf16", "avx512vnni", "avx512bf16", "avx512vl")),
-    (r"cooperlake|znver[45]", ("avx512vnni", "avx512bf16", "avx512vl")),
-    (r"cascadelake|icelake|rocketlake|tigerlake", ("avx512vnni", "avx512vl")),
-    (r"alderlake|raptorlake|meteorlake|arrowlake", ("avxvnni",)),
-)
-
-
-@cache
-def features(mcpu: str, mattr: str) -> frozenset[str]:
-    """LLVM's names of the instruction sets of a processor: those that `mattr` adds, or where it is empty, those of these that are
-    known of the name `mcpu`."""
-    if mattr:
-        return frozenset(f[1:] for f in mattr.split(",") if f.startswith("+"))
-    return next((frozenset(found) for name, found in _FEATURES if re.match(name, mcpu)), frozenset())
-
-
-def fuses_multiply_add(mattr: str, bits: int) -> bool:
-    """Whether a processor has fused multiply-adds, from its features `mattr` where they are known, else from the bits of its
-    vector registers: x86 has had them since AVX2, others always."""
-    if platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686"):
-        return True
-    return "+fma" in mattr.split(",") if mattr else bits >= 256
+def fuses_multiply_add(features: Set[str]) -> bool:
+    """Whether a processor has fused multiply-adds; all have them but older ones with x86."""
+    return "fma" in features or platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686")
 
 
 @cache
@@ -84,6 +66,54 @@ def _tiles_permitted() -> bool:
     if sys.platform != "linux":
         return True
     return ctypes.CDLL(None).syscall(ARCH_PRCTL, ctypes.c_long(REQUEST_PERMISSION), ctypes.c_long(TILE_DATA)) == 0
+
+
+def default_processor() -> str:
+    """LLVM's name of the processor of targets that name none: what `TIR_MCPU` says, else that of this one."""
+    return os.environ.get(MCPU) or host_processor()[0]
+
+
+def processor_features(mcpu: str, mattr: str) -> frozenset[str]:
+    """LLVM's names of the features of a processor `mcpu` with and without what `mattr` says: for this one all, for others those
+    in `INSTRUCTION_SETS`."""
+    return host_features() if (mcpu, mattr) == host_processor() else _features_of(mcpu, mattr)
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """LLVM's names of the features of this processor."""
+    return frozenset(word[1:] for word in host_processor()[1].split(",") if word.startswith("+"))
+
+
+def missing_features(mcpu: str, mattr: str) -> str:
+    """Why code for a processor cannot run on this one; empty if it can."""
+    missing = sorted((processor_features(mcpu, mattr) & INSTRUCTION_SETS) - host_features())
+    return f"this processor, {host_processor()[0]}, has no {', '.join(missing)}" if missing else ""
+
+
+@cache
+def _features_of(mcpu: str, mattr: str) -> frozenset[str]:
+    """Of `INSTRUCTION_SETS` those that a processor has.
+
+    LLVM does not say them, but it inlines a function only where its caller has all features of it. So for each set there is a
+    function that needs no other one, and those that are no longer called are what is to be found.
+    """
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    known = {word[1:] for word in host_processor()[1].split(",")}  # of this kind of processor, by this version of LLVM
+    names = sorted(INSTRUCTION_SETS & known)
+    lines = ["@seen = external global i32"]
+    for n, name in enumerate(names):
+        lines.append(f'define internal void @f{n}() "target-features"="+{name}" {{ store volatile i32 {n}, ptr @seen ret void }}')
+    calls = " ".join(f"call void @f{n}()" for n in range(len(names)))
+    lines.append(f'define void @caller() "target-cpu"="{mcpu}" "target-features"="{mattr}" {{ {calls} ret void }}')
+    module = llvm.parse_assembly("\n".join(lines))
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    builder.getModulePassManager().run(module, builder)
+    called = {f.name for f in module.functions}
+    return frozenset(name for n, name in enumerate(names) if f"f{n}" not in called)
 
 
 @cache

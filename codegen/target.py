@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tir.nearest import nearest
 
 from .backend import BACKENDS, backend, integer_option
-from .processor import features, host_caches, host_cores, vector_registers
+from .processor import host_caches, host_cores, processor_features, vector_registers
 
 if TYPE_CHECKING:
     from schedule.machine import Machine
@@ -23,11 +23,12 @@ class Target:
     """What code is generated for.
 
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
-    What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` and `mattr` (LLVM's names of the processor and of
-    its features), `vector_bits` (widest vector register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core,
-    shared). With `move_threads` (1 or 0), threads of parallel loops that find themselves on the core of their caller leave it,
-    for good: they are those of the whole process. For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division
-    and math functions, and subnormal numbers, for speed. Raises ValueError for what it does not understand.
+    What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` (LLVM's name of the processor, by default what
+    the environment variable TIR_MCPU says) and `mattr` (its features, as LLVM writes them), `vector_bits` (widest vector
+    register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0),
+    threads of parallel loops that find themselves on the core of their caller leave it, for good: they are those of the whole
+    process. For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal
+    numbers, for speed. Raises ValueError for what it does not understand.
     """
 
     kind: str
@@ -62,12 +63,12 @@ class Target:
     @property
     def registers(self) -> int:
         """The number of vector registers."""
-        return vector_registers(self.mcpu, self.mattr, self.vector_bits)
+        return vector_registers(self.features, self.vector_bits)
 
     @property
     def features(self) -> frozenset[str]:
-        """LLVM's names of the instruction sets that code for this processor may use."""
-        return features(self.mcpu, self.mattr)
+        """LLVM's names of what the processor has; of one that is not the host's, those that decide what code it runs."""
+        return processor_features(self.mcpu, self.mattr) if self.mcpu else frozenset()
 
     @property
     def machine(self) -> Machine:

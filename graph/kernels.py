@@ -6,18 +6,19 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import tir
-from codegen import Kernel, ObjectCache, Target
+from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import compiler_sources
 from codegen.constants import split_constants
 from codegen.llvm.build import build, llvm_ir
+from codegen.llvm.compile import Library
 from codegen.llvm.emit import symbol
-from codegen.processor import host_cores
+from codegen.processor import host_cores, host_processor
 from schedule import Schedule
 from search.records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
 from tir.ir import Buffer, Const, PrimFunc, const_shape
@@ -59,6 +60,18 @@ class GroupKernel:
     def kernel(self) -> Kernel:
         """The kernel by itself, which shows its schedule, its assembly and so on. It is scheduled and compiled anew."""
         return _built(scheduled(self.func, self.target, self.lookup).func, self.target)
+
+    def preparing(self) -> Callable[..., int]:
+        """`preparation` as a function of addresses. What it computes is the same for all processors, so that it is compiled for
+        this one where it cannot run that of the target."""
+        part, target = self.preparation, self.target
+        assert part is not None
+        if backend(target).missing(target):
+            target = Target("llvm", num_cores=target.num_cores, mcpu=host_processor()[0])
+            func, _ = split_constants(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name))
+            assert func is not None
+            part = Part.of(build(func, target, None))
+        return Library([part.code], [part.symbol], target).function(part.symbol, len(part.params))
 
     def llvm_ir(self) -> str:
         """The LLVM IR of `main`, under the name that it has in a network."""

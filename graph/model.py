@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from codegen import Target
+from codegen import Target, backend
 from codegen.arguments import DECLINED, address, block
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
@@ -84,25 +84,33 @@ class Model:
         codes = {k.main.symbol: k.main.code for k in self.kernels}
         self.keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
         self.bases = [WEIGHTS, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
-        self._entry, self._timed = self._loaded()
-        params = [_bytes(WEIGHTS, weights.nbytes), _bytes(ARENA, plan.nbytes), *map(buffer, (*graph.inputs, *graph.outputs))]
-        self._run = native_call(self._entry, params, frozenset(), short=False)  # no call writes to what another may read
         self._new_outputs = [_maker(v) for v in graph.outputs]
         self._arenas: list[np.ndarray] = []  # of calls that have ended
+        if not backend(target).missing(target):
+            self._run  # noqa: B018 (a call takes no time to load it, and none of several at once does)
 
-    def _loaded(self) -> tuple[Callable[..., int], Callable[..., int]]:
+    @cached_property
+    def _functions(self) -> tuple[Callable[..., int], Callable[..., int]]:
         """The entry and the one that takes times, as functions of the addresses of weights, arena, inputs and outputs."""
         text = entry(ENTRY, self.bases, self.steps, self.keeping, timed=True)
         codes = {k.main.symbol: k.main.code for k in self.kernels}
         library = Library([object_code(text, self.target), *codes.values()], [ENTRY, f"{ENTRY}{TIMED}"], self.target)
         return library.function(ENTRY, len(self.bases)), library.function(f"{ENTRY}{TIMED}", len(self.bases) + 1)
 
+    @cached_property
+    def _run(self) -> Callable[..., int]:
+        """The entry as a function of arrays, which returns DECLINED where they may not fit."""
+        named = [_bytes(WEIGHTS, self.weights.nbytes), _bytes(ARENA, self.plan.nbytes)]
+        params = [*named, *map(buffer, (*self.graph.inputs, *self.graph.outputs))]
+        return native_call(self._functions[0], params, frozenset(), short=False)  # no call writes to what another may read
+
     def __call__(self, *inputs) -> list[np.ndarray]:
         """The outputs, new arrays in the order of `graph.outputs`, for inputs in the order of `graph.inputs`, or a dict of them.
 
         The elements of inputs are not checked: of indices that lie outside of what they index, as into an embedding, the nearest
         one inside is taken. Raises GraphError where an input is missing or has another shape or element type, MemoryError where
-        there is no memory for the temporaries of a kernel.
+        there is no memory for the temporaries of a kernel, UnsupportedProcessor if the target has instructions that this
+        processor has not: such a network is for `export`.
         """
         status, outputs = self._called(self._run, inputs)
         if status == DECLINED:
@@ -132,7 +140,7 @@ class Model:
         return status, outputs
 
     def _unchecked(self, *arrays: np.ndarray) -> int:
-        return self._entry(*map(address, arrays))
+        return self._functions[0](*map(address, arrays))
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """Where the time of a call goes: of each kernel the median of `runs` runs of the whole network, after one to warm up.
@@ -143,7 +151,7 @@ class Model:
         times = np.empty((len(self.steps) + 1, TIMESPEC_WORDS), np.int64)
         samples = np.empty((runs + 1, len(self.steps)))
         for row in samples:
-            self._called(lambda *given: self._timed(*map(address, given), address(times)), arrays)
+            self._called(lambda *given: self._functions[1](*map(address, given), address(times)), arrays)
             row[:] = 1e-9 * np.diff(times @ (1_000_000_000, 1))
         medians = np.median(samples[1:], axis=0).tolist()
         found: dict[PrimFunc, tuple[float, int]] = {}

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen.arguments import address, block
-from codegen.llvm.compile import Library
 from tir.constants import constants
 from tir.dtypes import storage
 from tir.ir import PrimFunc, const_shape
@@ -67,7 +66,7 @@ def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) 
         kernel, part = preparation.kernel, preparation.kernel.preparation
         assert part is not None
         if kernel not in functions:
-            functions[kernel] = Library([part.code], [part.symbol], kernel.target).function(part.symbol, len(part.params))
+            functions[kernel] = kernel.preparing()
         values = [preparation.values[b.name] for b in part.params]
         given = [_constant(graph, plan, v) if plan.places[v].root.name in graph.constants else arrays[v.name] for v in values]
         if functions[kernel](*map(address, given)):

@@ -4,12 +4,61 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+OTHER_CACHES = (32 << 10, 512 << 10, 16 << 20)  # bytes of the data caches of a processor that takes the place of the host
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--host", metavar="MCPU", help="run as on the processor that LLVM calls so, such as x86-64-v3")
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Take the place of the host as `--host` says, and of the bytecode."""
+    if name := config.getoption("--host"):
+        _become(name)
+    _keep_bytecode(config)
+
+
+def _become(mcpu: str) -> None:
+    """Make `mcpu` the processor that targets are for, here and in the processes that tests start, and here the only one whose
+    kernels are run."""
+    import llvmlite.binding as llvm
+
+    from codegen import processor, target
+
+    os.environ[processor.MCPU] = mcpu
+    host = _features(mcpu)
+    llvm.get_host_cpu_features = lambda: host
+    _forget_the_host()
+    processor.host_caches = target.host_caches = lambda: OTHER_CACHES
+
+
+def _features(mcpu: str) -> llvm.FeatureMap:
+    """The features of a processor as LLVM says those of the host."""
+    import llvmlite.binding as llvm
+
+    from codegen import processor
+
+    found = processor.processor_features(mcpu, "")
+    return llvm.FeatureMap({name: name in found for name in llvm.get_host_cpu_features() if name in processor.INSTRUCTION_SETS})
+
+
+def _forget_the_host() -> None:
+    from codegen import processor
+
+    processor.host_processor.cache_clear()
+    processor.host_features.cache_clear()
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
     """Where Python is to write no bytecode beside the sources, pytest's cache has it: half of the time of collecting tests goes to
     what they are compiled to, and a third of a second to that of the sources in each of some hundred processes that they start."""
     if os.environ.get("PYTHONDONTWRITEBYTECODE") and "PYTHONPYCACHEPREFIX" not in os.environ and hasattr(config, "cache"):
@@ -22,6 +71,20 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(2000, 10, 100)
+
+
+@pytest.fixture
+def old_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A host without AVX, x86-64-v2."""
+    import llvmlite.binding as llvm
+
+    host = _features("x86-64-v2")
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "x86-64-v2")
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: host)
+    _forget_the_host()
+    yield
+    monkeypatch.undo()
+    _forget_the_host()
 
 
 @pytest.fixture

@@ -6,11 +6,14 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .compile import INSTALL, available
+
+if TYPE_CHECKING:
+    from ..target import Target
 
 # Errors after which every call in this process fails: only a new process helps.
 STICKY = frozenset(
@@ -116,8 +119,8 @@ def here() -> dict[str, str]:
     return {"arch": architecture()} if devices() else {}
 
 
-def missing() -> str:
-    """Why no kernel can run here; empty if one can."""
+def missing(target: Target) -> str:
+    """Why no kernel for a target can run here; empty if one can."""
     if reason := available():
         return reason
     try:

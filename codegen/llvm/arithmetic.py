@@ -293,8 +293,7 @@ class Arithmetic(Memory):
         if name not in self.module.library:
             target = self.module.target
             short = source if dtypes.is_half(source) else result
-            feature = {"float16": "+f16c", "bfloat16": "+avx512bf16"}.get(short, "")
-            native = feature in target.mattr.split(",") or (short == "float16" and target.vector_bits >= 256)
+            native = {"float16": "f16c", "bfloat16": "avx512bf16"}.get(short) in target.features
             self.module.library[name], declarations = halves.definition(source, result, v.lanes, native)
             self.module.declarations |= declarations
         return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
@@ -469,10 +468,8 @@ class Arithmetic(Memory):
         dtype = {"float": "float32", "double": "float64"}[x.type]
         name = vector_math.function_name(op, dtype, x.lanes)
         if name not in self.module.library:
-            target = self.module.target
-            features = target.mattr.split(",")
-            avx512 = "+avx512f" in features and "+avx512vl" in features
-            fused = fuses_multiply_add(target.mattr, target.vector_bits)
+            features = self.module.target.features
+            avx512, fused = {"avx512f", "avx512vl"} <= features, fuses_multiply_add(features)
             self.module.library[name], declarations = vector_math.definition(op, dtype, x.lanes, avx512, fused)
             self.module.declarations |= declarations
         return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)

@@ -10,6 +10,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ..openmp import runtime_symbols
+from ..processor import UnsupportedProcessor, missing_features
 from .scratch import RELEASE
 
 # What LLVM does to a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller
@@ -79,9 +80,15 @@ def assembly(text: str, target, comments: bool = False) -> str:
 class Library:
     """Object files loaded into this process together, and the functions `names` in them; what they keep is freed with them.
 
-    `runtime` has the addresses of functions that they call, beside those of the process and of OpenMP."""
+    `runtime` has the addresses of functions that they call, beside those of the process and of OpenMP. Raises
+    UnsupportedProcessor where the target has instructions that this processor has not."""
 
     def __init__(self, objects: Sequence[bytes], names: Sequence[str], target, runtime: Mapping[str, int] = {}):
+        if missing := missing_features(target.mcpu, target.mattr):
+            raise UnsupportedProcessor(
+                f'code for `{target}` cannot run here: {missing}. Build it for this processor, target "llvm", to run it here; '
+                "for a machine that has them, `export` writes it as a file"
+            )
         # JITLink puts the sections of an object into one piece of memory, and calls what is further away through a table. The
         # loader before it maps each section on its own, and ends the process where two come to lie 2 GiB apart.
         self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=True, suppress_errors=False)

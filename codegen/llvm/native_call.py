@@ -24,6 +24,7 @@ from tir.arith.polynomial import polynomial
 from tir.ir import Buffer, Expr, Var
 
 from ..arguments import DECLINED
+from ..processor import host_processor
 from ..target import Target
 from .compile import Library, machine
 
@@ -154,7 +155,7 @@ def _method(kinds: tuple[Kind, ...]) -> _MethodDef:
     """The code for arguments of these kinds, as CPython finds it."""
     module = llvm.parse_assembly(_Code().text(kinds))
     module.verify()
-    target = Target("llvm", num_cores=1)
+    target = Target("llvm", num_cores=1, mcpu=host_processor()[0])
     runtime = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in RUNTIME}
     library = Library([machine(target, level=1).emit_object(module)], ["call"], target, runtime)
     method = _MethodDef(b"kernel", library.address("call"), FASTCALL, None)

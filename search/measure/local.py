@@ -82,11 +82,14 @@ class LocalMeasurer(Measurer):
         seed: int = 0,
         inputs: Mapping[str, np.ndarray] | None = None,
     ):
+        from codegen import Target
         from codegen.backend import backend
         from codegen.processor import host_cores
 
         found = backend(task.target)
         self._device = found.device is not None
+        if not self._device and (missing := found.missing(Target(task.target))):
+            raise ValueError(f"kernels for `{task.target}` cannot be measured here: {missing}")
         given = given_inputs(task.func, inputs or {})
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
         self.best: float | None = None

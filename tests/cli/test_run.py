@@ -152,6 +152,17 @@ def test_bad_usage(path, tmp_path, monkeypatch, capsys, arguments, message):
     assert error.startswith("python -m tir.run: error: ") and message in error and error.count("\n") == 1
 
 
+def test_a_network_for_another_processor_is_exported_only(path, tmp_path, capsys, old_host):
+    arguments = [str(path), "--shape", "x=3,5", "--target", "llvm -num-cores 1 -mcpu x86-64-v3"]
+    for others in ([], ["--check", "--export", str(tmp_path / "net.o")]):
+        assert main([*arguments, *others]) == 2
+        error = capsys.readouterr().err
+        assert "--target: llvm -num-cores 1 -mcpu x86-64-v3 cannot run here: this processor, x86-64-v2, has no avx, " in error
+        assert "What works is --export without --outputs, --check and --profile" in error and error.count("\n") == 1
+    assert main([*arguments, "--export", str(tmp_path / "net.o")]) == 0 and (tmp_path / "net.weights").exists()
+    assert "one call on" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

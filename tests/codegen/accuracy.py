@@ -20,7 +20,7 @@ from codegen.target import Target
 from tir.intrinsics import INTRINSICS
 
 HOST = Target("llvm")
-AVX512 = {"+avx512f", "+avx512vl"} <= set(HOST.mattr.split(","))  # whether this machine has what `avx512=True` asks for
+AVX512 = {"avx512f", "avx512vl"} <= HOST.features  # whether this machine has what `avx512=True` asks for
 
 BOUNDS = {
     (op, dtype): bound

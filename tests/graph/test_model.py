@@ -9,6 +9,7 @@ import pytest
 from onnx import helper
 
 import tir
+from codegen import UnsupportedProcessor
 from graph.onnx import load_onnx
 from tests.codegen.harness import at_once
 
@@ -137,6 +138,19 @@ def test_constants_are_prepared_when_compiling():
     exact = 0.5 * (0.5 * x.astype("float64") @ w.T + bias) @ w.T + bias
     assert np.abs(y - exact).max() <= 82 * np.finfo("f").eps * ((np.abs(x) @ np.abs(w).T + 1) @ np.abs(w).T + 1).max()
     assert net.plan.weights_nbytes < 2 * w.nbytes
+
+
+def test_a_network_for_another_processor_is_for_export(old_host, tmp_path):
+    """What it prepares is computed by code for this processor, and is the same."""
+    x, w = np.random.default_rng(0).uniform(-1, 1, (2, 40, 40)).astype("f")
+    graph = load_onnx(model([helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)], {"x": x}, ["y"], {"w": w}))
+    net = tir.compile(graph, "llvm -num-cores 1 -mcpu x86-64-v3", cache=None)
+    (prepared,) = net.graph.constants.values()
+    assert net.kernels[0].preparation is not None and sorted(prepared.ravel()) == sorted(w.ravel())
+    assert net.export(tmp_path / "net.o").exists()
+    for call in (net, net.profile):
+        with pytest.raises(UnsupportedProcessor, match="code for `llvm -num-cores 1 -mcpu x86-64-v3` cannot run here: "):
+            call(x)
 
 
 @pytest.mark.parametrize("operator", ["Gather", "GatherElements", "GatherND"])
