@@ -5,6 +5,7 @@ PYTHON ?= python3
 TRIALS ?= 64
 BUDGET ?= 78
 PYTEST_ARGS ?=
+HOST ?=
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 GRAPH_ARGS ?=
@@ -18,7 +19,7 @@ READY := .venv/.ready
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=..."
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... HOST=... BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
 	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
@@ -28,8 +29,8 @@ tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends w
 	  $(PY) -m tir.tune mlp --trials $(TRIALS) --seconds $(BUDGET) --threads $$threads || exit $$?; \
 	done
 
-test: $(READY) ## run the test suite
-	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(PYTEST_ARGS)
+test: $(READY) ## run the test suite; HOST=x86-64-v3 as on such a processor (LLVM's name)
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(if $(HOST),--host $(HOST)) $(PYTEST_ARGS)
 
 fuzz: $(READY) ## random programs under random schedules, random networks, and tuning runs that are killed; FUZZ_ARGS="--programs 2000 --seed 0" GRAPH_ARGS="--graphs 500"
 	@$(PY) -m tests.schedule.fuzz --jobs 2 $(FUZZ_ARGS)

@@ -15,7 +15,7 @@ from search.population.sample import sample
 from tests.programs import matmul
 from tests.search.once import generate
 
-TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
 MACHINE = TWO.machine
 QUICK = Boosting(trees=30, added=8, depth=4, rate=0.2, share=0.5)
 

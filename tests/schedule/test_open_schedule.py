@@ -10,7 +10,7 @@ from schedule.open_schedule import NoSeed, OpenSchedule
 from schedule.open_trace import Choice
 from tests.programs import matmul
 
-TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
 
 
 # --- numbers and their seeds ---------------------------------------------------------------------------------------------

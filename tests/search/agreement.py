@@ -28,7 +28,7 @@ from search.space.sketch import Sketch
 from tests.search.population.candidates import SHAPES
 from tir import workloads
 
-TARGET = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+TARGET = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
 MACHINE = TARGET.machine
 NONE = np.empty((1, 0), dtype=np.int64)
 

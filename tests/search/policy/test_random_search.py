@@ -20,7 +20,7 @@ from tests.search.once import generate
 from tir import workloads
 
 ROOT = Path(__file__).parents[3]
-TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
 
 
 def random_search(func=None, model=None) -> RandomSearch:

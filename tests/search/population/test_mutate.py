@@ -16,7 +16,7 @@ from tests.programs import matmul
 from tests.search.once import generate
 from tir import workloads
 
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 
 PROGRAMS = [
     ("gmm", (7, 13, 109)),

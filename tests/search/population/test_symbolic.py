@@ -23,7 +23,7 @@ from tir.arith.symbolic import SymbolicInt
 from tir.ir import Const
 from tir.traverse import loops
 
-TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
 MACHINE = TWO.machine
 
 

@@ -499,10 +499,10 @@ def test_a_hit_is_replayed_in_silence(path):
 
 def test_another_target_is_a_near_hit_with_a_warning(path):
     with filled(path) as records:
-        run = records.start(task("llvm -num-cores 2 -vector-bits 128"))
+        run = records.start(task("llvm -num-cores 2 -vector-bits 64"))
         records.add(run, ok(0.001, trace=None))
     with pytest.warns(NearHit) as caught:
-        found = best_schedule(task().func, "llvm -num-cores 1 -vector-bits 256", records=path)
+        found = best_schedule(task().func, "llvm -num-cores 1 -vector-bits 1024", records=path)
     assert found.trace.as_json() == SPLIT  # of the same number of threads, though not the fastest
     (warning,) = caught
     assert warning.filename == __file__

@@ -23,7 +23,7 @@ from tests.search.once import generate
 from tir import te, workloads
 from tir.traverse import blocks
 
-FOUR = Target("llvm", num_cores=4, vector_bits=512)
+FOUR = Target("llvm", num_cores=4, mcpu="x86-64-v4")
 FOLDER = Path(__file__).parent / "sketches"
 
 CASES = {

@@ -22,8 +22,8 @@ from tir import te, workloads
 from tir.ir import Kind, PrimFunc
 from tir.traverse import loops
 
-ONE = Target("llvm", num_cores=1, vector_bits=512)
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+ONE = Target("llvm", num_cores=1, mcpu="x86-64-v4")
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 
 
 class KeepSerial:

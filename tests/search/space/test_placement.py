@@ -16,7 +16,7 @@ from tir import workloads
 from tir.ir import For, Kind, PrimFunc
 from tir.traverse import blocks, loops, loops_to, path_to
 
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 CONVOLUTION = workloads.make("conv2d", (1, 7, 13, 3, 17, 3, 3, 1, 1)).func
 
 

@@ -20,7 +20,7 @@ from tests.search.once import generate
 from tir.ir import Kind
 from tir.traverse import blocks, loops
 
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 
 
 def state(func=None) -> OpenSchedule:

@@ -17,7 +17,7 @@ from tir import te, workloads
 from tir.ir import Const, PrimFunc
 from tir.traverse import blocks, loops_to
 
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 MLP = workloads.make("mlp", (7, 13, 109, 5)).func
 
 

@@ -16,7 +16,7 @@ from tir import te, workloads
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 SOFTMAX = workloads.make("softmax", (7, 13)).func
 
 

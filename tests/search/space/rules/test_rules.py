@@ -34,8 +34,8 @@ from tir import te, workloads
 from tir.ir import Kind, PrimFunc, const_shape
 from tir.traverse import blocks, loops, loops_to
 
-ONE = Target("llvm", num_cores=1, vector_bits=512)
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+ONE = Target("llvm", num_cores=1, mcpu="x86-64-v4")
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 
 
 def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] = DEFAULT) -> tuple[Sketch, ...]:

@@ -21,7 +21,7 @@ from tir import workloads
 from tir.ir import For, Kind, PrimFunc, Select
 from tir.traverse import blocks, loops, loops_to, variables, walk
 
-TWO = Target("llvm", num_cores=2, vector_bits=512)
+TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 
 
 def state(func: PrimFunc) -> OpenSchedule:
@@ -175,7 +175,7 @@ def test_a_long_sum_may_run_in_parts():
     """Whose panels of weights are larger than half of the cache; what follows is computed for a whole panel."""
     func, small = (
         workloads.make("conv2d", (1, 7, 13, 40, 17, 3, 3, 1, 1)).func,
-        Target("llvm", num_cores=1, vector_bits=512, l2=16384),
+        Target("llvm", num_cores=1, mcpu="x86-64-v4", l2=16384),
     )
     (parts, whole) = SumOfProducts(templates.conv2d).apply(OpenSchedule(func, small, [b.name for b in blocks(func)]), "conv")
     assert (parts.rules, whole.rules) == (["conv: direct convolution, the sum in parts"], ["conv: direct convolution"])
@@ -194,7 +194,7 @@ def test_a_long_sum_may_run_in_parts():
 def test_random_rows(func):
     """They compute the same, and the symbolic program has the features of each."""
     rng = np.random.default_rng(0)
-    for sketch in generate(func, Target("llvm", num_cores=2, vector_bits=512, l2=1 << 14)):
+    for sketch in generate(func, Target("llvm", num_cores=2, mcpu="x86-64-v4", l2=1 << 14)):
         if sketch.seed is not None:
             rows = sample(sketch, TWO, 4, rng)
             for row in [list(sketch.seed), *rows[:2].tolist()]:
