@@ -13,6 +13,7 @@ from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Iter, Let, Stmt, St
 from tir.traverse import loads, map_statements, replace_buffers, rewrite_statements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
+from ..legality.requirements import need_no_threads
 from .edits import Names, S
 
 
@@ -70,20 +71,26 @@ def init_block(reduction: Block, iters: Iterable[Iter], conditions: Iterable[Exp
 
 
 def with_starting_inits(
-    stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = (), starts: Callable[[set[str]], bool] | None = None
+    stmt: Stmt,
+    ranges: dict[str, Interval],
+    around: Sequence[Stmt],
+    facts: Sequence[Expr] = (),
+    starts: Callable[[set[str]], bool] | None = None,
 ) -> Stmt:
     """`stmt`, a copy that runs in some iterations only, with the inits of the reductions that start in it.
 
     An init goes where some reduce axis is provably never 0, given the facts. Else the reduction must start here: `starts`,
     called with the loops that drive it, says whether the copy runs where these are 0. Refuses where neither is certain; None
-    says that it always does.
+    says that it always does. Refuses to take an init from threads that reduce together, in loops of the statement or on the path
+    to it, `around`.
     """
 
-    def started(b: Block, inside: dict[str, Interval]) -> Block:
+    def started(b: Block, inside: dict[str, Interval], loops: tuple[For, ...]) -> Block:
         if b.init is None:
             return b
         steps = [it.binding for it in b.iters if it.axis is Axis.REDUCE]
         if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside, facts) for step in steps):
+            need_no_threads(b, loops, set().union(*map(variables, steps)))
             return b.with_(init=None)
         if starts is not None and not starts(set().union(*map(variables, steps))):
             raise ScheduleError(
@@ -93,12 +100,13 @@ def with_starting_inits(
             )
         return b
 
-    def visit(s, inside: dict[str, Interval]):
+    def visit(s, inside: dict[str, Interval], loops: tuple[For, ...]):
         if type(s) is Block:
-            s = started(s, inside)
+            s = started(s, inside, loops)
             if type(s.body) is Store:
                 return s
         within = ranges_of([s], inside)
-        return map_statements(s, lambda c: visit(c, within))
+        own = (*loops, s) if type(s) is For else loops
+        return map_statements(s, lambda c: visit(c, within, own))
 
-    return visit(stmt, ranges)
+    return visit(stmt, ranges, tuple(s for s in around if type(s) is For))

@@ -26,7 +26,7 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
     Rewrite   S   =>   if c: S  else: S'
     Legal     if the condition neither always nor never holds: S' is a copy of S under new names, and exactly one of the two runs.
               A reduction whose loops occur in the condition must provably start in one version, wherever it starts; the other,
-              in which it provably does not, loses the init.
+              in which it provably does not, loses the init, unless threads reduce together.
     Example   matmul: s.split("j", [None, 4]); s.reorder("j_0", "i", "k", "j_1"); s.add_guard("i", "j_0 < 3")
     """
     target, above = named_at(func, block_or_loop)
@@ -48,7 +48,7 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
                 return True
             return prove(substitute(fact, {n: Const(0) for n in driving}), ranges)
 
-        return with_starting_inits(drop_implied_conditions(stmt, ranges, [fact]), ranges, [fact], starts)
+        return with_starting_inits(drop_implied_conditions(stmt, ranges, [fact]), ranges, above[:-1], [fact], starts)
 
     version(target, fails)  # refuses, if at all, with marks on what stands in the function
     copy = clone(target, Names.of(func))

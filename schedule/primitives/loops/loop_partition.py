@@ -56,7 +56,7 @@ def loop_partition(
     for n in range(1, len(sizes)):  # marked as they stand in the function, before anything is copied
         first = sum(sizes[:n])
         within = {**ranges_of(around), loop: (first, first + sizes[n] - 1)}
-        with_starting_inits(target.body, within, (), lambda driving: loop not in driving)
+        with_starting_inits(target.body, within, above, (), lambda driving: loop not in driving)
     pieces: list[For] = []
     start = 0
     for n, size in enumerate(sizes):
@@ -66,6 +66,6 @@ def loop_partition(
         folded = () if preserve_unit_iters or size > 1 else (var.name,)
         inside = [*around, piece]
         body = substitute_loops(copy, {loop: var + start if start else var}, inside, folded)
-        pieces.append(piece.with_(body=with_starting_inits(body, ranges_of(inside))))
+        pieces.append(piece.with_(body=with_starting_inits(body, ranges_of(inside), above)))
         start += size
     return replace_path(func, above, seq(*pieces)), [p.name for p in pieces]

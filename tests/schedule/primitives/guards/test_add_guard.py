@@ -131,3 +131,19 @@ add_guard('C', 'k >= i'): it cannot be shown in which part the reduction `C` sta
   hint: decompose_reduction first
 """,
     )
+
+
+def test_refuses_to_take_the_init_from_threads_that_reduce_together():
+    s = Schedule(matmul())
+    s.bind("k", "threadIdx.x")
+    refuse(
+        s,
+        """
+add_guard('C', 'k > 3'): `k`, which drives the reduction, is bound to threadIdx.x: threads that reduce together need the init
+    9 |         for k in T.thread_binding(5, thread="threadIdx.x"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ drives the reduction
+   10 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: do this before bind
+""",
+    )
