@@ -29,6 +29,7 @@ from tir.traverse import move_accesses, replace_buffers, stores, variables, walk
 
 from .free_variables import Uses
 from .lower_blocks import ALIGNED
+from .share_temporaries import share_temporaries
 
 Ranges = dict[str, Interval]
 
@@ -37,10 +38,14 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     """Each allocated buffer is placed in the innermost statement that holds all its accesses and needs nothing from an
     earlier iteration, with the shape of the region touched there; its indices become relative to that region.
 
+    Of very many temporaries, those that are live one after the other share one (`share_temporaries`).
+
     A tile computed inside a loop thus takes the memory of one tile, and is private to the iterations of a parallel loop. The
     strides that `storage_align` asked for are those of the shapes found here.
     """
-    body, uses = func.body, Uses()
+    uses = Uses()
+    func = share_temporaries(func, uses)
+    body = func.body
     for buffer in func.allocs:
         if buffer.name in uses.of(body):
             body = place(body, buffer, {}, uses=uses)

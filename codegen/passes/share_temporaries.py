@@ -1,0 +1,63 @@
+"""Temporaries of programs of very many stages share memory, those that are live one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tir.ir import Buffer, Const, For, PrimFunc, Seq, annotation
+from tir.traverse import replace_buffers, walk_stmts
+
+from .free_variables import Uses
+from .lower_blocks import ALIGNED
+
+MIN_TEMPORARIES = 64  # of a function, for some to share: allocations are nested, which is as deep as there are such
+MIN_STATEMENTS = 2  # that use a temporary: what one alone uses is allocated in it
+
+
+def share_temporaries(func: PrimFunc, uses: Uses) -> PrimFunc:
+    """`func` with one temporary in place of several of one type, of which each is used by statements of the body that stand
+    behind those of the one before. A linear scan, as of registers."""
+    if len(func.allocs) < MIN_TEMPORARIES or not isinstance(func.body, Seq):
+        return func
+    kept = _named(func)
+    spans: dict[str, list[int]] = {b.name: [] for b in func.allocs if b.name not in kept and _constant(b)}
+    for n, s in enumerate(func.body.stmts):
+        for name in uses.of(s) & spans.keys():
+            spans[name].append(n)
+    starts: dict[int, list[Buffer]] = {}
+    for b in func.allocs:
+        if len(spans.get(b.name, ())) >= MIN_STATEMENTS:
+            starts.setdefault(spans[b.name][0], []).append(b)
+    free: dict[tuple, list[Buffer]] = {}
+    ends: dict[int, list[Buffer]] = {}
+    shared: dict[str, Buffer] = {}
+    for n in range(len(func.body.stmts)):
+        for b in starts.get(n, ()):
+            pool = free.get((b.shape, b.dtype, b.scope))
+            place = pool.pop() if pool else b
+            shared[b.name] = place
+            ends.setdefault(spans[b.name][-1], []).append(place)
+        for place in ends.get(n, ()):  # what ends here is read here: who begins here has another
+            free.setdefault((place.shape, place.dtype, place.scope), []).append(place)
+    moved = {name: place for name, place in shared.items() if place.name != name}
+    stmts = tuple(replace_buffers(s, {x: moved[x] for x in uses.of(s) & moved.keys()}) for s in func.body.stmts)
+    return func.with_(body=Seq(stmts), allocs=tuple(b for b in func.allocs if b.name not in moved))
+
+
+def _constant(buffer: Buffer) -> bool:
+    return all(isinstance(n, Const) for n in buffer.shape)
+
+
+def _named(func: PrimFunc) -> set[str]:
+    """What annotations name: those buffers are to stay what they are."""
+    values: list[Any] = [v for s in walk_stmts(func.body) if isinstance(s, For) for _, v in s.annotations]
+    found = set(annotation(func.attrs, ALIGNED, {}))
+    while values:
+        match values.pop():
+            case str() as text:
+                found.add(text)
+            case list() | tuple() as items:
+                values += items
+            case dict() as items:
+                values += [*items, *items.values()]
+    return found
