@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from codegen.llvm.math import FUNCTIONS
+from graph.ops.registry import _TABLE as OPERATORS
+from tir.intrinsics import INTRINSICS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,7 +25,20 @@ def blocks(text: str) -> list[tuple[int, str, str]]:
     return [(text.count("\n", 0, m.start(2)) + 1, m[1], m[2]) for m in FENCE.finditer(text)]
 
 
-@pytest.mark.usefixtures("short_races")
+@pytest.fixture
+def own_tables() -> Iterator[None]:
+    """What a page adds to a table is gone afterwards; it takes nothing away."""
+    tables = INTRINSICS, FUNCTIONS, OPERATORS
+    before = [dict(table) for table in tables]
+    yield
+    lost = [name for table, old in zip(tables, before, strict=True) for name in old if table.get(name) is not old[name]]
+    for table, old in zip(tables, before, strict=True):
+        table.clear()
+        table.update(old)
+    assert not lost, f"the page takes away or replaces {', '.join(lost)}"
+
+
+@pytest.mark.usefixtures("short_races", "own_tables")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
