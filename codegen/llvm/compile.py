@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -102,11 +103,9 @@ class Library:
         for name, address in {**runtime_symbols(code), **runtime}.items():
             builder.import_symbol(name, address)
         self._tracker = builder.link(self._jit, f"tir_{id(self)}")
-        self._release = [ctypes.CFUNCTYPE(None)(self._tracker[name]) for name in keeping]
-
-    def __del__(self) -> None:
-        for release in getattr(self, "_release", ()):
-            release()
+        release = [ctypes.CFUNCTYPE(None)(self._tracker[name]) for name in keeping]
+        # Not `__del__`: in a cycle that is collected the tracker may be finalized first, and the code is gone.
+        weakref.finalize(self, _release, release, self._tracker).atexit = False
 
     def address(self, name: str) -> int:
         """Where the code of one of the functions begins, as long as the library is there."""
@@ -118,3 +117,9 @@ class Library:
         entry: Any = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self._tracker[name])
         entry.library = self
         return entry
+
+
+def _release(functions: Sequence[Callable[[], None]], tracker: object) -> None:
+    """Free what the code of a library keeps; the tracker keeps the code until then."""
+    for function in functions:
+        function()

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import codegen
+from codegen.llvm.compile import Library
+from codegen.llvm.emit import symbol
 from schedule import Schedule
 from tests.arrays import integers
 from tests.codegen.harness import ONE, TWO, at_once, same
@@ -94,6 +96,20 @@ def test_a_kernel_that_goes_gives_its_memory_back():
         codegen.build(func, ONE)(*args)
         gc.collect()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10 * MEGABYTES * 1024  # KB; kept, it would be twice that
+
+
+def test_what_is_collected_in_a_cycle_is_finalized_in_any_order():
+    kernel = codegen.build(through(), ONE)
+    library = Library([kernel.code], [symbol(kernel.func)], kernel.target)
+    x, z = integers(kernel.func, 0)
+    assert library.function(symbol(kernel.func), 2)(x.ctypes.data, z.ctypes.data) == 0  # which takes memory to keep
+    tracker = library._tracker
+    tracker.library = library
+    later = [library]
+    del library
+    gc.collect()  # puts the library, which is found by way of `later`, behind what holds its code
+    del later, tracker
+    gc.collect()
 
 
 def test_an_exported_kernel_can_be_told_to_let_go(tmp_path):
