@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import lost_workers
+
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
 
@@ -21,10 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the place of the host as `--host` says, and of the bytecode."""
+    """Take the place of the host as `--host` says, and of the bytecode; follow the workers."""
     if name := config.getoption("--host"):
         _become(name)
     _keep_bytecode(config)
+    lost_workers.register(config)
 
 
 def _become(mcpu: str) -> None:
