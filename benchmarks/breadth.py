@@ -4,6 +4,8 @@ It is there to find kinds of programs for which the default schedule is slow. Pe
 compute it without large temporaries; what only looks at its operand in another order is copied into an array that is there.
 Results are compared with the formula in float64, or int64, before anything is timed.
 
+The shapes of the rows `drawn-...` are drawn with `--seed`, so that none of them was chosen: the same ones for each type.
+
 Each program is also timed in the equal ways to write it of `wordings`, in turns with itself: `slower` says how many times as long
 each takes.
 """
@@ -35,8 +37,8 @@ Shape = tuple[int, ...]
 
 class Program(NamedTuple):
     """A function of arrays of `shapes` and one dtype, whose result has another one where `result` says so: `build` makes its
-    tensor expression, `peer` what numpy and torch do, or torch its function `torch`, where that is named; those in `timed` do it
-    without much other work."""
+    tensor expression, `peer` what numpy and torch do, or torch its function `torch`, where that is named, of the second array
+    transposed where that is `across`; those in `timed` do it without much other work."""
 
     shapes: tuple[Shape, ...]
     build: Callable[..., te.Tensor]
@@ -45,6 +47,7 @@ class Program(NamedTuple):
     timed: tuple[str, ...] = ("numpy", "torch")
     result: str = ""
     torch: str = ""
+    across: bool = False
 
 
 def _product(M: int, N: int, K: int, left: str = "ik", right: str = "kj", dtype: str = "float32") -> Program:
@@ -67,15 +70,40 @@ def _product(M: int, N: int, K: int, left: str = "ik", right: str = "kj", dtype:
     return Program(shapes, build, peer, dtype)
 
 
-def _narrow_product(M: int, N: int, K: int, dtype: str, total: str, result: str, torch: str) -> Program:
+def _narrow_product(M: int, N: int, K: int, dtype: str, total: str, result: str, torch: str, right: str = "kj") -> Program:
     """A matrix product of narrow numbers, which are added up as `total`, and rounded to `result`."""
 
     def build(A: te.Tensor, B: te.Tensor) -> te.Tensor:
         k = te.reduce_axis((0, K), name="k")
-        C = te.compute((M, N), lambda i, j: te.sum(A[i, k].astype(total) * B[k, j].astype(total), axis=k), name="C")
+
+        def term(i: Any, j: Any) -> Any:
+            return A[i, k].astype(total) * B[(k, j) if right == "kj" else (j, k)].astype(total)
+
+        C = te.compute((M, N), lambda i, j: te.sum(term(i, j), axis=k), name="C")
         return C if result == total else te.compute((M, N), lambda i, j: C[i, j].astype(result), name="D")
 
-    return Program(((M, K), (K, N)), build, lambda a, b: a @ b, dtype, ("torch",), result, torch)
+    def peer(a: Any, b: Any) -> Any:
+        return a @ (b if right == "kj" else b.T)
+
+    across = right == "jk"
+    return Program(((M, K), (N, K) if across else (K, N)), build, peer, dtype, ("torch",), result, torch, across)
+
+
+def _batched_product(B: int, M: int, N: int, K: int, dtype: str) -> Program:
+    """A matrix product for each of a batch; of bfloat16 it adds up as float32."""
+    total = "float32" if dtype == "bfloat16" else dtype
+
+    def build(X: te.Tensor, Y: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, K), name="k")
+
+        def term(b: Any, i: Any, j: Any) -> Any:
+            return X[b, i, k].astype(total) * Y[b, k, j].astype(total)
+
+        C = te.compute((B, M, N), lambda b, i, j: te.sum(term(b, i, j), axis=k), name="C")
+        return C if dtype == total else te.compute((B, M, N), lambda b, i, j: C[b, i, j].astype(dtype), name="D")
+
+    timed = ("torch",) if dtype == "bfloat16" else ("numpy", "torch")
+    return Program(((B, M, K), (B, K, N)), build, lambda x, y: x @ y, dtype, timed, "", "bmm" if dtype == "bfloat16" else "")
 
 
 def _pairs(M: int, N: int, K: int, reduce: Callable[..., Any], pair: Callable[..., Any], peer: Callable[..., Any]) -> Program:
@@ -161,14 +189,53 @@ PROGRAMS: dict[str, Program] = {
     "concatenation": Program(((4096, 300), (4096, 724)), _concatenation, _joined),
 }
 
-ROWS = tuple(PROGRAMS)
+# Classes of products: for each of batch, M, N and K the smallest and the largest that is drawn, or which other it equals.
+CLASSES: dict[str, tuple[tuple[int, int] | str, ...]] = {
+    "square": ((1, 1), (64, 1536), "M", "M"),
+    "skinny": ((1, 1), (256, 4096), (2, 48), (256, 4096)),
+    "tall": ((1, 1), (8192, 65536), (8, 128), (8, 128)),
+    "linear": ((1, 1), (1, 256), (256, 4096), (256, 4096)),  # as torch.nn.Linear: the weights are (N, K)
+    "batched": ((4, 64), (16, 256), (16, 256), (16, 256)),
+    "any": ((1, 1), (33, 1025), (33, 1025), (33, 1025)),
+}
+DRAWN = {
+    f"drawn-{name}-{dtype}-{number}": (name, dtype, number)
+    for name in CLASSES
+    for dtype in ("float32", "float64", "bfloat16", "int8")
+    for number in range(2)
+    if (name, dtype) != ("batched", "int8")  # neither numpy nor torch multiplies these
+}
+
+
+def drawn_shape(name: str, number: int, seed: int) -> tuple[int, int, int, int]:
+    """Batch, M, N and K of product `number` of a class: their logarithms are uniform."""
+    rng = np.random.default_rng((seed, number, *name.encode()))
+    size: dict[str, int] = {}
+    for axis, bounds in zip("BMNK", CLASSES[name], strict=True):
+        size[axis] = size[bounds] if isinstance(bounds, str) else round(float(np.exp(rng.uniform(*np.log(bounds)))))
+    return size["B"], size["M"], size["N"], size["K"]
+
+
+def _drawn(name: str, dtype: str, number: int, seed: int) -> Program:
+    batch, M, N, K = drawn_shape(name, number, seed)
+    if name == "batched":
+        return _batched_product(batch, M, N, K, dtype)
+    right = "jk" if name == "linear" else "kj"
+    if dtype == "int8":
+        return _narrow_product(M, N, K, "int8", "int32", "int32", "_int_mm", right)
+    if dtype == "bfloat16":
+        return _narrow_product(M, N, K, "bfloat16", "float32", "bfloat16", "mm", right)
+    return _product(M, N, K, right=right, dtype=dtype)
+
+
+ROWS = (*PROGRAMS, *DRAWN)
 
 DEFAULT = ("one-row-across", "four-rows-across", "distances", "sum-of-columns", "transposition", "concatenation")
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result: milliseconds of each contender, and how many times as fast as its peers ours is."""
-    program = PROGRAMS[row]
+    program = _drawn(*DRAWN[row], options.seed) if row in DRAWN else PROGRAMS[row]
     rng = np.random.default_rng(options.seed)
     whole = program.dtype.startswith("int")
     arrays = [stored(rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s), program.dtype) for s in program.shapes]
@@ -181,7 +248,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     out = stored(np.zeros(wide.shape), kind)
     kernel(*arrays, out)
     off = float(np.max(np.abs(values(out, kind) - wide)) / max(1e-30, np.max(np.abs(wide))))
-    result = {"threads": options.threads, "dtype": program.dtype, "off": off, **circumstances()}
+    result = {"threads": options.threads, "dtype": program.dtype, "shapes": program.shapes, "off": off, **circumstances()}
     if not off <= (BFLOAT16_TOLERANCE if kind == "bfloat16" else TOLERANCE):
         yield {**result, "error": f"wrong result: off by {off:.3g} of the largest element"}
         return
@@ -243,11 +310,12 @@ def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
         for r in results:
             ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
             slowest = max(r.get("slower", {}).values(), default=1.0)
-            rows.append([r["row"], r["dtype"], f"{r['tir_ms']:.3g}", *ratios_of, f"{slowest:.2f}"])
+            shapes = " · ".join("×".join(map(str, shape)) for shape in r.get("shapes", ()))
+            rows.append([r["row"], r["dtype"], shapes, f"{r['tir_ms']:.3g}", *ratios_of, f"{slowest:.2f}"])
         means = [pages.geometric_mean([r[of] for r in results if of in r]) for of in compared]
-        rows.append(["geometric mean", "", "", *(f"{mean:.2f}" for mean in means), ""])
+        rows.append(["geometric mean", "", "", "", *(f"{mean:.2f}" for mean in means), ""])
         sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
-        sections.append(pages.table(("row", "dtype", "ms", *(f"x {name}" for name in others), "slower"), rows) + "\n")
+        sections.append(pages.table(("row", "dtype", "shapes", "ms", *(f"x {name}" for name in others), "slower"), rows) + "\n")
     (folder / "breadth.md").write_text("\n".join(sections))
 
 
@@ -266,6 +334,8 @@ def _torch_call(program: Program, arrays: list[np.ndarray], out: np.ndarray, thr
             torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if a.dtype == np.uint16 else torch.from_numpy(a)
             for a in arrays
         ]
+        if program.across:
+            given[1] = given[1].T
         return lambda: getattr(torch, program.torch)(*given)
     tensors, result = [torch.from_numpy(a) for a in arrays], torch.from_numpy(out)
     if any(np.shares_memory(program.peer(*tensors).numpy(), a) for a in arrays):

@@ -464,6 +464,32 @@ def test_breadth_of_narrow_numbers(dtype: str, total: str, monkeypatch: pytest.M
     assert "wrong result" in result["error"]
 
 
+def test_breadth_draws_products_within_their_classes() -> None:
+    """The same with the same seed, others with another, and every class and type computes what its peer does."""
+    breadth = import_module("benchmarks.breadth")
+    for name, bounds in breadth.CLASSES.items():
+        drawn = [breadth.drawn_shape(name, number, seed) for number in range(3) for seed in range(20)]
+        assert drawn == [breadth.drawn_shape(name, number, seed) for number in range(3) for seed in range(20)]
+        assert len(set(drawn)) > 40
+        for sizes in drawn:
+            for size, limits in zip(sizes, bounds, strict=True):
+                assert size == sizes[1] if limits == "M" else limits[0] <= size <= limits[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8"])
+def test_breadth_of_drawn_products(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    breadth = import_module("benchmarks.breadth")
+    monkeypatch.setattr(breadth, "drawn_shape", lambda name, *_: (3 if name == "batched" else 1, 7, 13, 20))
+    monkeypatch.setattr(breadth, "slower", lambda *_: {})
+    for row, (name, kind, number) in breadth.DRAWN.items():
+        if kind == dtype and name in ("linear", "batched", "any") and number == 0:
+            (result,) = breadth.measure(row, Options(seconds=0.01))
+            assert "error" not in result and result["tir_ms"] > 0, row
+            assert result["shapes"] == (
+                ((3, 7, 20), (3, 20, 13)) if name == "batched" else ((7, 20), (13, 20) if name == "linear" else (20, 13))
+            )
+
+
 def test_tables_are_turned_where_only_that_fits() -> None:
     results = [{"row": "gmm", "scored_per_s": 1234.0, "built_per_s": 6}, {"row": "mlp", "scored_per_s": 67.0, "built_per_s": 8}]
     for width, turned in ((200, False), (36, False), (35, True), (20, False)):
