@@ -33,7 +33,7 @@ def test_kernels_at_their_addresses():
     ]
     text = entry("net", ["arena", "x", "z", "copied"], steps, ["tir_back"], timed=True)
     library = Library([object_code(text, TARGET), kernel.code], ["net", f"net{TIMED}"], TARGET)
-    assert library.address(f"tir_back{RELEASE}")
+    assert library.address(f"net{RELEASE}")
     x = np.arange(n, dtype="float32")[None] % 100
     arena, z, copied = np.zeros((1, n + 16), "float32"), np.zeros_like(x), np.zeros((1, n + 4), "float32")
     assert library.function("net", 4)(*words(arena, x, z, copied)) == 0
