@@ -1,8 +1,4 @@
-"""A pytest-xdist worker that ends while it runs a test: how it ended is said, and the test is run once more.
-
-The end of a process is no verdict on the one test that it happened to run: others left their traces in it, and it may have been
-killed from outside. A test that loses a second worker fails.
-"""
+"""How a pytest-xdist worker ended that was lost while it ran a test, whose fault that need not be: others left traces in it."""
 
 from __future__ import annotations
 
@@ -37,7 +33,7 @@ class _Controller:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tir-workers-")
         self._ends: dict[str, str] = {}  # of each lost worker how it ended
-        self._tests: dict[str, list[str]] = {}  # each test that lost workers, and which
+        self._tests: dict[str, str] = {}  # of each lost worker the test that it ran
 
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["last_words"] = str(self._last_words(node.gateway.id))
@@ -46,23 +42,14 @@ class _Controller:
         if error:
             self._ends[node.gateway.id] = f"{error}; {_end(node.gateway._io.popen)}"
 
-    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        lost = self._tests.setdefault(crashitem, [])
-        lost.append(report.node.gateway.id)
-        if len(lost) == 1:
-            sched.mark_test_pending(crashitem)
-            report.outcome = "rerun"
-
-    def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str] | None:
-        return ("rerun", "R", "RERUN") if report.outcome == "rerun" else None
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        self._tests[report.node.gateway.id] = crashitem
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._ends:
             terminalreporter.section("workers that were lost")
-        for test, workers in self._tests.items():
-            terminalreporter.write_line(f"{', then '.join(workers)} in {test}")
         for worker, end in self._ends.items():
-            terminalreporter.write_line(f"{worker}: {end}")
+            terminalreporter.write_line(f"{worker} in {self._tests.get(worker, 'no test')}: {end}")
             said = self._last_words(worker)
             for line in said.read_text(encoding="utf-8").splitlines()[:LINES] if said.exists() else ():
                 terminalreporter.write_line(f"    {line}")

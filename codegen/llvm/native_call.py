@@ -60,15 +60,19 @@ def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[st
         return lambda *arguments: DECLINED
     table = np.array(words, np.uint64).view(_Table)
     table.entry = entry
-    method = _method(tuple(Kind(len(p.shape), p.name in written) if isinstance(p, Buffer) else Kind(None) for p in params))
+    table.method = method = _method(
+        tuple(Kind(len(p.shape), p.name in written) if isinstance(p, Buffer) else Kind(None) for p in params)
+    )
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     return new(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(method), table, None)
 
 
 class _Table(np.ndarray):
-    """The words that a call compares with, and the function that holds the code that it runs."""
+    """The words that a call compares with, the function that holds the code that it runs, and what the function of CPython that
+    has this table as its `self` is made of, which CPython reads by address alone."""
 
     entry: object
+    method: _MethodDef
 
 
 class _MethodDef(ctypes.Structure):

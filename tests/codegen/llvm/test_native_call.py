@@ -148,6 +148,20 @@ def test_a_call_keeps_its_code():
     assert library() is None
 
 
+def test_a_call_keeps_what_checks_it():
+    """CPython reads a `PyMethodDef` by its address, at each collection of garbage, too, and does not keep it."""
+    native_call._method.cache_clear()
+    kernel, a, b = _double(3, 5, "float32"), _ones(3, 5), np.zeros((3, 5), "float32")
+    assert kernel._run(a, b) == 0
+    method = weakref.ref(native_call._method((native_call.Kind(2), native_call.Kind(2, written=True))))
+    native_call._method.cache_clear()
+    gc.collect()
+    assert method() is not None and kernel._run(a, b) == 0
+    del kernel
+    gc.collect()
+    assert method() is None
+
+
 @pytest.mark.parametrize(("rows", "run_meanwhile"), [(1 << 22, True), (16, False)])
 def test_other_threads_run_during_long_calls(rows, run_meanwhile):
     """An element of a vector of `rows`, whose sum is a kernel's; threads do not change by themselves here."""
