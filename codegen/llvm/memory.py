@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import gcd, prod
 
@@ -246,8 +246,8 @@ class Memory(Writer):
         align = dtypes.nbytes(place.access.buffer.dtype)
         if place.stride == 1:
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
-        if place.stride in SHUFFLED_STRIDES:
-            return self._strided(place, place.stride, type, align, version)
+        if (distances := self._distances(place)) is not None:
+            return self._near(place, distances, type, align, version)
         if (found := self._column(place, type, version) or self._woven(place, type, version)) is not None:
             return found
         pointers = self.pointers(place)
@@ -274,33 +274,66 @@ class Memory(Writer):
         key = ("load", pointer, version, lanes, mask.name, absent.name)
         return self.invoke(f"llvm.masked.load.{suffix(type, lanes)}.p0", type, lanes, *arguments, key=key)
 
-    def _strided(self, place: Place, stride: int, type: str, align: int, version: int) -> Value:
-        """Elements at a small distance: the lanes are picked from the rows that hold them.
+    def _distances(self, place: Place) -> tuple[int, ...] | None:
+        """The distances of the elements of all lanes, beside a part of the address that is the same in all, where these are known
+        and lie so near to each other that they are loaded as rows and picked, not gathered."""
+        if place.stride is not None:
+            near = place.stride in SHUFFLED_STRIDES
+            return tuple(i * place.stride for i in range(self.lanes)) if near else None
+        assert self.lane is not None
+        moving = {m: c for m, c in place.offset.items() if not all(map(self._uniform, m))}
+        key = (frozenset(moving.items()), self.lane, self._copy(self.term_variables(moving)))
+        if key not in self._patterns:
+            known: dict[str, Expr] = {n: Const(c) for n, c in self.constants.items()}
+            at = (simplify(substitute(to_expr(moving), known | {self.lane[0]: Const(i)})) for i in range(self.lanes))
+            found = tuple(int(e.value) for e in at if isinstance(e, Const))
+            near = len(found) == self.lanes and max(found) - min(found) < SHUFFLED_STRIDES[-1] * self.lanes
+            self._patterns[key] = found if near else None
+        return self._patterns[key]
 
-        Where the buffer consists of groups of `stride` elements, of which each lane has another one, rows of whole groups are
-        loaded, which the accesses to the other elements of the groups share. Else nothing beyond the last element is read.
+    def _near(self, place: Place, wanted: Sequence[int], type: str, align: int, version: int) -> Value:
+        """Elements at small distances: the lanes are picked from the rows that hold them.
+
+        Where the buffer consists of groups of as many elements as lie between two lanes, of which each lane has another one, rows
+        of whole groups are loaded, which the accesses to the other elements of the groups share. Else nothing before the first
+        element or beyond the last one is read.
         """
-        lanes, (pointer, start) = self.lanes, self._base(place)
-        wanted = [i * stride for i in range(lanes)]
+        lanes, (pointer, start) = self.lanes, self._first(place)
         low, high = min(wanted), max(wanted)
+        width = min(lanes, high - low + 1)
+        stride = place.stride or 0
         inside = self._place_in_group(place, stride)
         if inside is None:
-            starts = [min(low + n * lanes, high - lanes + 1) for n in range(-(-(high - low + 1) // lanes))]
+            starts = [min(low + n * width, high - width + 1) for n in range(-(-(high - low + 1) // width))]
         else:
             starts = [n * lanes - inside for n in range(stride)]
-        owner = [next(n for n, first in enumerate(starts) if first <= e < first + lanes) for e in wanted]
+        owner = [next(n for n, first in enumerate(starts) if first <= e < first + width) for e in wanted]
         result: Value | None = None
         for n, first in enumerate(starts):
-            mine = {e - first: i for i, e in enumerate(wanted) if owner[i] == n}  # place in the row: lane
-            picks = [mine.get(x, lanes) if inside is None else (n * lanes + x) // stride for x in range(lanes)]
-            row = self._row(self._further(pointer, start + first * align), type, align, version, self._picked(picks), align)
-            places = {lane: x for x, lane in mine.items()}
+            if n not in owner:
+                continue
+            places = {i: e - first for i, e in enumerate(wanted) if owner[i] == n}  # lane: place in the row
+            takers = [[i for i, at in places.items() if at == x] for x in range(width)]
+            if inside is not None:
+                takers = [[(n * lanes + x) // stride] for x in range(lanes)]
+            mask = self._of_any(takers)
+            row = self._row(self._further(pointer, start + first * align), type, align, version, mask, align, width)
             if result is None:
                 result = self.shuffled(row, None, map(places.get, range(lanes)))
             else:
                 result = self.shuffled(result, row, (lanes + places[i] if i in places else i for i in range(lanes)))
         assert result is not None
+        if self.mask is not None and len(set(wanted)) < lanes:  # what another lane wants is there, even where this one is off
+            result = self.op(f"select {self.mask}, {result}, {self._absent_lanes(type, lanes)}", type, lanes)
         return result
+
+    def _first(self, place: Place) -> tuple[str, int]:
+        """A pointer and the bytes from there to the element, without the part of its address that differs between lanes."""
+        if place.stride is not None:
+            return self._base(place)
+        uniform = {m: c for m, c in place.offset.items() if all(map(self._uniform, m))}
+        further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(place.access.buffer.dtype)
+        return self.address(place.access.buffer, uniform), further
 
     def _place_in_group(self, place: Place, stride: int) -> int | None:
         """The number, from 0, of the elements of an access in their groups of `stride` elements, if the buffer consists of such
@@ -311,13 +344,23 @@ class Memory(Writer):
             return None
         return (place.offset.get((), 0) + sum(c * self.constants[v] for v, c in place.copies)) % stride
 
-    def _picked(self, picks: list[int]) -> Value | None:
-        """The mask whose lanes are those of the present one at these places, off where there is none."""
+    def _of_any(self, takers: Sequence[Sequence[int]]) -> Value | None:
+        """The mask whose lanes are on where the present one is in any of so many lanes each."""
         if self.mask is None:
             return None
         frame = self.born.get(self.mask.name, self.top)
-        none, key = Value("zeroinitializer", "i1", self.lanes), ("picked", self.mask.name, *picks)
-        return self.shuffled(self.mask, none, picks, key, frame if frame in self.frames else self.top)
+        frame = frame if frame in self.frames else self.top
+        result: Value | None = None
+        for n in range(max(map(len, takers))):
+            picks = [lanes[n] if n < len(lanes) else self.lanes for lanes in takers]
+            none, key = Value("zeroinitializer", "i1", self.lanes), ("picked", self.mask.name, *picks)
+            part = self.shuffled(self.mask, none, picks, key, frame)
+            result = (
+                part
+                if result is None
+                else self.op(f"or {result}, {part.name}", "i1", part.lanes, (result.name, part.name), frame)
+            )
+        return result
 
     def _column(self, place: Place, type: str, version: int) -> Value | None:
         """Elements in rows far apart, where copies of an unrolled loop take the columns next to each other: as many of these as
@@ -422,12 +465,10 @@ class Memory(Writer):
             return self.op(
                 f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, place.stride, lanes)
             )
-        uniform = {m: c for m, c in place.offset.items() if all(self._uniform(a) for a in m)}
-        further = sum(c * self.constants[v] for v, c in place.copies) * size
-        base = self._further(self.address(place.access.buffer, uniform), further)
+        base = self._further(*self._first(place))
         total: Value | None = None
         for m, c in place.offset.items():
-            if m in uniform:
+            if all(map(self._uniform, m)):
                 continue
             term: Value | None = None
             for atom in m:

@@ -39,6 +39,7 @@ class Writer(Instructions):
         self.versions: dict[str, int] = {}
         self.constants: dict[str, int] = {}  # unrolled loops: the copy being written
         self._places: dict[int, Place] = {}
+        self._patterns: dict[object, tuple[int, ...] | None] = {}
         self._loops: dict[str, tuple[Kind, Interval]] = {}  # how the last loop of each name ran
         self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.lane: tuple[str, int] | None = None

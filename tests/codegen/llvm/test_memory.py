@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +95,40 @@ def test_strided_numbers(seed):
     size = int(rng.integers(stride, 60)) if seed % 2 else stride * int(rng.integers(1, 20))
     func = strided(int(rng.integers(1, 30)), size, stride, taps, first, beside=float(seed % 3))
     same(func, fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
+
+
+def rearranged(n: int, dtype: str = "float32", **formulas: Callable[..., Any]) -> PrimFunc:
+    """A row of n elements of A and B in some order, in vectors of 16."""
+    A, B = (te.placeholder((3, 2 * n), dtype, name=name) for name in "AB")
+    (formula,) = formulas.values()
+    s = Schedule(te.create_prim_func([A, B, te.compute((3, n), lambda i, j: formula(A, B, i, j), name="C")]))
+    s.vectorize(s.split(s.get_loops("C")[-1], [None, 16])[1])
+    return s.func
+
+
+ORDERS: dict[str, Callable[..., Any]] = {
+    "twice": lambda A, B, i, j: A[i, j // 2],
+    "pairs_exchanged": lambda A, B, i, j: A[i, j // 2 * 2 + 1 - j % 2],
+    "in_turns": lambda A, B, i, j: te.if_then_else(te.equal(j % 2, 0), A[i, j // 2], B[i, j // 2]),
+    "three_of_four": lambda A, B, i, j: A[i, j // 4 * 4 + j % 4 * 3 % 4],
+    "windows": lambda A, B, i, j: te.if_then_else(j % 4 < 3, A[i, j // 4 + j % 4], 2.0) + B[i, j],
+    "rows_of_four": lambda A, B, i, j: A[i, j % 4 * 2],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n", [48, 41])
+def test_orders_of_what_lies_near(order, n):
+    """Lanes whose elements lie near to each other, as the numbers of the lanes say, are picked from what is loaded at once."""
+    func = rearranged(n, formula=ORDERS[order])
+    text = codegen.build(func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    assert "gather" not in text and "shufflevector" in text
+    same(func, fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
+
+
+def test_what_lies_far_apart_is_gathered():
+    text = codegen.build(rearranged(48, formula=lambda A, B, i, j: A[i, j % 2 * 90]), f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    assert "gather" in text
 
 
 # --- stores ------------------------------------------------------------------------------------------------------------
