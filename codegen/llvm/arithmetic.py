@@ -81,7 +81,8 @@ class Arithmetic(Memory):
                 return self._hoisted(e, lambda: self.condition(op, a, b))
             case Binary(op, a, b):
                 if dtypes.is_float(e.dtype):
-                    return self.float_binary(op, a, b)
+                    divided = op == "/"
+                    return self._before_loops(e, lambda: self.float_binary(op, a, b)) if divided else self.float_binary(op, a, b)
                 if wraps(e):
                     x, y = self.wrapped(a), self.wrapped(b)
                     return self.int_binary(op, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False)
@@ -98,7 +99,7 @@ class Arithmetic(Memory):
             case Select(c, t, f, lazy):
                 return self.choice(c, t, f, lazy)
             case Call(op, args):
-                return self.call(op, args, e.dtype)
+                return self._before_loops(e, lambda: self.call(op, args, e.dtype))
             case _:
                 raise CodegenError(f"the llvm backend cannot compile the expression `{e}`")
 
@@ -121,6 +122,23 @@ class Arithmetic(Memory):
         self.born[value.name] = home
         self.sources[value.name] = self.variables(e) | self.sources.get(value.name, frozenset())
         return value
+
+    def _before_loops(self, e: Expr, write: Callable[[], Value]) -> Value:
+        """A pure function of numbers, computed in front of the loops in which it always gives the same."""
+        if not self._uniform(e) or self.mask is not None or self.wanted is not None:
+            return write()
+        operands = [n for n in walk(e) if isinstance(n, Load)]
+        frames = [self._invariant(self.place(n)) for n in operands]
+        known = [f for f in frames if f is not None]
+        if len(known) < len(frames):
+            return write()
+        home = max([self.home(self.variables(e)), *known], key=self.frames.index)
+        read = frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in operands)
+        key = ("call", e, self._copy(self.variables(e)), read)
+        if key not in home.known:
+            home.known[key] = self.within(home, write)
+            self.born[home.known[key].name] = home
+        return home.known[key]
 
     def _comparison(self, e: Expr) -> tuple[object, ...] | None:
         """A key that comparisons have in common which hold for the same values of the variables, with the numbers of the copies
@@ -170,11 +188,17 @@ class Arithmetic(Memory):
         sides = self._lane_against_rest(a, b)
         x, y = sides or (self.expr(a), self.expr(b))
         if x.type != y.type:  # an exact index beside a loaded value
-            x, y = self.as_type(x, "int64", not unsigned), self.as_type(y, "int64", not unsigned)
+            width = a.dtype if self._fits(a if x.type == "i64" else b, a.dtype) else "int64"
+            x, y = self.as_type(x, width, not unsigned), self.as_type(y, width, not unsigned)
         x, y = self.together(x, y)
         code = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[op]
         sign = "" if op in ("==", "!=") else "u" if unsigned or a.dtype == "bool" else "s"
         return self.compare(f"{sign}{code}", x, y)
+
+    def _fits(self, index: Expr, dtype: str) -> bool:
+        """Whether all values that an index has here are numbers of a dtype."""
+        (low, high), (least, most) = bounds(index, self.ranges), dtypes.limits(dtype)
+        return isinstance(low, int) and isinstance(high, int) and least <= low and high <= most
 
     def _lane_against_rest(self, a: Expr, b: Expr) -> tuple[Value, Value] | None:
         """Two vectors of 32 bits that compare as the indices `a` and `b` do, if their difference is linear in the lane: multiples

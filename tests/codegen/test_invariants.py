@@ -9,7 +9,7 @@ from schedule import Schedule
 from tests.arrays import integers
 from tests.codegen.harness import ONE, same
 from tests.programs import matmul
-from tir.ir import Binary, Buffer, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
+from tir.ir import Binary, Buffer, Call, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
 
 A, C = Buffer("A", (Const(13),)), Buffer("C", (Const(13), Const(16)))
 N = Buffer("N", (Const(13),), "int32")
@@ -88,6 +88,19 @@ def test_under_a_condition():
     assert inside(guarded, "j", "A") == 1
     same(func, fences=True)
     same(guarded, fences=True)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("value", [Call("exp", (Load(A, (i,)),), "float32"), Binary("/", Const(1.0, "float32"), Load(A, (i,)))])
+def test_functions_of_what_stays(changed, value):
+    """They stand in front of the loop, unless it writes what they are of."""
+    write = Store(A, (i,), Load(A, (i,)) * 0.5) if changed else None
+    func = nest(seq(Store(C, (i, j), value * Load(C, (i, j))), write), Const(16))
+    text = codegen.build(func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    main = text[text.index("@tir_main") :]
+    call = "fdiv" if isinstance(value, Binary) else "= call float @"
+    assert main.count(call) == 1 and (main.index(call) > main.index("%j.")) == changed
+    same(func, tolerance=lambda p, x: 1e-6 * abs(x))
 
 
 def test_operands_of_an_unrolled_reduction():

@@ -326,6 +326,19 @@ def test_casts_of_indices():
 # --- temporaries ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("first", "bits"), [(0, 32), (2**31 - 50, 64)])
+def test_an_index_beside_a_loaded_number(first, bits):
+    """They are compared in 32 bits, unless the index may be larger than that."""
+    I = vec("I", 64, "int32")
+    index = i * 16 + j + Const(first)
+    store = Store(vec("Z", 64, "int32"), (i * 16 + j,), Select(Binary("<", Load(I, (i * 16 + j,)), index), Const(1), Const(0)))
+    func = PrimFunc("main", (I, store.buffer), For(i, Const(4), For(j, Const(16), store, Kind.VECTORIZED)))
+    text = codegen.build(func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    assert f"icmp slt <16 x i{bits}>" in text and f"icmp slt <16 x i{96 - bits}>" not in text
+    numbers = np.arange(first, first + 64, dtype="int64") + np.arange(64) % 3 - 1
+    same(func, [numbers.clip(-(2**31), 2**31 - 1).astype("int32"), np.zeros(64, "int32")])
+
+
 def test_large_temporaries_are_freed():
     """16 MB a call and thread: a thousand calls would need 32 GB if they were kept."""
     resource = pytest.importorskip("resource")
