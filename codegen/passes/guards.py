@@ -151,6 +151,7 @@ def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges) -> Stmt:
     def without(known: Sequence[_Test]) -> Stmt:
         return simplify_tree(drop_implied_conditions(body, ranges, [t.condition for t in known]), ranges)  # type: ignore[return-value]
 
+    body = drop_implied_conditions(body, ranges)
     verdict = simplify(conjunction(*(t.condition for t in tests)), ranges)
     if isinstance(verdict, Const):
         return without(tests) if verdict.value else body

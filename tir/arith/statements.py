@@ -17,6 +17,7 @@ from ..ir import (
     Expr,
     For,
     If,
+    Load,
     Node,
     PrimFunc,
     Select,
@@ -30,7 +31,7 @@ from ..ir import (
     seq,
 )
 from ..traverse import map_children, map_statements, walk
-from .bounds import extent_range, ranges_of
+from .bounds import bounds, extent_range, ranges_of
 from .intervals import Interval, Ranges
 from .prove import prove
 from .simplify import simplify
@@ -106,40 +107,45 @@ def _block(n: Block, env: dict[str, Interval]) -> Block | None:
 
 
 def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = ()) -> Stmt:
-    """`stmt` without the conditions and the bounds of loops that are implied by the ranges of the variables around it and by
-    `facts` about them."""
+    """`stmt` without the conditions, the bounds of loops, the quotients and the remainders that are implied by the ranges of the
+    variables around it, by `facts` about them, and by conditions around."""
 
-    def left(condition: Expr, inside: Ranges) -> Expr:
+    def left(condition: Expr, inside: Ranges, facts: Sequence[Expr]) -> Expr:
         parts = conjuncts(condition)
         kept = [c for c in parts if not prove(c, inside, facts)]
         return condition if len(kept) == len(parts) else conjunction(*kept)
 
-    def chosen(e: Expr, inside: Ranges) -> Expr:
-        """An expression without implied conditions of what is chosen in it."""
-        if not any(isinstance(n, Select) for n in walk(e)):
+    def plain(e: Expr, inside: Ranges, facts: Sequence[Expr]) -> Expr:
+        """An expression without implied conditions of what is chosen in it, and without implied quotients and remainders."""
+        if not any(isinstance(n, Select) or (isinstance(n, Binary) and n.op in ("//", "%")) for n in walk(e)):
             return e
-        new = map_children(e, lambda c: chosen(c, inside) if isinstance(c, Expr) else c)
-        if not isinstance(new, Select):
-            return new
-        rest = left(new.condition, inside)
-        return new.true_value if rest == TRUE else new.with_(condition=rest)
+        new = map_children(e, lambda c: plain(c, inside, facts) if isinstance(c, Expr) else c)
+        match new:
+            case Select():
+                rest = left(new.condition, inside, facts)
+                return new.true_value if rest == TRUE else new.with_(condition=rest)
+            case Binary("//" | "%" as op, a, Const(int(n))) if n > 0 and isinstance(low := bounds(a, inside)[0], int):
+                if prove(a < (low // n + 1) * n, inside, facts):
+                    return simplify(Const(low // n, a.dtype) if op == "//" else a - low // n * n, inside)
+        return new
 
-    def visit(s: Any, inside: Ranges) -> Any:
+    def visit(s: Any, inside: Ranges, facts: Sequence[Expr]) -> Any:
         match s:
             case Block():
-                s = s.with_(predicate=left(s.predicate, inside))
+                s = s.with_(predicate=left(s.predicate, inside, facts))
             case If(condition, then, None):
-                rest = left(condition, inside)
-                body = visit(then, inside)
+                rest = left(condition, inside, facts)
+                known = [c for c in conjuncts(condition) if not any(isinstance(n, Load) for n in walk(c))]  # that stays so
+                body = visit(then, inside, (*facts, *known))
                 return s if rest is condition and body is then else guarded(rest, body)
             case For(_, Binary("min") as extent):
                 s = s.with_(extent=_without_implied_bounds(extent, inside, facts))
-            case Store(_, _, value):
-                return s.with_(value=chosen(value, inside))
+            case Store():
+                return map_children(s, lambda c: plain(c, inside, facts) if isinstance(c, Expr) else c)
         within = ranges_of([s], inside)
-        return map_statements(s, lambda c: visit(c, within))
+        return map_statements(s, lambda c: visit(c, within, facts))
 
-    return visit(stmt, ranges)
+    return visit(stmt, ranges, facts)
 
 
 def min_operands(extent: Expr) -> list[Expr]:
