@@ -13,7 +13,9 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from schedule import Schedule
 from schedule.legality.reducer import accumulation
+from schedule.primitive import find_block
 from tir.arith.simplify import simplify
 from tir.ir import (
     Axis,
@@ -140,6 +142,40 @@ def _(func: PrimFunc) -> PrimFunc | None:
         if _used_once(func, x.buffer):
             return _reshaped(func, x.buffer, (*x.buffer.shape, Const(1)), lambda at: (*at, Const(0)))
     return None
+
+
+@way("an operand with two dimensions as one")
+def _(func: PrimFunc) -> PrimFunc | None:
+    for x in _operands(func, _reduction(func)):
+        if len(x.indices) > 1 and all(isinstance(i, Var) for i in x.indices[-2:]) and _used_once(func, x.buffer):
+            *others, (rows, columns) = *x.buffer.shape[:-2], x.buffer.shape[-2:]
+            shape = (*others, simplify(rows * columns))
+            return _reshaped(func, x.buffer, shape, lambda at, n=columns: (*at[:-2], at[-2] * n + at[-1]))
+    return None
+
+
+@way("padding in the sum")
+def _(func: PrimFunc) -> PrimFunc | None:
+    return _padding_read(func)
+
+
+@way("padding around what is summed")
+def _(func: PrimFunc) -> PrimFunc | None:
+    found = _padded_term(func)
+    return None if found is None else _adding(*found)
+
+
+@way("padding left out of the sum")
+def _(func: PrimFunc) -> PrimFunc | None:
+    found = _padded_term(func)
+    if found is None:
+        return None
+    made, b, term = found
+    store = b.body
+    assert isinstance(store, Store) and isinstance(term, Select)
+    old = Load(store.buffer, store.indices)
+    value = Select(term.condition, Binary("+", old, term.true_value), old, lazy=True)
+    return _with_block(made, b, b.with_(body=store.with_(value=value)))
 
 
 # --- formulas ----------------------------------------------------------------------------------------------------------------
@@ -364,6 +400,31 @@ def _scaled_output(func: PrimFunc, b: Block, inside: Callable[[Expr], Expr], out
     last = Block("scaled", iters, Store(result, place, outside(Load(total, place))))
     around = nest([(it.binding, it.extent) for it in iters], last)
     return made.with_(body=seq(made.body, around), allocs=(*made.allocs, total))
+
+
+def _padding_read(func: PrimFunc) -> PrimFunc | None:
+    """A function whose sum reads what it pads itself."""
+    b = _reduction(func)
+    s = Schedule(func)
+    for name in s.get_producers(b.name) if b is not None else []:
+        match find_block(func, name).body:
+            case Store(_, _, Select(_, Load(), Const(0))):
+                s.compute_inline(name)
+                return s.func
+    return None
+
+
+def _padded_term(func: PrimFunc) -> tuple[PrimFunc, Block, Expr] | None:
+    """A function whose sum reads what it pads itself, its sum, and the product that is added, chosen as its padded factor is."""
+    made = _padding_read(func)
+    b = _reduction(made) if made is not None else None
+    found = accumulation(b) if b is not None else None
+    if made is None or b is None or found is None:
+        return None
+    match found.added:
+        case Binary("*", Select(condition, value, Const(0)), other):
+            return made, b, Select(condition, Binary("*", value, other), Const(0.0, value.dtype), lazy=True)
+    return None
 
 
 def _changed(func: PrimFunc, visit: Callable[[Any], Any]) -> PrimFunc | None:

@@ -246,10 +246,12 @@ class Memory(Writer):
         align = dtypes.nbytes(place.access.buffer.dtype)
         if place.stride == 1:
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
+        if (woven := self._woven(place, type, version)) is not None:
+            return woven
         if (distances := self._distances(place)) is not None:
             return self._near(place, distances, type, align, version)
-        if (found := self._column(place, type, version) or self._woven(place, type, version)) is not None:
-            return found
+        if (column := self._column(place, type, version)) is not None:
+            return column
         pointers = self.pointers(place)
         mask = self._mask()
         if self.wanted is not None:
@@ -300,10 +302,15 @@ class Memory(Writer):
         """
         lanes, (pointer, start) = self.lanes, self._first(place)
         low, high = min(wanted), max(wanted)
-        width = min(lanes, high - low + 1)
+        if low == high and self.mask is None:
+            scalar = self._further(pointer, start + low * align)
+            return self.splat(self.op(f"load {type}, ptr {scalar}, align {align}", type, 1, key=("load", scalar, version, 1)))
+        width = min(lanes, high - low + 1) if low < high else lanes
         stride = place.stride or 0
         inside = self._place_in_group(place, stride)
-        if inside is None:
+        if low == high:
+            starts = [low]
+        elif inside is None:
             starts = [min(low + n * width, high - width + 1) for n in range(-(-(high - low + 1) // width))]
         else:
             starts = [n * lanes - inside for n in range(stride)]

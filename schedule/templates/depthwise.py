@@ -102,7 +102,7 @@ def _tile_cycles(c: Windows, rows: int, processor: CPU) -> float:
 def _stride(c: Windows, axis: str) -> int:
     """How many elements of the input lie between two neighbours along an axis."""
     steps = [polynomial(i).get((Var(axis),), 0) for i in c.image.indices if axis in variables(i)]
-    return max(1, *steps)
+    return max([1, *steps])
 
 
 def suits(c: Windows, processor: CPU) -> bool:

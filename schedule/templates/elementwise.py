@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 
 from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
@@ -14,7 +14,7 @@ from tir.ir import Binary, Block, Const, Expr, Iter, Var
 from tir.traverse import loads, tree_size, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
-from .block_analysis import epilogue, is_elementwise, loop_of, regular, stored, transpose_in_squares
+from .block_analysis import address, epilogue, is_elementwise, iterations, loop_of, regular, stored, transpose_in_squares
 from .marks import done, share, stream, teams
 
 VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
@@ -55,7 +55,7 @@ def _reads(reader: Block, made: Block) -> int:
 def build(s: OpenSchedule, block: str) -> None:
     """Schedule an elementwise block that has its loops to itself: the axis that walks its output innermost, in vectors.
 
-    A single loop is cut into pieces for the threads. ScheduleError where a step is refused.
+    A single loop is cut into chunks for the threads. ScheduleError where a step is refused.
     """
     b = s.block(block)
     axes = {it.var.name: it for it in b.iters}
@@ -67,31 +67,37 @@ def build(s: OpenSchedule, block: str) -> None:
         s.reorder(*loops)
     machine, bits, work = s.target.machine, max(32, element_bits(b)), prod(extent(it) for it in order)
     lanes = machine.lanes(bits)
+    around = {block: loops}  # the loops around the vectors, by the first block in them
     if (column := _transposed_axis(b, order, lanes)) is not None:
-        loops = _transpose_operand(s, block, loops, column, max(lanes, machine.lanes(32)))
-    elif len(loops) > 1:
-        for piece in _pieces(s, b, order, loops):
-            s.vectorize(piece)
-        loops.pop()
-        block = blocks_below(s.loop(loops[0]))[0].name  # the first piece
+        around = {block: _transpose_operand(s, block, loops, column, max(lanes, machine.lanes(32)))}
+    elif len(loops) > 1 and extent(order[-1]) < lanes:
+        around = {block: _rows_in_vectors(s, loops, lanes)}
     elif loops:
-        loops = _vector_steps(s, block, loops[0], work, lanes)
+        pieces = {blocks_below(s.loop(piece))[0].name: piece for piece in _pieces(s, b, order, loops)}
+        if len(loops) > 1:
+            for piece in pieces.values():
+                s.vectorize(piece)
+            around = {next(iter(pieces)): loops[:-1]}
+        else:
+            around = {name: _vector_steps(s, name, piece, lanes) for name, piece in pieces.items()}
 
     def threads(new: OpenSchedule, count: int) -> None:
-        shared = loops
-        if count > 1 and len(order) == 1 and loops:
-            steps = [max(1, n // (VECTORS_PER_STEP[0] * lanes)) for n in CHUNK_ELEMENTS]
-            shared = new.split(loops[0], [None, new.choose(f"{block} chunk", steps, block=block, role=Role.PARALLEL)])[:1]
-        if count > 1 and shared:
-            share(new, block, shared)
+        for name, shared in around.items():
+            if count > 1 and len(order) == 1 and shared:
+                steps = [max(1, n // (VECTORS_PER_STEP[0] * lanes)) for n in CHUNK_ELEMENTS]
+                shared = new.split(shared[0], [None, new.choose(f"{name} chunk", steps, block=name, role=Role.PARALLEL)])[:1]
+            if count > 1 and shared:
+                share(new, name, shared)
 
     teams(s, block, machine.threads(work * machine.copy_cycles(bits)), work, threads)
-    stream(s, block)
-    done(s, block)
+    for name in around:
+        stream(s, name)
+        done(s, name)
 
 
-def _vector_steps(s: OpenSchedule, block: str, loop: str, elements: int, lanes: int) -> list[str]:
+def _vector_steps(s: OpenSchedule, block: str, loop: str, lanes: int) -> list[str]:
     """Walk a single loop in strips of some vectors; returns the loop around them, if there are several."""
+    elements = iterations(s, loop) or 0
     widths = [n * lanes for n in VECTORS_PER_STEP if n * lanes < elements]
     if elements <= VECTORS_PER_STEP[0] * lanes:
         s.vectorize(loop)
@@ -99,6 +105,17 @@ def _vector_steps(s: OpenSchedule, block: str, loop: str, elements: int, lanes: 
     outer, strip = s.split(loop, [None, s.choose(f"{block} vectors", widths, block=block)])
     s.vectorize(strip)
     return [outer]
+
+
+def _rows_in_vectors(s: OpenSchedule, loops: list[str], lanes: int) -> list[str]:
+    """Walk short rows in vectors of as many elements as fill registers whole; returns the loops around them."""
+    while len(loops) > 1 and (length := iterations(s, loops[-1]) or lanes) < lanes:
+        rows = lanes // gcd(lanes, length)
+        if (iterations(s, loops[-2]) or 0) > rows:
+            loops[-2:-1] = s.split(loops[-2], [None, rows])
+        loops[-2:] = [s.fuse(*loops[-2:])]
+    s.vectorize(loops[-1])
+    return loops[:-1]
 
 
 def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
@@ -114,7 +131,7 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
                     cuts.add(int(last) + 1)
             cuts |= _wraps(c, extent(order[-1]))
     inside = [0, *sorted(c for c in cuts if 0 < c < extent(order[-1])), extent(order[-1])]
-    if len(order) == 1 or not 2 < len(inside) <= MAX_PIECES + 1:
+    if not 2 < len(inside) <= MAX_PIECES + 1:
         return loops[-1:]
     lengths = [b - a for a, b in pairwise(inside)]
     longest = lengths.index(max(lengths))  # it grows with the axis; the others are what conditions cut off
@@ -133,13 +150,13 @@ def _wraps(e: Expr, length: int) -> set[int]:
 
 
 def _transposed_axis(block: Block, order: list[Iter], lanes: int) -> Iter | None:
-    """The axis along the memory of an operand that lies across, so that the last axis of `order` walks rows of it that are far
-    apart, if there is one and both have `lanes` elements or more."""
-    axes = {it.var.name: it for it in order[:-1]}
-    for load in loads(block.body):
-        last = load.indices[-1] if load.indices else None
-        if isinstance(last, Var) and last.name in axes and any(i == order[-1].var for i in load.indices[:-1]):
-            return axes[last.name] if min(extent(axes[last.name]), extent(order[-1])) >= lanes else None
+    """The axis along the memory of an operand that lies across, so that the last axis of `order` walks elements of it that are
+    far apart, if there is one and both have `lanes` elements or more."""
+    for load in loads(block.body) if order else ():
+        place = polynomial(address(block, load))
+        if place.get((order[-1].var,), 0) >= lanes:
+            along = next((it for it in order[:-1] if place.get((it.var,)) == 1), None)
+            return along if along is not None and min(extent(along), extent(order[-1])) >= lanes else None
     return None
 
 
@@ -147,9 +164,10 @@ def _transpose_operand(s: OpenSchedule, block: str, loops: list[str], column: It
     """Walk `column` and the last of some loops, a row, in squares of `side` elements a side, which are transposed in
     registers: those of a block, at the seed of 4 by 16, one after the other, so that they are on the same pages. Returns the
     loops around the blocks."""
+    row = next(it for it in s.block(block).iters if loop_of(it) == loops[-1])
     tall, wide = (
-        s.choose(f"{block} {name}", numbers, block=block)
-        for name, numbers in (("columns", SQUARES_DOWN), ("rows", SQUARES_ACROSS))
+        s.choose(f"{block} {name}", list(dict.fromkeys(min(n, -(-extent(it) // side)) for n in numbers)), block=block)
+        for name, numbers, it in (("columns", SQUARES_DOWN, column), ("rows", SQUARES_ACROSS, row))
     )
     c0, c1 = s.split(loop_of(column), [None, tall * side], preserve_unit_iters=False)
     r0, r1 = s.split(loops[-1], [None, wide * side], preserve_unit_iters=False)

@@ -49,8 +49,9 @@ def matches(block: Block) -> Transposed | None:
         condition = body.value.condition
         body = body.with_(value=body.value.true_value)
     c = contraction(block.with_(body=body))
-    if c is None or len(c.columns) != 1 or not c.rows or last_axis(c.right) != c.vector or c.batch or at_axes(c.left):
+    if c is None or len(c.columns) != 1 or not c.rows or last_axis(c.right) != c.vector or size(c.batch) > 1 or at_axes(c.left):
         return None
+    c = replace(c, batch=(), rows=(*c.batch, *c.rows))  # an image alone may be read at 0
     found = [_class(part, c) for part in conjuncts(condition)]
     classes = tuple(x for x in found if x is not None)
     used = [it.var.name for x in classes for it in (x.pixel, x.kernel)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.arith.bounds import bounds, ranges_of
+from tir.arith.bounds import bounds, ranges_of, without_units
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import Polynomial, add, constant, polynomial, scale, to_expr
 from tir.arith.simplify import simplify
@@ -11,6 +11,7 @@ from tir.ir import (
     Binary,
     Block,
     Buffer,
+    Cast,
     Const,
     Expr,
     Iter,
@@ -21,12 +22,14 @@ from tir.ir import (
     Var,
     conjunction,
     conjuncts,
+    const,
     nest,
 )  # fmt: skip
 from tir.traverse import loads, rewrite, variables, walk
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
+from ...legality.reducer import accumulation
 from ...legality.requirements import in_bounds, own_loops
 from ...primitive import primitive
 from ...rewriting.cache_stages import copy_axes, need_only_reads, place_to_copy
@@ -45,19 +48,22 @@ def stage_padding(func: PrimFunc, block: str, buffer: list[str | int] | tuple[st
     Rewrite   S(i, r): B[i] = B[i] + T.if_then_else(i + r >= 1, A[i + r - 1], 0)
            => for ax0: A_padded[ax0] = T.if_then_else(ax0 >= 1, A[ax0 - 1], 0)
               S(i, r): B[i] = B[i] + A_padded[i + r]
-    Legal     if the loops around the block are its own; it reads the buffer in such choices alone, all of them the same; and each
-              condition compares an index of the buffer, plus or minus a constant, with a constant; and the copy then reads inside
-              of the buffer alone.
+              where what is added, as in te.sum(..., where=...), is a product, it has the padded factor:
+              T.if_then_else(c, B[i] + A[x] * k, B[i]) => B[i] + T.if_then_else(c, A[x] * k, 0)
+              T.if_then_else(c, A[x] * k, 0) => T.if_then_else(c, A[x], 0) * k    # equal for finite k
+    Legal     if the loops around the block are its own; it reads the buffer in such choices alone, all of them the same; each
+              condition compares an index of the buffer, plus or minus a constant, with a constant; the copy then reads inside of
+              the buffer alone; a sum starts from 0; and the other factors are elements that are there whatever the condition says.
     Example   padded_sums: s.stage_padding("C", ("read", 0))
     """
     scope, leaf = locate(func, block)
-    reader = leaf.block
-    source = buffer_argument(reader, buffer)
+    source = buffer_argument(leaf.block, buffer)
     need_only_reads(leaf, source.name)
     own_loops(leaf)
+    ranges = ranges_of([leaf.block], scope.ranges)
+    reader = _with_padded_factor(leaf.block, source, ranges)
     choice, read = _padded_read(reader, source)
     stand = place_to_copy(scope, [leaf], source.name)
-    ranges = ranges_of([reader], scope.ranges)
     starts, extents = _box(reader, read, ranges)
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_padded"), tuple(map(Const, extents)), source.dtype, source.scope)
@@ -75,10 +81,42 @@ def stage_padding(func: PrimFunc, block: str, buffer: list[str | int] | tuple[st
             (reader, f"reads {source.name}"),
             hint="let conditions bound each index by itself",
         )
-    indices = tuple(simplify(i - start, ranges) for i, start in zip(read.indices, starts, strict=True))
+    indices = tuple(simplify(i - start, without_units(ranges)) for i, start in zip(read.indices, starts, strict=True))
     new = unstated(rewrite(reader, lambda n: Load(copy, indices) if n == choice else None), source.name)
     around = nest([(x, it.extent) for x, it in zip(loops, iters, strict=True)], making)
-    return with_buffer(edited(func, [(reader, new)], stand.insertion(around)), scope.block, copy), making.name
+    return with_buffer(edited(func, [(leaf.block, new)], stand.insertion(around)), scope.block, copy), making.name
+
+
+def _with_padded_factor(block: Block, source: Buffer, ranges: Ranges) -> Block:
+    """A block that sums products under a condition, as one of which the factor from `source` is 0 where it does not hold; the
+    block itself where it does something else, or where other factors are not there then."""
+    body = block.body
+    match body:
+        case Store(buffer, at, Select(c, Binary("+", a, b), old)) if old == Load(buffer, at) and old in (a, b):
+            term = Select(c, b if a == old else a, const(0, old.dtype), lazy=True)
+            body = body.with_(value=Binary("+", old, term))
+    found = accumulation(block.with_(body=body))
+    if found is None or found.op != "+" or found.start != Const(0, found.added.dtype):
+        return block
+    match found.added:
+        case Select(c, Binary("*") as product, Const(0)) as term if (chosen := _chosen(c, product, source)) is not None:
+            new = block.with_(body=rewrite(body, lambda n: chosen if n == term else None))
+            return new if in_bounds(new, ranges) else block
+    return block
+
+
+def _chosen(condition: Expr, product: Expr, source: Buffer) -> Expr | None:
+    """A product of which the factor that is an element of `source` is 0 where a condition does not hold, if there is one."""
+    match product:
+        case Load(buffer) if buffer == source:
+            return Select(condition, product, const(0, product.dtype), lazy=True)
+        case Cast(_, a):
+            found = _chosen(condition, a, source)
+            return None if found is None else product.with_(value=found)
+        case Binary("*", a, b):
+            left, right = _chosen(condition, a, source), _chosen(condition, b, source)
+            return None if left is right else product.with_(a=left) if left is not None else product.with_(b=right)
+    return None
 
 
 def _padded_read(block: Block, source: Buffer) -> tuple[Select, Load]:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise, permutations
 
-from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
 from schedule.rewriting.index_map import IndexMap
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.mixed_radix import lower_factors
 from tir.arith.polynomial import Polynomial, linear, polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Block, Const, Expr, Iter, Load, Store, Var
-from tir.traverse import loads, stores, substitute, variables, walk
+from tir.traverse import loads, substitute, variables, walk
 
 from ..block_analysis import address, regular, stored
 
@@ -49,21 +49,24 @@ def turned(s: OpenSchedule, b: Block) -> IndexMap | None:
 
 
 def split(s: OpenSchedule, b: Block) -> IndexMap | None:
-    """The first axis that is divided by a constant wherever it is read, as the axes that it is made of; it stays whole where it
-    is one number in all arrays, as they lie in memory.
-
-    It is divided where it is written, too, unless the block is a reduction, or reads a temporary at these parts.
-    """
+    """The first axis that is divided by a constant where it is read, as the axes that it is made of; it stays whole where it is
+    one number in all arrays, as they lie in memory, and in an elementwise block that reads its parts in parameters in the order
+    in which it writes them, if vectors along it have the same parts each."""
     indices = [i for x in _accesses(b) for i in x.indices]
     divisors = lower_factors(part for i in indices for part in _first_parts(i))
+    parameters = {p.name for p in s.func.buffers}
     for it in b.iters:
         if not any(it.var.name in _divided(address(b, x)) for x in _accesses(b)):
             continue
-        places = [x for x in _accesses(b) if any(it.var.name in variables(i) for i in x.indices)]
-        if _may_stay_whole(s, b):
-            places = [x for x in places if isinstance(x, Load) and x.buffer.name != stored(b).buffer.name]
+        own = stored(b).buffer.name
+        places = [x for x in _accesses(b) if x.buffer.name != own and any(it.var.name in variables(i) for i in x.indices)]
         for factors in _tried(divisors.get(it.var.name, []), extent(it)):
-            if all(_parts_alone(i, it, factors) for x in places for i in x.indices):
+            alone = b.is_reduction and is_spatial(it)
+            if not all(_parts_apart(i, it, factors, alone) for x in places for i in x.indices):
+                continue
+            across = stored(b).indices[-1:] == (it.var,) and not _fill_vectors(s, b, factors)
+            made = any(x.buffer.name not in parameters and it.var.name in _divided(address(b, x)) for x in places)
+            if b.is_reduction or made or across or any(_exchanged(b, x, it, factors) for x in places):
                 tiles = [n // m for m, n in pairwise(factors)][::-1]
                 return IndexMap.identity(_names(b)).tile(b.iters.index(it), *tiles)
     return None
@@ -90,16 +93,32 @@ def _divided(e: Expr) -> set[str]:
     return {v for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%") for v in variables(n)}
 
 
-def _may_stay_whole(s: OpenSchedule, b: Block) -> bool:
-    """Whether the place that a block writes may be a sum of parts of an axis."""
-    made = {x.buffer.name for producer in s.get_producers(b.name) for x in stores(s.block(producer))}
-    return b.is_reduction or any(x.buffer.name in made for x in loads(b.body))
-
-
-def _parts_alone(index: Expr, it: Iter, factors: list[int]) -> bool:
-    """Whether an axis occurs in an index as one of its parts alone, in terms that are nothing else."""
+def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool:
+    """Whether an axis that is made of its parts occurs in an index as multiples of these: only of one if it is to be `alone`, and
+    in each sum that is divided by something else."""
     if it.var.name not in variables(index):
         return True
+    replaced, mine = _in_parts(index, it, factors)
+    found = [_plain_terms(p, mine) for p in _sums(replaced)]
+    return all(terms is not None and (len(terms) <= 1 or (n == 0 and not alone)) for n, terms in enumerate(found))
+
+
+def _fill_vectors(s: OpenSchedule, b: Block, factors: list[int]) -> bool:
+    """Whether each part of an axis fills vectors, or vectors are filled with some of it."""
+    lanes = s.target.machine.lanes(max(32, element_bits(b)))
+    return all(n % lanes == 0 or lanes % n == 0 for n in factors)
+
+
+def _exchanged(b: Block, x: Load | Store, it: Iter, factors: list[int]) -> bool:
+    """Whether a part of an axis moves an element by more than one that is made of more of its digits."""
+    replaced, mine = _in_parts(address(b, x), it, factors)
+    terms = _plain_terms(polynomial(replaced), mine) or {}
+    distances = [terms[name] for name in sorted(terms)]
+    return any(low > high > 0 for low, high in pairwise(distances))
+
+
+def _in_parts(e: Expr, it: Iter, factors: list[int]) -> tuple[Expr, set[str]]:
+    """An expression over the parts of an axis, each counting so many of the one before, and their names, in order."""
     parts = [Var(f"{it.var.name}.{n}") for n in range(len(factors))]
     whole: Expr = parts[0]
     ranges = {}
@@ -107,9 +126,7 @@ def _parts_alone(index: Expr, it: Iter, factors: list[int]) -> bool:
         whole = part * factor + whole if n else part
         upper = factors[n + 1] if n + 1 < len(factors) else extent(it)
         ranges[part.name] = (0, upper // factor - 1)
-    mine = {part.name for part in parts}
-    sums = [_plain_terms(p, mine) for p in _sums(simplify(substitute(index, {it.var: whole}), ranges))]
-    return all(found is not None and len(found) <= 1 for found in sums)
+    return simplify(substitute(e, {it.var: whole}), ranges), {part.name for part in parts}
 
 
 def _sums(e: Expr) -> Iterator[Polynomial]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from schedule.legality.reducer import accumulation
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitives.blocks.simplify_formula import rewritten, simplified
 from schedule.rewriting.index_map import IndexMap
@@ -60,11 +59,11 @@ def _read_once(s: OpenSchedule, producer: str, reader: Block) -> bool:
 
 
 def padding_outside(s: OpenSchedule, block: str) -> None:
-    """Have a sum of products read what it pads by itself from a padded copy."""
-    found = accumulation(s.block(block)) if s.block(block).is_reduction else None
-    if found is None or found.op != "+":
+    """Have a sum of products read what it pads by itself, or leaves out, from a padded copy."""
+    b = s.block(block)
+    if not b.is_reduction or not isinstance(b.body, Store):
         return
-    match found.added:
-        case Binary("*", Select() as a, _) | Binary("*", _, Select() as a):
-            for x in loads(a.true_value):
-                s.attempt(OpenSchedule.stage_padding, block, x.buffer.name)
+    chosen = [n.true_value for n in walk(b.body) if isinstance(n, Select)]
+    if any(isinstance(n, Binary) and n.op == "*" and n.dtype == b.body.value.dtype for n in walk(b.body)):
+        for x in (x for value in chosen for x in loads(value) if x.buffer != b.body.buffer):
+            s.attempt(OpenSchedule.stage_padding, block, x.buffer.name)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from schedule.open_schedule import OpenSchedule, Stage, View
+from schedule.open_schedule import OpenSchedule, Stage, View, extent, is_spatial
 from schedule.rewriting.index_map import IndexMap
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.mixed_radix import mixed_radix, values_of_terms
-from tir.arith.polynomial import polynomial
+from tir.arith.polynomial import polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Block, Const, Expr, Load, Store, Var, const_shape
-from tir.traverse import blocks, loads, variables, walk
+from tir.traverse import blocks, loads, substitute, variables, walk
 
 from .. import elementwise
 from ..block_analysis import address, is_elementwise, regular, stored
@@ -112,22 +112,31 @@ def _operand(s: OpenSchedule, block: str) -> bool:
 
 def _folded(b: Block, x: Load) -> bool:
     """Whether an element is not at an axis in each dimension, though it is another one for all values of the axes in it, and
-    these reach all of the array."""
+    these reach all of the array; but for windows that lie side by side, which are left to convolutions."""
     plain = [i for i in x.indices if isinstance(i, Var)]
     if len(plain) == len(x.indices) or (not plain and all(isinstance(i, Const) for i in x.indices)):
         return False
-    kinds = {it.var.name: it.axis for it in b.iters}
     sums = [i for i in x.indices if not isinstance(i, Var | Const)]
-    windows = any(len({kinds[v] for v in variables(i)}) > 1 for i in sums)
-    if windows and len(x.indices) > 1:
-        return False
-    return bool(sums or isinstance(x.indices[-1], Const)) and _strides(b, x) is not None
+    strides = _strides(b, x) if sums or isinstance(x.indices[-1], Const) else None
+    return strides is not None and not (len(x.indices) > 1 and any(_window(b, i, strides) for i in sums))
+
+
+def _window(b: Block, index: Expr, strides: dict[str, int]) -> bool:
+    """Whether a sum walks windows of several dimensions: steps of the sum within those of the result; or one step long."""
+    reduced = {it.var.name for it in b.iters if not is_spatial(it) and extent(it) > 1}
+    single = {it.var.name for it in b.iters if not is_spatial(it)} - reduced
+    if single & variables(index) and variables(index) - single:
+        return True
+    inner, outer = reduced & variables(index), (variables(index) & strides.keys()) - reduced
+    return bool(inner and outer) and len(reduced) > 1 and min(strides[v] for v in inner) < min(strides[v] for v in outer)
 
 
 def _strides(b: Block, x: Load | Store) -> dict[str, int] | None:
-    """The distance in memory between two values of each axis, if an element has another place for all values of its axes, and
-    these reach all of the array; None else."""
-    found = mixed_radix(polynomial(address(b, x)), {it.var.name: it.extent for it in b.iters})
+    """The distance in memory between two values of each axis, either way, if an element has another place for all values of its
+    axes, and these reach all of the array; None else."""
+    place = polynomial(address(b, x))
+    turned: dict[str, Expr] = {it.var.name: it.extent - 1 - it.var for it in b.iters if place.get((it.var,), 0) < 0}
+    found = mixed_radix(polynomial(substitute(to_expr(place), turned)), {it.var.name: it.extent for it in b.iters})
     return dict(found[0]) if found is not None and found[1] == Const(prod(const_shape(x.buffer))) else None
 
 

@@ -114,3 +114,67 @@ def test_a_rotated_row():
     y = np.empty_like(x)
     tir.build(s.func, "llvm -num-cores 1")(x, y)
     assert (y == np.roll(x, -5, 1) + 1).all()
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_rotated_array(cores):
+    """Like a row; both parts are contiguous where vectors end before their end, too."""
+    n = 100_003
+    X = te.placeholder((n,), name="X")
+    func = te.create_prim_func([X, te.compute((n,), lambda i: X[(i + n - 3) % n], name="Y")])
+    target = tir.Target(f"llvm -mcpu x86-64-v3 -num-cores {cores}")
+    s = templates.schedule(func, target)
+    assert s is not None
+    kernel = tir.build(s.func, target)
+    assert "gather" not in kernel.llvm_ir() and "srem" not in kernel.llvm_ir()
+    x, y = np.random.default_rng(0).standard_normal(n).astype("float32"), np.empty(n, "float32")
+    kernel(x, y)
+    assert (y == np.roll(x, 3)).all()
+
+
+SHAPE = (7, 33, 40)
+FLAT = 7 * 33 * 40
+
+
+@pytest.mark.parametrize(
+    ("shape", "formula"),
+    [
+        (SHAPE, lambda X, f: X[f // (33 * 40), f % 33, f // 33 % 40]),
+        ((FLAT,), lambda X, f: X[f // (33 * 40) * (33 * 40) + f % 33 * 40 + f // 33 % 40]),
+    ],
+)
+def test_an_exchange_of_dimensions_as_one_number(shape, formula):
+    """It is that of three dimensions, whose operand is transposed in registers."""
+    X = te.placeholder(shape, name="X")
+    s = templates.schedule(te.create_prim_func([X, te.compute((FLAT,), lambda f: formula(X, f), name="Y")]), TARGET)
+    assert s is not None and "T.unroll(16)" in s.script and "reindex" not in s.func.script()
+    x, y = np.arange(FLAT, dtype="float32"), np.empty(FLAT, "float32")
+    tir.build(s.func, TARGET)(x.reshape(shape), y)
+    assert (y == x.reshape(SHAPE).transpose(0, 2, 1).ravel()).all()
+
+
+@pytest.mark.parametrize("last", [2, 3, 7])
+@pytest.mark.parametrize("flat", [False, True])
+def test_short_rows_fill_vectors(last, flat):
+    """As many rows as make whole vectors are walked as one, also where they are written as one number."""
+    A, B = te.placeholder((53,), name="A"), te.placeholder((53, last), name="B")
+    if flat:
+        Y = te.compute((53 * last,), lambda f: A[f // last] + B[f // last, f % last], name="Y")
+    else:
+        Y = te.compute((53, last), lambda i, j: A[i] + B[i, j], name="Y")
+    s = templates.schedule(te.create_prim_func([A, B, Y]), TARGET)
+    width = {2: 106 if flat else 16, 3: 48, 7: 112}[last]
+    assert s is not None and f"T.vectorized({width})" in s.script
+    kernel = tir.build(s.func, TARGET)
+    assert "gather" not in kernel.llvm_ir()
+    a, b = (np.random.default_rng(0).standard_normal(n).astype("float32") for n in ((53,), (53, last)))
+    y = np.empty([int(n.value) for n in s.func.buffers[-1].shape], "float32")
+    kernel(a, b, y)
+    assert (y.reshape(53, last) == a[:, None] + b).all()
+
+
+def test_weights_whose_dimensions_are_one_number():
+    """Of a matrix product and of a convolution: an array of its own, which is none in the end."""
+    for name in ("gmm-2", "c2d-3"):
+        func = PROGRAMS[name]
+        assert taken(wordings(func)["an operand with two dimensions as one"]) == taken(func)

@@ -56,7 +56,7 @@ def test_a_padding_in_pieces():
     rng = np.random.default_rng(0)
     found = [
         s
-        for s in generate(conv_norm_relu(), TWO)
+        for s in generate(conv_norm_relu(w=17), TWO)
         if any(step.name == "loop_partition" for step in s.planned(s.variant(s.stand_ins())))
     ]
     assert found

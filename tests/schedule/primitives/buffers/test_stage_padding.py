@@ -63,6 +63,59 @@ def test_steps_of_two_and_another_constant():
     )
 
 
+PADDED = """
+    A_padded = T.alloc_buffer((9,), "int8")
+    for ax0 in range(9):
+        with T.block("A_padded"):
+            v0 = T.axis.spatial(9, ax0)
+            A_padded[v0] = T.if_then_else(v0 >= 1 and v0 < 8, A[v0 - 1], T.int8(0))
+    for i, k in T.grid(7, 3):
+        with T.block("C"):
+            v_i, v_k = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[v_i] = 0
+            C[v_i] = C[v_i] + T.Cast("int32", A_padded[v_i + v_k]) * T.Cast("int32", B[v_k])
+"""
+
+
+def row(shape: int = 3, where: bool = False):
+    """A row of integers times a kernel, without what lies outside; B has `shape` elements."""
+    A, B, k = te.placeholder((7,), "int8", name="A"), te.placeholder((shape,), "int8", name="B"), te.reduce_axis((0, 3), name="k")
+
+    def value(i):
+        x = i + k - 1
+        inside, product = te.all(x >= 0, x < 7), A[x].astype("int32") * B[k].astype("int32")
+        inside = te.all(inside, k < shape) if shape < 3 else inside
+        return te.sum(product, axis=k, where=inside) if where else te.sum(te.if_then_else(inside, product, 0), axis=k)
+
+    return te.create_prim_func([A, B, te.compute((7,), value, name="C")])
+
+
+def test_the_padding_of_a_product_is_that_of_its_factor():
+    s = Checked(row())
+    s.stage_padding("C", "A")
+    check(s, PADDED)
+
+
+def test_what_a_sum_leaves_out_is_padded():
+    s = Checked(row(where=True))
+    s.stage_padding("C", "A")
+    check(s, PADDED)
+
+
+def test_refuses_other_factors_that_are_not_there():
+    """Of two elements of the kernel the third one is never asked for, as the condition says, but would be."""
+    refuse(
+        Schedule(row(2)),
+        """
+        stage_padding('C', 'A'): `C` does not read `A` under one condition, and a constant elsewhere
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+          hint: it must read it in T.if_then_else(condition, A[...], constant) alone
+        """,
+    )
+
+
 def test_refuses_what_is_not_padded():
     refuse(
         Schedule(matmul()),
