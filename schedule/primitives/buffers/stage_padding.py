@@ -53,7 +53,7 @@ def stage_padding(func: PrimFunc, block: str, buffer: list[str | int] | tuple[st
               T.if_then_else(c, A[x] * k, 0) => T.if_then_else(c, A[x], 0) * k    # equal for finite k
     Legal     if the loops around the block are its own; it reads the buffer in such choices alone, all of them the same; each
               condition compares an index of the buffer, plus or minus a constant, with a constant; the copy then reads inside of
-              the buffer alone; a sum starts from 0; and the other factors are elements that are there whatever the condition says.
+              the buffer alone; a sum starts from 0; and the other factors are elements that are there whatever it says.
     Example   padded_sums: s.stage_padding("C", ("read", 0))
     """
     scope, leaf = locate(func, block)

@@ -192,9 +192,11 @@ def _merge(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]
 
 
 def _order(b: Block, x: Load, used: list[str]) -> list[int]:
-    """The numbers of the axes of an element, that which moves it farthest in memory first."""
-    strides = _strides(b, x) or {i.name: -n for n, i in enumerate(x.indices) if isinstance(i, Var)}
-    return sorted(range(len(used)), key=lambda n: -strides.get(used[n], 0))
+    """The numbers of the axes of an element, in the order of the dimensions that they are in, and in one that which moves it
+    farthest in memory first."""
+    dims = {name: next(n for n, i in enumerate(x.indices) if name in variables(i)) for name in used}
+    strides = _strides(b, x) or {}
+    return sorted(range(len(used)), key=lambda n: (dims[used[n]], -strides.get(used[n], 0)))
 
 
 def _note(s: OpenSchedule, block: str, buffer: str, of: str, written: bool) -> None:
