@@ -204,8 +204,9 @@ def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
     parts = substatements(block)
     if any(isinstance(s, For | Block | Let) for part in parts for s in walk_stmts(part)):
         return False
+    domain = tuple(it.var < it.extent for it in block.iters if type(it.extent) is not Const)
     return all(
-        prove(i >= 0, ranges, around.selected) and prove(i < dim, ranges, around.selected)
+        prove(i >= 0, ranges, around.selected) and prove(i < dim, ranges, (*around.selected, *domain))
         for part in parts
         for n, around in accesses(part)
         for i, dim in zip(n.indices, n.buffer.shape, strict=True)

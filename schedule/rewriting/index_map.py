@@ -139,9 +139,10 @@ def index_map_text(index_map: IndexMap | Callable[..., Any] | str, rank: Callabl
         raise ScheduleError(f"the index map cannot be applied to `{', '.join(names)}`: {error}") from None
 
 
-def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, rank: int) -> IndexMap:
-    """The index map of a function or a text such as `lambda i, j: (j, i)`; refuses what is none, or does not take `rank`
-    indices."""
+def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, func: PrimFunc, before: Sequence[Expr]) -> IndexMap:
+    """The index map of a function or a text such as `lambda i, j: (j, i)`, for as many indices as `before` has extents, and of
+    their dtypes; refuses what is none. It may use the sizes that are parameters of `func`."""
+    rank = len(before)
     if isinstance(index_map, IndexMap):
         return index_map
     text = index_map_text(index_map, lambda: rank)
@@ -151,14 +152,16 @@ def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, rank: int) -
         raise ScheduleError(f"the index map {text!r} is not Python: {error.msg}", hint="lambda i, j: (j, i)") from None
     if not isinstance(tree, ast.Lambda) or tree.args.vararg or tree.args.kwonlyargs or tree.args.kwarg:
         raise ScheduleError(f"an index map is a function such as 'lambda i, j: (j, i)', got {text!r}")
-    inputs = tuple(Var(a.arg) for a in (*tree.args.posonlyargs, *tree.args.args))
-    if len(inputs) != rank:
+    names = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args)]
+    if len(names) != rank:
         raise ScheduleError(
-            f"the index map {text!r} takes {len(inputs)} indices, and there are {rank}",
+            f"the index map {text!r} takes {len(names)} indices, and there are {rank}",
             hint=f"lambda {', '.join(f'i{n}' for n in range(rank))}: ...",
         )
+    inputs = tuple(Var(name, extent.dtype) for name, extent in zip(names, before, strict=True))
     evaluator = Expressions(Source("<index map>", (text,)), {"T": namespace}, live=False)
-    evaluator.scope.names.update({v.name: v for v in inputs})
+    sizes = [p for p in func.params if isinstance(p, Var)]
+    evaluator.scope.names.update({v.name: v for v in (*sizes, *inputs)})
     evaluator.scope.variables.update(v.name for v in inputs)
     try:
         return _from_outputs(inputs, evaluator.value(tree.body))
@@ -193,7 +196,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     adds is padding. An index may count backwards, as in `12 - i` with i < 13.
     """
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
-    backwards: dict[str, Expr] = {name: sizes[name] - 1 - Var(name) for name in _counting_down(index_map)}
+    backwards: dict[str, Expr] = {name: sizes[name] - 1 - Var(name, sizes[name].dtype) for name in _counting_down(index_map)}
     if backwards:
         forwards = IndexMap(index_map.inputs, tuple(simplify(substitute(e, backwards)) for e in index_map.outputs))
         layout = invert(forwards, extents, places)
@@ -217,7 +220,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
         source = parts[name].source
         sources[position].update([index for index, _ in fused[source]] if source in fused else [source])
     return Layout(
-        tuple(Var(p) for p in places),
+        tuple(Var(p, extent.dtype) for p, extent in zip(places, shape, strict=True)),
         tuple(shape),
         tuple(back[v.name] for v in index_map.inputs),
         tuple(c for c in conditions if not prove(c, ranges)),
@@ -260,7 +263,7 @@ def _parts_of_sources(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tup
             )
         top = simplify((size + (edges[-1] - 1)) // edges[-1])
         extents: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
-        variables_of_parts, wholes[name] = split_variable(Var(name), edges)
+        variables_of_parts, wholes[name] = split_variable(Var(name, size.dtype), edges)
         for part, factor, extent in zip(variables_of_parts, edges, extents, strict=True):
             parts[part.name] = _Part(name, factor, extent)
     return parts, wholes
@@ -293,7 +296,7 @@ def _values_of_parts(
             if name in used:
                 raise _not_one_to_one(parts[name].source, "occurs twice in", fused)
             used[name] = position
-        values |= values_of_terms(Var(place), terms, extents)
+        values |= values_of_terms(Var(place, count.dtype), terms, extents)
         shape.append(count)
     for name, p in parts.items():
         if name not in used and p.extent != Const(1, p.extent.dtype):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir import Binary, Const, Expr, Var
 from ..traverse import walk
-from .polynomial import Polynomial
+from .polynomial import Polynomial, polynomial, to_expr
 from .simplify import simplify
 from .symbolic import is_one
 
@@ -43,21 +43,26 @@ def split_variable(var: Var, factors: Sequence[int]) -> tuple[list[Var], Expr]:
     return parts, total
 
 
-Terms = list[tuple[str, int]]  # the variables of a sum in mixed radix and their coefficients, ascending
+Terms = list[tuple[str, int | Expr]]  # the variables of a sum in mixed radix and their coefficients, ascending
 
 
 def mixed_radix(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] | None:
     """The terms of a sum in mixed radix, and how many values it has; None unless each coefficient is the product of the extents
-    below it."""
+    below it. Coefficients that are products of symbolic sizes are expressions."""
     terms: Terms = []
     count: Expr = Const(1)
-    for monomial, coefficient in sorted(p.items(), key=lambda term: term[1]):
-        match monomial:
-            case (Var(name),) if name in sizes and count == Const(coefficient):
-                terms.append((name, coefficient))
-                count = simplify(count * sizes[name])
-            case _:
-                return None
+    for monomial, coefficient in sorted(p.items(), key=lambda term: (len(term[0]), term[1])):
+        own = [v for v in monomial if type(v) is Var and v.name in sizes]
+        if len(own) != 1:
+            return None
+        weight: int | Expr = coefficient
+        if len(monomial) > 1:
+            weight = to_expr({tuple(v for v in monomial if v is not own[0]): coefficient}, own[0].dtype)
+        (name,) = (v.name for v in own)
+        if polynomial(count) != (polynomial(weight) if isinstance(weight, Expr) else {(): weight}):
+            return None
+        terms.append((name, weight))
+        count = simplify(count * sizes[name])
     return terms, count
 
 
@@ -65,6 +70,6 @@ def values_of_terms(total: Expr, terms: Terms, sizes: Mapping[str, Expr]) -> dic
     """Each variable of a sum in mixed radix, from the value of the sum."""
     found: dict[str, Expr] = {}
     for name, coefficient in terms:
-        quotient = total if is_one(coefficient) else total // coefficient
+        quotient = total if isinstance(coefficient, int) and is_one(coefficient) else total // coefficient
         found[name] = quotient if name == terms[-1][0] else quotient % sizes[name]
     return found

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from .. import dtypes
 from ..arith.bounds import bounds, extent_range
 from ..arith.intervals import Interval
-from ..ir import Buffer, Expr, Region, as_expr, as_index
+from ..arith.prove import equal
+from ..arith.simplify import simplify
+from ..ir import Buffer, Const, Expr, Region, Var, as_expr, as_index, binary
 from ..traverse import loads, substitute
 from . import namespace
 from .error import ScriptError
@@ -27,6 +30,14 @@ MAX_BITS = 1024  # of a number: the largest float has as many
 MAX_ITEMS = 100_000  # of a tuple, a list or a string
 
 
+@dataclass
+class Lane:
+    """The number of an element within the vectors of a statement, and how many they have, once that is known."""
+
+    var: Var
+    count: Expr | None = None
+
+
 class Context(ABC):
     """Reads one function.
 
@@ -40,6 +51,7 @@ class Context(ABC):
         self.left: dict[str, int] = {}  # names whose scope has ended, and the line where they were bound
         self.ranges: dict[str, Interval] = {}
         self.lets: dict[str, Expr] = {}  # lets whose value is index arithmetic
+        self.lane: Lane | None = None  # in a statement on vectors
 
     @abstractmethod
     def value(self, node: ast.expr) -> Any:
@@ -88,7 +100,27 @@ class Context(ABC):
 
     def indices(self, nodes: Sequence[ast.expr]) -> list[Expr]:
         """The values of several nodes, as integer expressions; `*tuple` is spread."""
-        return [self.integer(value, n) for n in nodes for value in self.items([n])]
+        result = []
+        for n in nodes:
+            if isinstance(n, ast.Slice) and self.lane is not None:
+                if n.lower is None or n.upper is None or n.step is not None:
+                    raise self.error("the elements of a vector are stated with their bounds", n, "A[i * 4:i * 4 + 4]")
+                start = self.index(n.lower)
+                count = simplify(binary("-", self.index(n.upper), start))
+                result.append(self.lanes(start, Const(1), count, n))
+            else:
+                result += [self.integer(value, n) for value in self.items([n])]
+        return result
+
+    def lanes(self, start: Expr, step: Expr, count: Expr, node: ast.AST) -> Expr:
+        """An element of the vector `start`, `start + step`, ...: number `lane`."""
+        assert self.lane is not None
+        if self.lane.count is None:
+            self.lane.count = count
+            self.extent_range(self.lane.var.name, count)
+        elif not equal(self.lane.count, count):
+            raise self.error(f"a vector of {count} elements beside one of {self.lane.count}", node)
+        return simplify(binary("+", start, binary("*", self.lane.var, step)), self.ranges)
 
     def integer(self, value: Any, node: ast.AST) -> Expr:
         """A value as an integer expression."""

@@ -6,12 +6,33 @@ import ast
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import reduce
+from typing import Any, cast
+
+import numpy as np
 
 from .. import dtypes
 from ..arith.prove import equal
 from ..arith.simplify import simplify
-from ..ir import TRUE, Allocate, Buffer, Const, Expr, Iter, Let, Region, Stmt, Var, as_expr, binary
+from ..ir import (
+    TRUE,
+    Allocate,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Iter,
+    Let,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    binary,
+    const,
+    const_shape,
+    seq,
+)
 from ..memory import check_scope
 from ..traverse import N, substitute
 from . import namespace
@@ -66,6 +87,7 @@ class Declarations(Expressions):
         self.names: Names
         self.frames: list[Frame] = []
         self.sizes: list[Var] = []  # symbolic sizes that the body declares
+        self.passed: dict[str, Buffer] = {}  # parameters, by name, in the shape in which they are passed, where it is another
         self.domains: dict[Expr, Domain] = {}
         self.root = self.scope
         self.line = 0  # of the statement being read
@@ -220,8 +242,11 @@ class Declarations(Expressions):
             self.declare_size(inner, "int32", node)
         return self.index(inner)
 
-    def declaration(self, form: Any, node: ast.Call) -> tuple[tuple[Expr, ...], str, str, dict[str, ast.expr]]:
-        """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot express is an error."""
+    def declaration(
+        self, form: Any, node: ast.Call, region: Region | None = None
+    ) -> tuple[tuple[Expr, ...], str, str, dict[str, ast.expr]]:
+        """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot express is an error. Sizes
+        that stand for strides or the offset get the values of these, in the part `region` of another buffer where that is one."""
         arguments = self.arguments(form, node)
         shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
         for extent in shape:
@@ -233,11 +258,16 @@ class Declarations(Expressions):
             given = self.value(arguments["strides"])
             if given not in (None, (), []):
                 steps = [self.integer(v, arguments["strides"]) for v in (given if isinstance(given, (tuple, list)) else [given])]
-                if len(steps) != len(shape) or not all(equal(a, b) for a, b in zip(steps, strides(shape), strict=True)):
+                dense = strides(shape)
+                if region is not None:
+                    dense = [strides(region.buffer.shape)[d] for d in self.kept_dimensions(region, shape)]
+                if len(steps) != len(dense) or not all(map(self.stands_for, steps, dense)):
                     raise self.error("buffers are dense and row-major; strides are not in the dialect", arguments["strides"])
         if "elem_offset" in arguments and "data" not in arguments:
             offset = self.value(arguments["elem_offset"])
-            if offset not in (None, 0, Const(0), Const(0, "int64")):
+            starts = zip(region.ranges, strides(region.buffer.shape), strict=True) if region is not None else ()
+            first = reduce(lambda sum, part: sum + part[0].min * part[1], starts, cast(Expr, Const(0)))
+            if offset is not None and not self.stands_for(self.integer(offset, arguments["elem_offset"]), simplify(first)):
                 reason = "buffers start at their first element; elem_offset is not in the dialect"
                 raise self.error(reason, arguments["elem_offset"])
         for name, (usual, reason) in _NOT_KEPT.items():
@@ -245,10 +275,19 @@ class Declarations(Expressions):
                 raise self.error(f"{reason} are not in the dialect", arguments[name])
         return shape, dtype, scope, arguments
 
+    def stands_for(self, given: Expr, value: Expr) -> bool:
+        """Whether `given` is `value`, or a size that only names it: it is none any more."""
+        if isinstance(given, Var) and any(given is size for size in self.sizes):
+            self.sizes = [size for size in self.sizes if size is not given]
+            for name in [n for s in self.scope.chain() for n, bound in s.names.items() if bound is given]:
+                self.bind(name, value)
+            return True
+        return equal(given, value)
+
     def match_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         name = self.identifier(target)
         param = self.as_region(self.value(self.arguments(form, node)["param"]))
-        shape, dtype, scope, arguments = self.declaration(form, node)
+        shape, dtype, scope, arguments = self.declaration(form, node, param if isinstance(param, Region) else None)
         if isinstance(param, Region):
             self.bind(name, self.window(param, shape if "shape" in arguments else None, dtype, scope, arguments, node))
             return
@@ -280,16 +319,21 @@ class Declarations(Expressions):
         starts = tuple(r.min for r in region.ranges)
         if shape is None:
             return Subview(region.buffer, tuple(extents), starts, tuple(range(len(extents))))
-        dims: list[int] = []
-        for d, extent in enumerate(extents):  # each of the shape takes the next dimension that is as long
-            if len(dims) < len(shape) and equal(extent, shape[len(dims)], self.ranges):
-                dims.append(d)
+        dims = self.kept_dimensions(region, shape)
         if len(dims) < len(shape) or any(e != Const(1, e.dtype) for d, e in enumerate(extents) if d not in dims):
             given, wanted = (f"({', '.join(map(str, s))})" for s in (extents, shape))
             raise self.error(
                 f"a region of extents {given} is not of shape {wanted}", node, "only dimensions of extent 1 may be left out"
             )
         return Subview(region.buffer, shape, starts, tuple(dims))
+
+    def kept_dimensions(self, region: Region, shape: tuple[Expr, ...]) -> list[int]:
+        """The dimensions of a region that are those of a shape: each of the shape takes the next that is as long."""
+        dims: list[int] = []
+        for d, r in enumerate(region.ranges):
+            if len(dims) < len(shape) and equal(r.extent, shape[len(dims)], self.ranges):
+                dims.append(d)
+        return dims
 
     def alloc_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         shape, dtype, scope, arguments = self.declaration(form, node)
@@ -309,6 +353,40 @@ class Declarations(Expressions):
         pointer = Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name))
         self.bind(name, pointer)
         return lambda rest: Allocate(pointer.viewed_as(extents, element_count(extents)), rest)
+
+    def allocate_const(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper:
+        name, arguments = self.identifier(target), self.arguments(form, node)
+        given = self.value(arguments["data"])
+        values = flat(given.tolist() if hasattr(given, "tolist") else given)
+        extents = self.shape(arguments["extents"]) if "extents" in arguments else (Const(len(values)),)
+        if element_count(extents) != Const(len(values)):
+            raise self.error(f"{len(values)} number(s) for the extents ({', '.join(map(str, extents))})", node)
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
+        pointer = Pointer(self.names.buffer(name), extents, dtype, "global", self.names.one_shape(name))
+        self.bind(name, pointer)
+        buffer, label = pointer.viewed_as(extents, Const(len(values))), self.names.block(name)
+        self.frames[-1].allocs.append(buffer)
+        shape = const_shape(buffer)
+        stores = [
+            Store(buffer, tuple(map(Const, map(int, place))), self.guard(const, node, value, dtype))
+            for place, value in zip(np.ndindex(*shape), values, strict=True)
+        ]
+        return lambda rest: seq(Block(label, (), seq(*stores)), rest)
+
+    def preflattened_buffer(self, node: ast.Call, form: Any) -> None:
+        """The parameter is passed in another shape: what the body calls by its name is a view of that."""
+        shape, dtype, _, arguments = self.declaration(form, node)
+        buffer = self.value(arguments["postflattened"])
+        if not isinstance(buffer, Buffer) or not isinstance(arguments["postflattened"], ast.Name) or buffer.name in self.passed:
+            raise self.error("the parameter to be passed in another shape is missing", node, "T.preflattened_buffer(A, [7, 5])")
+        if self.frames[0].begun:
+            raise self.error("T.preflattened_buffer stands before the statements of the function", node)
+        self.same_dtype(dtype if "dtype" in arguments else buffer.dtype, buffer.dtype, buffer.name, node)
+        if not equal(element_count(shape), element_count(buffer.shape)):
+            counts = f"{element_count(shape)} elements, and `{buffer.name}` has {element_count(buffer.shape)}"
+            raise self.error(f"a shape of {counts}", node)
+        self.passed[buffer.name] = buffer.with_(shape=shape)
+        self.bind(arguments["postflattened"].id, Reshaped(self.passed[buffer.name], buffer.shape))
 
     def declare_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper | None:
         """A view of memory, or without `data` a buffer for the statements that follow."""
@@ -354,6 +432,11 @@ class Declarations(Expressions):
     def same_dtype(self, dtype: str, wanted: str, name: str, node: ast.AST) -> None:
         if dtype != wanted:
             raise self.error(f"a view of `{name}` as {dtype}, but it holds {wanted}", node, "bits cannot be reinterpreted")
+
+
+def flat(data: Any) -> list[Any]:
+    """The numbers of nested lists in order."""
+    return [x for part in data for x in flat(part)] if isinstance(data, (list, tuple)) else [data]
 
 
 def _placed(tree: ast.expr, at: ast.AST) -> ast.expr:

@@ -21,7 +21,7 @@ class Elements(Context):
         base = self.array(node.value)
         if isinstance(base, (Buffer, Reshaped, Subview)):
             nodes = self.index_nodes(node)
-            if any(isinstance(n, ast.Slice) for n in nodes):
+            if self.lane is None and any(isinstance(n, ast.Slice) for n in nodes):
                 return self.region(base, nodes, node)
             return Load(*self.element(base, node))
         if isinstance(base, (tuple, list, dict, str, range)):

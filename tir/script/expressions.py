@@ -247,6 +247,15 @@ class Expressions(Operators, Elements):
                     hint = f"T.floor{form.name[5:]} rounds down"
                     raise self.error(f"`{self.text(node.func)}` rounds toward zero, and {why}", node, hint)
                 return result
+            case "ramp" | "broadcast" if self.lane is None:
+                raise self.error(f"`{self.text(node.func)}` {form.place}", node, "write a loop: for i in T.vectorized(16):")
+            case "ramp":
+                base, stride, lanes = (self.index(n) for n in self.arguments(form, node).values())
+                return self.lanes(base, stride, lanes, node)
+            case "broadcast":
+                arguments = self.arguments(form, node)
+                self.lanes(Const(0), Const(1), self.index(arguments["lanes"]), node)
+                return self.scalar(arguments["value"])
             case "let":
                 arguments = self.arguments(form, node)
                 if "body" not in arguments:

@@ -7,7 +7,7 @@ import ast
 from ..traverse import fresh
 from .values import Scope
 
-BUFFERS = ("match_buffer", "alloc_buffer", "allocate", "decl_buffer", "Buffer", "sblock_alloc_buffer")
+BUFFERS = ("match_buffer", "alloc_buffer", "allocate", "allocate_const", "decl_buffer", "Buffer", "sblock_alloc_buffer")
 
 
 class Names:

@@ -112,6 +112,16 @@ allocate = Form(
     _DECLARES_OR_WITH,
     "Memory for the statements that follow, to be seen through `T.Buffer(shape, data=...)`.",
 )
+allocate_const = Form(
+    "allocate_const(data, dtype='float32', extents=None, annotations=None)",
+    _DECLARES_OR_WITH,
+    "Memory that holds the numbers of a list, to be seen through `T.Buffer(shape, data=...)`.",
+)
+preflattened_buffer = Form(
+    "preflattened_buffer" + _STATES("postflattened, shape", -1, "default"),
+    _STATEMENT,
+    "The shape in which the caller passes a parameter, whose name from there on is a view of it.",
+)
 grid = Form("grid(*extents)", _LOOP, "Nested serial loops.")
 serial = Form("serial" + _SPAN, _LOOP, "A loop whose iterations run in order.")
 parallel = Form("parallel" + _SPAN, _LOOP, "A loop whose iterations run on several threads.")
@@ -149,6 +159,8 @@ attr = Form(
 launch_thread = Form("launch_thread(thread, extent)", _DECLARES_OR_WITH, "A GPU thread axis for the statements that follow.")
 env_thread = Form("env_thread(thread_tag, dtype='int32')", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.")
 var = Form("var(dtype='int32', name='')", _DECLARES, "A size that is not known yet.")
+ramp = Form("ramp(base, stride, lanes)", "stands in a statement on vectors", "The vector `base`, `base + stride`, ...")
+broadcast = Form("broadcast(value, lanes)", "stands in a statement on vectors", "A vector of one value.")
 truncdiv = Form("truncdiv(a, b)", _VALUE, "a / b toward zero: taken where both are provably not negative, when it is `//`.")
 truncmod = Form("truncmod(a, b)", _VALUE, "The remainder of `truncdiv`.")
 
@@ -172,6 +184,7 @@ class axis:
     S, R = spatial, reduce
 
 
+Ramp, Broadcast = ramp, broadcast
 sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
 
 # --- values ------------------------------------------------------------------------------------------------------------
@@ -230,7 +243,7 @@ __all__ = sorted(name for name in globals().keys() - _NO_NAMES_OF_SCRIPTS if not
 # Names of TensorIR that are not in this dialect, by what to do instead.
 _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
-        ramp Ramp broadcast Broadcast Shuffle vscale vectorlow vectorhigh""",
+        Shuffle vscale vectorlow vectorhigh""",
     f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": "exp10 fma erfc lgamma",
     "write out what it computes as loops; `tensorize` puts machine instructions in": """
         call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
@@ -238,8 +251,6 @@ _INSTEAD = {
     "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
     "the operations on bits are bit_and, bit_or, bit_xor, shl and shr": "popcount clz",
     "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)": "bind",
-    "pass the constant as a parameter": "allocate_const",
-    "declare the parameter with its shape; views are T.Buffer(shape, data=A.data)": "preflattened_buffer",
     "synchronisation is put in when a program is built for a GPU": "tvm_storage_sync",
     "results are written to parameters": "ret",
     "only counted loops: for i in range(n)": "While",

@@ -8,9 +8,10 @@ from typing import Any
 
 from .. import dtypes
 from ..constants import constants
-from ..ir import NOTHING, Buffer, Evaluate, Expr, If, PrimFunc, Stmt, Store, Var, as_expr, cast, seq
+from ..ir import NOTHING, Buffer, Evaluate, Expr, For, If, Kind, PrimFunc, Stmt, Store, Var, as_expr, cast, seq
 from . import namespace
 from .blocks import Blocks
+from .context import Lane
 from .declarations import Frame, Wrapper
 from .error import ScriptError
 from .loops import Loops
@@ -72,7 +73,7 @@ class Function(Loops, Blocks):
                 if value.buffer is None:
                     raise self.error(f"the handle `{p.arg}` is given no shape", p, f"A = T.match_buffer({p.arg}, (128,))")
                 value = value.buffer
-            result.append(value)
+            result.append(self.passed.get(value.name, value))
         frame = self.frames.pop()
         attrs = tuple(sorted(frame.annotations.items()))
         func = PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(frame.allocs), attrs)
@@ -204,6 +205,9 @@ class Function(Loops, Blocks):
                 return None
             case "launch_thread" if isinstance(thread := self.arguments(form, node)["thread"], ast.Name):
                 return self.launch(thread, node, form)
+            case "preflattened_buffer":
+                self.preflattened_buffer(node, form)
+                return None
             case "where" | "reads" | "writes" | "block_attr":
                 self.state(form, node)
                 return None
@@ -229,8 +233,14 @@ class Function(Loops, Blocks):
         form = self.form(value)
         if isinstance(value, ast.Call) and isinstance(form, namespace.Form) and form.name in _DECLARATIONS:
             return _DECLARATIONS[form.name](self, target, value, form)
-        if isinstance(value, ast.Call) and isinstance(form, namespace.Type) and not value.args and not value.keywords:
+        if self.declares_size(value):
             self.declare_size(target, form.name, value)
+            return None
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and all(map(self.declares_size, value.elts)):
+            if len(target.elts) != len(value.elts):
+                raise self.error(f"{len(target.elts)} names, but {len(value.elts)} values", node)
+            for t, v in zip(target.elts, value.elts, strict=True):
+                self.declare_size(t, self.form(v).name, v)
             return None
         found = self.value(value)
         if isinstance(target, ast.Name):
@@ -241,6 +251,11 @@ class Function(Loops, Blocks):
             wrappers = [self.let(self.identifier(t), v, value) for t, v in zip(target.elts, found, strict=True)]
             return _nested([w for w in wrappers if w is not None])
         raise self.error(f"`{self.text(target)}` cannot be assigned to", target, "a name, or an element A[i, j]")
+
+    def declares_size(self, value: ast.expr) -> bool:
+        """Whether a value is `T.int32()`, or of another dtype."""
+        plain = isinstance(value, ast.Call) and not value.args and not value.keywords
+        return plain and isinstance(self.form(value), namespace.Type)
 
     def typed(self, target: ast.Name, annotation: ast.expr, value: ast.expr) -> Wrapper | None:
         annotation = self.annotation(annotation)
@@ -257,9 +272,9 @@ class Function(Loops, Blocks):
         base = self.array(target.value)
         if not isinstance(base, (Buffer, Reshaped, Subview)):
             raise self.error(f"`{self.text(target.value)}` is no buffer", target.value)
-        for n in self.index_nodes(target):
-            if isinstance(n, ast.Slice):
-                raise self.error("elements are stored one at a time", n, "write a loop: for i in T.vectorized(16): A[i] = ...")
+        vector = lambda n: isinstance(n, ast.Slice) or self.form(n) is namespace.ramp  # noqa: E731
+        if self.lane is None and any(map(vector, self.index_nodes(target))):
+            return self.store_vector(target, value)
         buffer, indices = self.element(base, target)
         stored = self.scalar(value)
         if not isinstance(stored, Expr):
@@ -273,6 +288,17 @@ class Function(Loops, Blocks):
                 )
             stored = cast(stored, buffer.dtype)
         return Store(buffer, indices, stored)
+
+    def store_vector(self, target: ast.Subscript, value: ast.expr) -> Stmt:
+        """A statement on vectors: a loop over their elements."""
+        outer = self.enter()
+        name = self.names.loop("lane")
+        self.lane = Lane(self.bind(name, Var(name)))
+        stored, lane = self.store(target, value), self.lane
+        self.lane = None
+        self.leave(outer)
+        assert lane.count is not None
+        return For(lane.var, lane.count, stored, Kind.VECTORIZED)
 
     # --- with ----------------------------------------------------------------------------------------------------------
 
@@ -291,7 +317,7 @@ class Function(Loops, Blocks):
             self.identifier(bound)
             if form.name in ("block", "init", "let", "attr"):
                 raise self.error(f"`{self.text(call.func)}` binds no name", bound)
-        elif form.name in ("LetStmt", "allocate", "decl_buffer", "launch_thread"):
+        elif form.name in ("LetStmt", "allocate", "allocate_const", "decl_buffer", "launch_thread"):
             bound = self.arguments(form, call).get("thread")
             if not isinstance(bound, ast.Name):
                 raise self.error(f"`{self.text(call.func)}` needs a name", call, f"with {self.text(call)} as x:")
@@ -304,7 +330,7 @@ class Function(Loops, Blocks):
             case "attr":
                 self.remark(call)
                 return self.inside(body)
-            case "let" | "LetStmt" | "allocate" | "decl_buffer" | "launch_thread":
+            case "let" | "LetStmt" | "allocate" | "allocate_const" | "decl_buffer" | "launch_thread":
                 outer = self.enter()
                 wrap = _DECLARATIONS.get(form.name, Function.let_statement)(self, bound, call, form)
                 result = self.statements(body)
@@ -318,6 +344,7 @@ _DECLARATIONS: dict[str, Callable[[Function, Any, ast.Call, Any], Wrapper | None
     "match_buffer": Function.match_buffer,
     "alloc_buffer": Function.alloc_buffer,
     "allocate": Function.allocate,
+    "allocate_const": Function.allocate_const,
     "decl_buffer": Function.declare_buffer,
     "Buffer": Function.declare_buffer,
     **dict.fromkeys(AXES, Function.axes),

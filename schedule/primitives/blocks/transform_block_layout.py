@@ -37,7 +37,7 @@ def transform_block_layout(
     """
     _, leaf = locate(func, block)
     target = leaf.block
-    mapping = parse_index_map(index_map, len(target.iters))
+    mapping = parse_index_map(index_map, func, [it.extent for it in target.iters])
     loops = own_loops(leaf)
     names = Names.of(func)
     layout = invert(mapping, [it.extent for it in target.iters], place_names(func, names, len(mapping.outputs)))

@@ -122,7 +122,7 @@ def _through_cache(
     memory = need_scope(storage_scope)
     user = find_block(func, block)
     target = buffer_of(user, index, written)
-    mapping = _map_of_used_axes(user, index_map, target)
+    mapping = _map_of_used_axes(func, user, index_map, target)
     func, copy, copying = (_write_through_copy if written else _read_through_copy)(
         func, block, target, storage_scope, f"{target.name}_{memory}"
     )
@@ -238,9 +238,9 @@ def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
     return [it for it in block.iters if any(it.var.name in variables(i) for i in place)]
 
 
-def _map_of_used_axes(block: Block, index_map: IndexMap | Callable[..., Any] | str, buffer: Buffer) -> IndexMap:
+def _map_of_used_axes(func: PrimFunc, block: Block, index_map: IndexMap | Callable[..., Any] | str, buffer: Buffer) -> IndexMap:
     """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
-    mapping = parse_index_map(index_map, len(block.iters))
+    mapping = parse_index_map(index_map, func, [it.extent for it in block.iters])
     used = _used_axes(block, _access_indices(block, buffer))
     by_name = dict(zip([v.name for v in mapping.inputs], block.iters, strict=True))
     for name, it in by_name.items():

@@ -44,5 +44,5 @@ def transform_layout(
     how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
     hint = f"{how} makes a copy whose layout is free"
     need_not_parameter(func, target, "its layout is the caller's", mark, hint)
-    mapping = parse_index_map(index_map, len(target.shape))
+    mapping = parse_index_map(index_map, func, target.shape)
     return transformed_layout(func, target, mapping, pad_value, mark, units=preserve_unit_iters), None

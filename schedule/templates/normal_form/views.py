@@ -137,7 +137,9 @@ def _strides(b: Block, x: Load | Store) -> dict[str, int] | None:
     place = polynomial(address(b, x))
     turned: dict[str, Expr] = {it.var.name: it.extent - 1 - it.var for it in b.iters if place.get((it.var,), 0) < 0}
     found = mixed_radix(polynomial(substitute(to_expr(place), turned)), {it.var.name: it.extent for it in b.iters})
-    return dict(found[0]) if found is not None and found[1] == Const(prod(const_shape(x.buffer))) else None
+    if found is None or found[1] != Const(prod(const_shape(x.buffer))):
+        return None
+    return {name: stride for name, stride in found[0] if isinstance(stride, int)}
 
 
 def _view_of_operand(s: OpenSchedule, block: str, x: Load, number: int) -> None:

@@ -13,7 +13,13 @@ def test_what_is_offered_is_the_dialect():
     assert public == set(T.__all__) == {*namespace.__all__, "prim_func"}
     assert public >= {"Buffer", "axis", "block", "grid", "exp", "max", "prim_func", *dtypes.TABLE, *INTRINSICS}
     forms = {name: value for name, value in vars(T).items() if isinstance(value, namespace.Form)}
-    aliases = {"sblock": "block", "sblock_attr": "block_attr", "sblock_alloc_buffer": "alloc_buffer"}
+    aliases = {
+        "Broadcast": "broadcast",
+        "Ramp": "ramp",
+        "sblock": "block",
+        "sblock_attr": "block_attr",
+        "sblock_alloc_buffer": "alloc_buffer",
+    }
     assert {name: form.name for name, form in forms.items()} == {name: aliases.get(name, name) for name in forms}
     others = [getattr(T, name) for name in public - set(forms) - {"axis"}]
     assert all(isinstance(x, namespace.Type) or x.__module__.startswith("tir.") for x in others)

@@ -101,3 +101,61 @@ def test_augmented_assignment():
         B[1, 2] = B[1, 2] + A[0, 0]
         B[1, 2] = B[1, 2] * T.float32(2.0)
         """)  # fmt: skip
+
+
+def test_statements_on_vectors_are_loops():
+    becomes(
+        """
+        for i in range(7):
+            B[i, 1:5] = A[i, 3:7] * T.Broadcast(T.float32(2), 4)
+            B[i, T.ramp(5, 2, 3)] = A[0, T.ramp(i, 1, 3)] + A[i, 0]
+        """,
+        """
+        for i in range(7):
+            for lane in T.vectorized(4):
+                B[i, lane + 1] = A[i, lane + 3] * T.float32(2.0)
+            for lane_1 in T.vectorized(3):
+                B[i, lane_1 * 2 + 5] = A[0, i + lane_1] + A[i, 0]
+        """,
+    )
+
+
+def test_several_sizes_at_once():
+    func = becomes(
+        """
+        n, m = T.int32(), T.int64()
+        X = T.match_buffer(x, (n, 3), "int32")
+        Y = T.match_buffer(y, (n, m), "int32")
+        for i in range(n):
+            Y[i, 0] = X[i, 2]
+        """,
+        """
+        for i in range(n):
+            Y[i, 0] = X[i, 2]
+        """,
+        "x: T.handle, y: T.handle",
+        sound=False,
+    )
+    assert [str(p.name) for p in func.params] == ["X", "Y", "n", "m"]
+
+
+def test_constants_are_stored_once():
+    becomes(
+        """
+        W_data = T.allocate_const([1.0, 2.0, 0.5, -3.0], "float32", [2, 2])
+        W = T.Buffer((2, 2), "float32", data=W_data)
+        for i, j in T.grid(7, 13):
+            B[i, j] = A[i, j] * W[i % 2, j % 2]
+        """,
+        """
+        # with T.block("root"):
+        W_data = T.alloc_buffer((2, 2))
+        with T.block("W_data"):
+            W_data[0, 0] = T.float32(1.0)
+            W_data[0, 1] = T.float32(2.0)
+            W_data[1, 0] = T.float32(0.5)
+            W_data[1, 1] = T.float32(-3.0)
+        for i, j in T.grid(7, 13):
+            B[i, j] = A[i, j] * W_data[i % 2, j % 2]
+        """,
+    )

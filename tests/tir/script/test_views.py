@@ -125,3 +125,47 @@ def test_a_handle_gets_its_shape_from_a_view():
         "A[0] = A[3]",
         'a: T.handle("float32")',
     )
+
+
+def test_a_parameter_that_is_passed_in_another_shape():
+    func = becomes(
+        """
+        T.preflattened_buffer(A, [7, 13], dtype="float32", data=A.data)
+        B = T.match_buffer(b, (91,), "float32")
+        T.preflattened_buffer(B, (13, 7), data=B.data)
+        for i in range(91):
+            B[i] = A[i]
+        """,
+        """
+        for i in range(91):
+            B[i // 7, i % 7] = A[i // 13, i % 13]
+        """,
+        'A: T.Buffer((91,), "float32"), b: T.handle',
+    )
+    assert [tuple(map(str, p.shape)) for p in func.buffers] == [("7", "13"), ("13", "7")]
+
+
+def test_sizes_that_stand_for_strides_and_offsets():
+    becomes(
+        """
+        s0, s1, e = T.int32(), T.int32(), T.int32()
+        X = T.match_buffer(x, (9, 5), "int32", strides=[s0, s1], elem_offset=e, offset_factor=1)
+        for i in range(3):
+            with T.block("X"):
+                vi = T.axis.opaque(3, i)
+                t, u, o = T.int32(), T.int32(), T.int32()
+                W = T.match_buffer(X[vi * 3:vi * 3 + 3, 1:5], (3, 4), "int32", strides=[t, u], elem_offset=o)
+                for y, z in T.grid(3, 4):
+                    W[y, z] = t * 100 + u * 10 + o + s0 + s1 + e
+        """,
+        """
+        # with T.block("root"):
+        for i in range(3):
+            with T.block("X"):
+                vi = T.axis.opaque(3, i)
+                for y, z in T.grid(3, 4):
+                    X[vi * 3 + y, 1 + z] = T.int32(5) * 100 + T.int32(1) * 10 + (vi * 15 + 1) + 5 + 1 + 0
+        """,
+        "x: T.handle",
+        sound=False,
+    )

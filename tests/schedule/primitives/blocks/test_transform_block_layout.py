@@ -4,6 +4,7 @@ from schedule import Schedule, ScheduleError
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
 from tir import te
+from tir.script import parse
 
 
 def test_reordered():
@@ -229,5 +230,48 @@ def test_axes_of_one_value_may_stay():
             with T.block("B"):
                 v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
                 B[v0, v1 * 4 + v2] = A[v0, v1 * 4 + v2] + T.float32(1.0)
+        """,
+    )
+
+
+def test_an_index_map_may_use_symbolic_sizes():
+    n = te.var("n")
+    A = te.placeholder((n, 7), name="A")
+    s = Checked(te.create_prim_func([A, te.compute((n, 7), lambda i, j: A[i, j] * 2.0, name="B"), n]))
+    s.transform_block_layout("B", lambda i, j: (j * n + i,))
+    check(
+        s,
+        """
+        for ax0 in range(n * 7):
+            with T.block("B"):
+                v0 = T.axis.spatial(n * 7, ax0)
+                B[v0 % n, v0 // n] = A[v0 % n, v0 // n] * T.float32(2.0)
+        """,
+        {"n": 5},
+    )
+    s = Schedule(s.before)
+    s.transform_block_layout("B", "lambda i, j: (n - 1 - i, j)")
+    assert "B[n - v0 - 1, v1]" in s.script
+
+
+def test_extents_of_int64():
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+    for i, j in T.grid(T.int64(7), T.int64(13)):
+        with T.block("B"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            B[v_i, v_j] = A[v_i, v_j]
+""")
+    )
+    s.transform_block_layout("B", lambda i, j: (i * 13 + j,))
+    check(
+        s,
+        """
+        for ax0 in range(T.int64(91)):
+            with T.block("B"):
+                v0 = T.axis.spatial(T.int64(91), ax0)
+                B[v0 // T.int64(13), v0 % T.int64(13)] = A[v0 // T.int64(13), v0 % T.int64(13)]
         """,
     )
