@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from ctypes import c_size_t
 from math import prod
 from typing import Any
@@ -31,7 +31,7 @@ class ArgumentError(TypeError, ValueError):
     """An argument of a kernel that does not fit its parameter."""
 
 
-def checked(func: PrimFunc, written: Set[str], arrays: tuple, address: Address) -> dict[str, int]:
+def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: Address) -> dict[str, int]:
     """The arguments by the names of their parameters, in order: sizes, and addresses of arrays.
 
     `address(parameter, array, shape)` gives the address of an array that fits a buffer of that shape; `written` are the buffers
@@ -79,12 +79,18 @@ def block(nbytes: int) -> np.ndarray:
     return memory[start : start + nbytes]
 
 
+def evaluated(d: Expr, sizes: Mapping[str, Expr]) -> int | None:
+    """A dimension for these sizes; None where it depends on others."""
+    found = d if isinstance(d, Const) else simplify(substitute(d, sizes))
+    return int(found.value) if isinstance(found, Const) else None
+
+
 def _shape(name: str, p: Buffer, sizes: Mapping[str, Expr]) -> tuple[int, ...]:
-    dims = [d if isinstance(d, Const) else simplify(substitute(d, sizes)) for d in p.shape]
-    if not all(isinstance(d, Const) for d in dims):
+    dims = tuple(n for d in p.shape if (n := evaluated(d, sizes)) is not None)
+    if len(dims) < len(p.shape):
         known = ", ".join(map(str, p.shape)) + "," * (len(p.shape) == 1)
         raise ArgumentError(
             f"{name}: the shape ({known}) of {p.name} depends on sizes that are no parameters of the function; "
             "list them there, too (te.var)"
         )
-    return tuple(int(d.value) for d in dims)  # type: ignore[attr-defined]
+    return dims

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from schedule.schedule import Schedule
 from tir.ir import PrimFunc, need_func
 from tir.verify.bounds import refuse_out_of_bounds
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def build(
-    func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None, checked: bool = True
+    func: PrimFunc | Schedule, target: str | Target = "llvm", *, cache: ObjectCache | None = None, checked: bool = True
 ) -> Kernel | CudaKernel:
-    """Compile exactly the program given, for `target`.
+    """Compile exactly the program given, a function or the one that a schedule has come to, for `target`.
 
-    Raises TypeError for what is no PrimFunc, ValueError for a target or an annotation that is not understood, VerifyError for an
+    Raises TypeError for what is neither, ValueError for a target or an annotation that is not understood, VerifyError for an
     access outside of its buffer, and CodegenError (for cuda GPUError, or CompileError from NVRTC) for what the backend cannot
     compile.
 
@@ -35,7 +36,7 @@ def build(
     With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
     """
     target = Target(target)
-    func = need_func(func, "build")
+    func = _program(func, "build")
     if checked:
         refuse_out_of_bounds(func)
     return backend(target).build(func, target, cache)
@@ -71,14 +72,14 @@ def lower(
     return func
 
 
-def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None) -> str:
+def dump(func: PrimFunc | Schedule, target: str | Target = "llvm", after: str | None = None) -> str:
     """What there is after one stage; by default the script after each lowering pass, and for cuda the CUDA C.
 
     `after` is the name of a pass, or `llvm_ir` (as it is emitted, before LLVM's own passes), `asm` or `cuda`. Raises ValueError
     for a name that is not in `stage_names(target)`.
     """
     target = Target(target)
-    func = need_func(func, "dump")
+    func = _program(func, "dump")
     found = backend(target)
     after = after or found.shown
     if after is None:
@@ -90,3 +91,7 @@ def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None
     if after not in (known := stage_names(target)):
         raise ValueError(f"dump: there is no stage {after!r} for {found.kind}; the stages are {', '.join(known)}")
     return lower(func, target, after=after).script()
+
+
+def _program(value: PrimFunc | Schedule, caller: str) -> PrimFunc:
+    return value.func if isinstance(value, Schedule) else need_func(value, caller)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from tir.ir import Buffer, Const, For, Kind, PrimFunc, Stmt, Store, const_shape
 from tir.traverse import stores, substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
+from .dlpack import host_array
+from .signature import Signature
 from .timing import Timing, sampled, without_collector
 
 if TYPE_CHECKING:
@@ -26,14 +28,26 @@ if TYPE_CHECKING:
 # and where one computes, up to 5 ms (`sys.getswitchinterval`) until it gives way again. So many stores take at most a
 # millisecond or two.
 MAX_LOCKED_STORES = 1 << 18
+MIN_ALIGNED_BYTES = 1 << 16  # bytes: the least arrays that are made to begin at a cache line, which takes 2 us more than not to
+
+LOADED = ("_entry", "_run", "_signature", "_given", "_makers")  # what a kernel keeps that is of this process
 
 
 class Kernel:
-    """A compiled function. Call it with numpy arrays (and ints for sizes) in the order of `func.params`; it writes in place."""
+    """A compiled function. Call it with arrays (and ints for sizes) in the order of `func.params`; it writes in place.
+
+    Arrays are numpy's, or in the host's memory with DLPack or `__array_interface__`; none is copied. Arguments may be given by
+    name. Outputs may be given as `out`, or left out: then they are made, and the call returns them. Sizes may be left out where
+    they follow from the shapes of arrays.
+    """
 
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
         self.func, self.lowered, self.target, self._llvm_ir, self.code = func, lowered, target, llvm_ir, code
         self._written = {s.buffer.name for s in stores(lowered)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: what is loaded into this process is not."""
+        return {name: value for name, value in vars(self).items() if name not in LOADED}
 
     @property
     def main(self) -> Kernel:
@@ -72,29 +86,69 @@ class Kernel:
         short = _stores(self.lowered.body) <= MAX_LOCKED_STORES
         return native_call(self._entry, self.func.params, self._written, short)
 
+    @cached_property
+    def _signature(self) -> Signature:
+        return Signature(self.func, self._written)
+
     def load(self) -> None:
         """Bring the machine code into this process, and what checks its arguments, which else the first call does. Raises
         UnsupportedProcessor if the target has instructions that this processor has not."""
         for part in self.parts:
             part._run  # noqa: B018
 
-    def __call__(self, *arrays) -> None:
-        """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, MemoryError if
-        there is no memory for the temporaries, and UnsupportedProcessor if the target has instructions that this processor has
-        not."""
-        status = self._run(*arrays)
-        if status and (status != DECLINED or self._entry(*self.pointers(*arrays))):
+    def __call__(self, *arrays, **named) -> Any:
+        """Run once. Returns nothing where all arguments are given; else the outputs, one or a tuple of them.
+
+        Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, MemoryError if there is no
+        memory for the temporaries, and UnsupportedProcessor if the target has instructions that this processor has not.
+        """
+        if not named:
+            status = self._run(*arrays)
+            if not status:
+                return None
+            if status != DECLINED:
+                raise self._no_memory()
+        arguments, result = self._arranged(arrays, named)
+        self._called(arguments)
+        return result
+
+    def _arranged(self, arrays: tuple, named: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        """The arguments in the order of the parameters, and what the call returns."""
+        signature = self._signature
+        if not named and len(arrays) == self._given and all(type(a) is np.ndarray for a in arrays):
+            made = [make() for make in self._makers]
+            return [*arrays, *made], made[0] if len(made) == 1 else tuple(made)
+        return signature.bound(arrays, named, _viewed, new_array)
+
+    @cached_property
+    def _given(self) -> int:
+        """How many arrays a call takes that leaves out its outputs, if they are the last, and all lengths known; else -1."""
+        signature = self._signature
+        return len(signature.inputs) if signature.constant and signature.last and signature.outputs else -1
+
+    @cached_property
+    def _makers(self) -> list[Callable[[], np.ndarray]]:
+        """What makes the outputs, where all lengths are known."""
+        whole = self._signature.whole
+        return [maker(const_shape(b), b.dtype, b.name not in whole) for b in self._signature.outputs]
+
+    def _called(self, arguments: Sequence[Any]) -> None:
+        """Run once, with an argument for each parameter."""
+        status = self._run(*arguments)
+        if status and (status != DECLINED or self._entry(*self.pointers(*arguments))):
             raise self._no_memory()
 
-    def bind(self, *arrays) -> Callable[[], None]:
-        """The call with these arrays as a function without arguments. It keeps the arrays alive; they must not be resized. Raises
-        ArgumentError as a call does."""
-        run, entry, pointers = self._run, self._entry, self.pointers(*arrays)
+    def bind(self, *arrays, **named) -> Callable[[], Any]:
+        """The call with these arguments as a function without any. It keeps the arrays alive; they must not be resized. What is
+        left out is made once. Raises ArgumentError as a call does."""
+        arguments, result = self._arranged(arrays, named)
+        run, entry, pointers = self._run, self._entry, self.pointers(*arguments)
 
-        def call() -> None:
-            status = run(*arrays)
+        def call() -> Any:
+            status = run(*arguments)
             if status and (status != DECLINED or entry(*pointers)):
                 raise self._no_memory()
+            return result
 
         return call
 
@@ -127,12 +181,12 @@ class Kernel:
 
         return export(self, path, name, compiler=compiler)
 
-    def time(self, *arrays, seconds: float = 0.2, runs: int = 5, max_runs: int = 100) -> Timing:
+    def time(self, *arrays, seconds: float = 0.2, runs: int = 5, max_runs: int = 100, **named) -> Timing:
         """Time calls on these arrays: after one warm-up, at least `runs` samples and at least `seconds` in all.
 
         Short kernels are called several times a sample, so that a sample takes at least 1 ms.
         """
-        call = self.bind(*arrays)
+        call = self.bind(*arrays, **named)
         start = time.perf_counter()
         call()
         once = time.perf_counter() - start
@@ -154,8 +208,7 @@ class Kernel:
     def _address(self, p: Buffer, a, shape: tuple[int, ...]) -> int:
         name = self.func.name
         if not isinstance(a, np.ndarray):
-            near = "; its .numpy() is one" if hasattr(a, "numpy") else ", such as np.asarray makes"
-            raise ArgumentError(f"{name}: {p.name} must be a numpy array, got {type(a).__name__}{near}")
+            raise ArgumentError(f"{name}: {p.name} must be an array, got {type(a).__name__}; np.asarray makes one")
         if a.shape != shape:
             raise ArgumentError(f"{name}: {p.name} must have shape {shape}, got {a.shape}")
         wanted = dtypes.storage(p.dtype)
@@ -202,11 +255,11 @@ class SplitKernel(Kernel):
 
     def prepare(self, *constants) -> list[np.ndarray]:
         given = dict(zip((b.name for b in self._constants), constants, strict=True))
-        made = [_empty(b) for b in self.prepared]
+        made = [new_array(const_shape(b), b.dtype) for b in self.prepared]
         self.preparation(*(given[b.name] for b in self.preparation.func.buffers if b.name in given), *made)
         return made
 
-    def _prepared(self, arrays: tuple) -> list[Any]:
+    def _prepared(self, arrays: Sequence[Any]) -> list[Any]:
         """The arguments of `main`, of checked ones."""
         self.pointers(*arrays)
         given = {p.name: a for p, a in zip(self.func.params, arrays, strict=True)}
@@ -214,14 +267,20 @@ class SplitKernel(Kernel):
         given |= {b.name: a for b, a in zip(self.prepared, made, strict=True)}
         return [given[p.name] for p in self.main.func.params]
 
-    def __call__(self, *arrays) -> None:
-        self.main(*self._prepared(arrays))
+    def __call__(self, *arrays, **named) -> Any:
+        arguments, result = self._signature.bound(arrays, named, _viewed, new_array)
+        self.main._called(self._prepared(arguments))
+        return result
 
-    def bind(self, *arrays) -> Callable[[], None]:
-        return self.main.bind(*self._prepared(arrays))
+    def bind(self, *arrays, **named) -> Callable[[], Any]:
+        arguments, result = self._signature.bound(arrays, named, _viewed, new_array)
+        call = self.main.bind(*self._prepared(arguments))
 
-    def time(self, *arrays, seconds: float = 0.2, runs: int = 5, max_runs: int = 100) -> Timing:
-        return self.main.time(*self._prepared(arrays), seconds=seconds, runs=runs, max_runs=max_runs)
+        def bound() -> Any:
+            call()
+            return result
+
+        return bound
 
 
 def _stores(s: Stmt) -> float:
@@ -232,7 +291,21 @@ def _stores(s: Stmt) -> float:
     return inside * s.extent.value if isinstance(s.extent, Const) and s.kind is not Kind.PARALLEL else inf
 
 
-def _empty(buffer: Buffer) -> np.ndarray:
-    """An array for a buffer of constant shape, not initialised."""
-    dtype = np.dtype(dtypes.storage(buffer.dtype))
-    return block(prod(const_shape(buffer)) * dtype.itemsize).view(dtype).reshape(const_shape(buffer))
+def maker(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> Callable[[], np.ndarray]:
+    """What makes arrays of a shape for elements of a dtype of the IR, of zeros or not initialised."""
+    found = np.dtype(dtypes.storage(dtype))
+    nbytes = prod(shape) * found.itemsize
+    if zeros or nbytes < MIN_ALIGNED_BYTES:
+        return partial(np.zeros if zeros else np.empty, shape, found)
+    return lambda: block(nbytes).view(found).reshape(shape)
+
+
+def new_array(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> np.ndarray:
+    return maker(shape, dtype, zeros)()
+
+
+def _viewed(a: Any) -> np.ndarray | None:
+    """An argument as a kernel takes it: an array of numpy's, of bits where it holds what numpy has not; None where it is none."""
+    found = host_array(a)
+    odd = found is not None and found.dtype.isbuiltin == 2 and found.dtype.name == "bfloat16"
+    return found.view(np.uint16) if found is not None and odd else found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..dlpack import contiguous, exported
 from .compile import INSTALL, available
 
 if TYPE_CHECKING:
@@ -202,17 +202,6 @@ class DeviceArray:
 # --- arguments ---------------------------------------------------------------------------------------------------------
 
 
-class _Tensor(ctypes.Structure):
-    """DLTensor of DLPack, behind its first pointer in DLManagedTensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
-    ]  # fmt: skip
-
-
-_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -235,28 +224,13 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     if interface is not None and "V" not in interface["typestr"]:  # as which torch describes bfloat16
         dtype = np.dtype(interface["typestr"])
         shape, strides = tuple(interface["shape"]), interface.get("strides")
-        whole = strides is None or _contiguous(shape, strides, dtype.itemsize)
+        whole = strides is None or contiguous(shape, strides, dtype.itemsize)
         return int(interface["data"][0] or 0), shape, dtype.name, whole, a
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")
-    capsule = a.detach().__dlpack__() if hasattr(a, "detach") else a.__dlpack__()
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    t = _Tensor.from_address(get(capsule, b"dltensor"))
+    t, _, owner = exported(a)
     if t.device_type not in ON_DEVICE:
         raise TypeError(
             f"must be on the device, got {type(a).__name__} in the host's memory; use driver.DeviceArray.of or torch's .cuda()"
         )
-    kind = _CODES.get(t.code, f"code{t.code}")
-    name = "bool" if kind == "bool" else f"{kind}{t.bits}"
-    shape = tuple(t.shape[i] for i in range(t.ndim))
-    whole = not t.strides or _contiguous(shape, [t.strides[i] for i in range(t.ndim)], 1)
-    return int(t.data or 0) + int(t.offset), shape, name, whole, (a, capsule)
-
-
-def _contiguous(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
-    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if n != 1 and stride != unit:
-            return False
-        unit *= n
-    return True
+    return t.address, t.lengths, t.dtype, t.contiguous, owner

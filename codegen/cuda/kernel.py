@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
@@ -16,6 +16,7 @@ from tir.arith.enumeration import evaluate
 from tir.ir import Buffer, PrimFunc
 
 from ..arguments import ArgumentError, checked
+from ..signature import Signature
 from ..timing import Timing, sampled
 from .banks import ways
 from .compile import Binary, Resources
@@ -53,7 +54,8 @@ class Report:
 
 
 class CudaKernel:
-    """A function compiled for a GPU. Call it with arrays on the device (and ints for sizes) in the order of `func.params`.
+    """A function compiled for a GPU. Call it with arrays on the device (and ints for sizes) in the order of `func.params`, or by
+    name; outputs that are left out are made (`driver.DeviceArray`) and returned, sizes follow from shapes (see `Kernel`).
 
     `source` is its CUDA C and `code` the CUBIN; both are there without a GPU.
     """
@@ -65,6 +67,14 @@ class CudaKernel:
         self.code = binary.code
         self._workspaces: dict[tuple[int, str], DeviceArray] = {}  # by stream and temporary; kept until the kernel is dropped
         self._written = frozenset(name for k in program.kernels for name in k.written)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: nothing that is on the device."""
+        return {name: value for name, value in vars(self).items() if name not in ("_module", "_signature")} | {"_workspaces": {}}
+
+    @cached_property
+    def _signature(self) -> Signature:
+        return Signature(self.func, self._written)
 
     def report(self) -> Report:
         """Registers, spills, shared memory and its conflicts of each kernel; no GPU is needed."""
@@ -80,16 +90,19 @@ class CudaKernel:
     def _module(self) -> Module:
         return Module(self.code)
 
-    def __call__(self, *arrays: Any, stream: int = 0) -> None:
-        """Launch on a stream (a CUstream as an int; 0 is the default one) without waiting.
+    def __call__(self, *arrays: Any, stream: int = 0, **named: Any) -> Any:
+        """Launch on a stream (a CUstream as an int; 0 is the default one) without waiting. Returns nothing where all arguments
+        are given; else the outputs, one or a tuple of them.
 
         Raises ArgumentError for arrays that do not fit, DeviceError for what the driver refuses.
         """
-        steps, _alive = self._prepared(arrays, stream)
+        arguments, result = self._signature.bound(arrays, named, lambda a: None, _new_array)
+        steps, _alive = self._prepared(arguments, stream)
         for step in steps:
             step(stream)
+        return result
 
-    def _prepared(self, arrays: tuple, stream: int = 0) -> tuple[list[Callable[[int], None]], list[Any]]:
+    def _prepared(self, arrays: Sequence[Any], stream: int = 0) -> tuple[list[Callable[[int], None]], list[Any]]:
         """The launches of one call, each a function of the stream, and what must live until they are done."""
         context()
         alive: list[Any] = []
@@ -134,13 +147,15 @@ class CudaKernel:
         alive.append(owner)
         return address
 
-    def time(self, *arrays: Any, seconds: float = 0.2, runs: int = 10, max_runs: int = 200, flush: bool = True) -> Timing:
+    def time(
+        self, *arrays: Any, seconds: float = 0.2, runs: int = 10, max_runs: int = 200, flush: bool = True, **named: Any
+    ) -> Timing:
         """Time launches with CUDA events: after one to warm up, at least `runs` samples and `seconds` in all.
 
         Between samples the second-level cache is overwritten (twice its size), unless `flush` is False; kernels that take less
         than 50 microseconds are then launched several times a sample.
         """
-        steps, _alive = self._prepared(arrays)
+        steps, _alive = self._prepared(self._signature.bound(arrays, named, lambda a: None, _new_array)[0])
         scratch = DeviceArray((2 * attribute("L2_CACHE_SIZE"),), np.uint8) if flush else None
 
         def once() -> None:
@@ -167,3 +182,11 @@ class CudaKernel:
         finally:
             call("cuEventDestroy", start)
             call("cuEventDestroy", end)
+
+
+def _new_array(shape: tuple[int, ...], dtype: str, zeros: bool) -> DeviceArray:
+    """An array on the device, of zeros or not initialised."""
+    made = DeviceArray(shape, dtypes.storage(dtype))
+    if zeros and made.nbytes:
+        call("cuMemsetD8Async", made.pointer, 0, made.nbytes, 0)
+    return made

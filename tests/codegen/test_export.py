@@ -14,6 +14,7 @@ import codegen
 from codegen import ExportError
 from codegen.export import C_TYPES
 from codegen.llvm import cores
+from schedule import Schedule
 from tests.arrays import integers
 from tir import dtypes, te
 
@@ -245,3 +246,75 @@ def test_a_linker_that_fails_is_reported(tmp_path):
     ):
         kernel.export(tmp_path / "k.so", compiler="false")
     assert not list(tmp_path.iterdir())
+
+
+# Four threads of the program, with small stacks, each call the kernel 20 times on arrays of their own.
+THREADED = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "wide.h"
+
+enum { THREADS = 4, CALLS = 20, ROWS = 521, COLUMNS = 523 };
+
+static float a[ROWS * COLUMNS];
+
+static void *worker(void *number) {
+    float shift = (float)(size_t)number, *x = malloc(sizeof a), *y = malloc(sizeof a);
+    long wrong = 0;
+    if (!x || !y) return (void *)1;
+    for (int n = 0; n < ROWS * COLUMNS; n++) x[n] = a[n] + shift;
+    for (int call = 0; call < CALLS; call++) {
+        memset(y, 0xff, sizeof a);
+        if (wide(x, y) != 0) return (void *)2;
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < COLUMNS; j++)
+                wrong += y[i * COLUMNS + j] != 2 * x[i * COLUMNS + COLUMNS - 1 - j] + x[(ROWS - 1 - i) * COLUMNS + j];
+    }
+    free(x), free(y);
+    return (void *)wrong;
+}
+
+int main(void) {
+    pthread_t threads[THREADS];
+    pthread_attr_t small;
+    long wrong = 0;
+    void *found;
+    for (int n = 0; n < ROWS * COLUMNS; n++) a[n] = (float)(n % 1009);
+    if (pthread_attr_init(&small) || pthread_attr_setstacksize(&small, 512 * 1024)) return 2;
+    for (size_t n = 0; n < THREADS; n++)
+        if (pthread_create(&threads[n], &small, worker, (void *)n)) return 3;
+    for (int n = 0; n < THREADS; n++) {
+        pthread_join(threads[n], &found);
+        wrong += (long)found;
+    }
+    wide_release();
+    printf("%ld\\n", wrong);
+    return wrong != 0;
+}
+"""
+
+
+@needs_cc
+@pytest.mark.skipif(sys.platform == "win32", reason="the program takes threads of POSIX")
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_a_program_with_threads_of_its_own(tmp_path, target):
+    """Each call has temporaries for itself, however many there are at the same time, and a release frees what calls kept."""
+    if target == TWO and not has_openmp(tmp_path):
+        pytest.skip("the C compiler cannot link OpenMP")
+    rows, columns = 521, 523
+    A = te.placeholder((rows, columns), name="A")
+    D = te.compute((rows, columns), lambda i, j: 2.0 * A[i, columns - 1 - j], name="D")  # 1.09 MB, kept between calls
+    E = te.compute((rows, columns), lambda i, j: D[i, j] + A[rows - 1 - i, j], name="E")
+    s = Schedule(te.create_prim_func([A, E], name="wide"))
+    for block in ("D", "E"):
+        s.parallel(s.get_loops(block)[0])
+    codegen.build(s.func, target).export(tmp_path / "libwide.so")
+    (tmp_path / "main.c").write_text(THREADED)
+    links = [f"-L{tmp_path}", "-lwide", f"-Wl,-rpath,{tmp_path}", "-pthread"]
+    words = [CC, "-O1", "-Wall", "-Wextra", "-Werror", "-o", "program", "main.c", *links]
+    built = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([tmp_path / "program"], capture_output=True, text=True, timeout=60, env={"OMP_NUM_THREADS": "2"})
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

@@ -20,6 +20,7 @@ import tir
 from codegen.cuda import driver, lower_cuda
 from codegen.cuda.compile import available
 from codegen.cuda.isolated import attempt
+from codegen.dlpack import DLTensor
 from schedule.templates import gpu
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import compiler, library
@@ -172,7 +173,7 @@ class Exported:
         capsule = np.empty(a.shape, a.dtype).__dlpack__()
         get = ctypes.pythonapi.PyCapsule_GetPointer
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        tensor = driver._Tensor.from_address(get(capsule, b"dltensor"))
+        tensor = DLTensor.from_address(get(capsule, b"dltensor"))
         tensor.data, tensor.device_type = a.pointer, 2
         return capsule
 

@@ -1,0 +1,214 @@
+"""How the arguments of a call fit the parameters of a kernel: by place or by name, with what is left out found or made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tir.analysis.write_before_read import writes_before_reads
+from tir.arith.polynomial import polynomial
+from tir.ir import Block, Buffer, Const, Evaluate, Expr, Load, PrimFunc, Stmt, Store, Var, nest, seq
+from tir.nearest import did_you_mean
+from tir.traverse import children, fresh, loads, names, substatements, substitute
+
+from .arguments import ArgumentError, evaluated
+
+Make = Callable[[tuple[int, ...], str, bool], Any]
+
+
+class _Plan(NamedTuple):
+    """For each parameter where a call has its argument: by place, by name, or nowhere (None); the numbers of the parameters that
+    are given arrays, of the outputs that are made, and of the sizes that are found."""
+
+    sources: tuple[int | str | None, ...]
+    arrays: tuple[int, ...]
+    made: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+class Signature:
+    """The parameters of a function as a call sees them. `written` are the names of the buffers that it writes.
+
+    Those of which it reads nothing that was there before are `outputs`: a call may leave them out, and they are made. All other
+    parameters are `inputs`; `last` says whether the outputs are the last parameters.
+    """
+
+    def __init__(self, func: PrimFunc, written: Set[str]):
+        self.func = func
+        self.outputs = tuple(b for b in func.buffers if b.name in written and not _read_first(func.body, b.name))
+        self._made = {b.name for b in self.outputs}
+        self.inputs = tuple(p for p in func.params if p.name not in self._made)
+        self.last = func.params == (*self.inputs, *self.outputs)
+        self._names = [p.name for p in func.params]
+        self._sizes = any(isinstance(p, Var) for p in func.params)
+        self._plans: dict[tuple, _Plan] = {}
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether no parameter is a size, and all lengths are known."""
+        return all(isinstance(p, Buffer) and all(isinstance(d, Const) for d in p.shape) for p in self.func.params)
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """The names of outputs of which every element is certainly written; what is made for others holds zeros."""
+        return frozenset(b.name for b in self.outputs if _written_whole(self.func, b))
+
+    def bound(self, args: tuple, named: Mapping[str, Any], view: Callable[[Any], Any], make: Make) -> tuple[list[Any], Any]:
+        """The arguments of a call in the order of the parameters, and what the call returns: nothing where all were given, else
+        its outputs, those given as `out` and those made.
+
+        `view` makes of an argument an array that the kernel takes, None where it is no array; `make` makes one, of a shape, a
+        dtype and whether it must be zeros. Raises ArgumentError.
+        """
+        out = named.get("out") if named and "out" not in self._names else None
+        if out is not None:
+            named = self._with_out(named, out if isinstance(out, (tuple, list)) else (out,))
+        kinds = tuple(isinstance(a, (int, np.integer)) for a in args) if self._sizes else len(args)
+        plan = self._plans.get((kinds, *named))
+        if plan is None:
+            plan = self._plans[kinds, *named] = self._planned(args, named)
+        given = [None if s is None else args[s] if isinstance(s, int) else named[s] for s in plan.sources]
+        for n in plan.arrays:
+            a = given[n]
+            try:
+                found = view(a)
+            except TypeError as error:
+                raise ArgumentError(f"{self.func.name}: {self._names[n]} {error}") from None
+            given[n] = a if found is None else found
+        if plan.sizes:
+            self._solve(given, plan.sizes)
+        for n in plan.made:
+            b = self.func.params[n]
+            assert isinstance(b, Buffer)
+            given[n] = make(self._shape(b, given), b.dtype, b.name not in self.whole)
+        if not plan.made and out is None:
+            return given, None
+        results = tuple(
+            named[b.name] if b.name in named else given[n] for n, b in enumerate(self.func.params) if b.name in self._made
+        )
+        return given, results[0] if len(results) == 1 else results
+
+    def _takes(self) -> str:
+        func, left = self.func, [b.name for b in self.outputs]
+        text = f"{func.name} takes {len(func.params)} argument(s) ({', '.join(self._names)})"
+        optional = [p.name for p in func.params if p.name in self._made or not isinstance(p, Buffer)]
+        return f"{text}, of which {', '.join(optional)} may be left out" if optional or left else text
+
+    def _with_out(self, named: Mapping[str, Any], outs: Sequence[Any]) -> dict[str, Any]:
+        """The arguments by name, with those given as `out` by their names."""
+        if len(outs) != len(self.outputs):
+            wanted = ", ".join(b.name for b in self.outputs) or "none"
+            raise ArgumentError(f"{self.func.name}: out takes the outputs ({wanted}), got {len(outs)}")
+        given = {name: a for name, a in named.items() if name != "out"}
+        for b, a in zip(self.outputs, outs, strict=True):
+            if b.name in given:
+                raise ArgumentError(f"{self.func.name}: {b.name} is given twice, by name and by out")
+            given[b.name] = a
+        return given
+
+    def _planned(self, args: tuple, named: Mapping[str, Any]) -> _Plan:
+        """Where the arguments of a call are. Those by place are for all parameters that have none by name, or for these without
+        outputs, without sizes, or without both."""
+        for name in named:
+            if name not in self._names:
+                hint = did_you_mean(name, self._names)
+                raise ArgumentError(f"{self._takes()}; {name!r} is none of them{f'; {hint}' if hint else ''}")
+        rest = [p for p in self.func.params if p.name not in named]
+        ways: list[list[Buffer | Var]] = [rest]
+        for sizes, outputs in ((False, True), (True, False), (False, False)):
+            ways.append([p for p in rest if (sizes or isinstance(p, Buffer)) and (outputs or p.name not in self._made)])
+        fitting = [way for way in ways if len(way) == len(args)]
+        if not fitting:
+            raise ArgumentError(f"{self._takes()}, got {len(args) + len(named)}")
+        kinds = [isinstance(a, (int, np.integer)) for a in args]
+        best = next((way for way in fitting if [not isinstance(p, Buffer) for p in way] == kinds), fitting[0])
+        placed = {p.name: n for n, p in enumerate(best)}
+        params = list(enumerate(self.func.params))
+        missing = [n for n, p in params if p.name not in named and p.name not in placed]
+        return _Plan(
+            tuple(placed.get(p.name, p.name if p.name in named else None) for _, p in params),
+            tuple(n for n, p in params if isinstance(p, Buffer) and n not in missing),
+            tuple(n for n in missing if isinstance(self.func.params[n], Buffer)),
+            tuple(n for n in missing if not isinstance(self.func.params[n], Buffer)),
+        )
+
+    def _solve(self, given: list[Any], sizes: Sequence[int]) -> None:
+        """Find the sizes that were left out in the shapes of arrays."""
+        unknown = {self._names[n]: n for n in sizes}
+        known = self._known(given)
+        while unknown and (found := self._found(given, known, unknown)) is not None:
+            name, value = found
+            given[unknown.pop(name)], known[name] = value, Const(value)
+        if unknown:
+            raise ArgumentError(f"{self.func.name}: {', '.join(unknown)} does not follow from the shapes of the arrays; pass it")
+
+    def _known(self, given: Sequence[Any]) -> dict[str, Expr]:
+        """The sizes that are given."""
+        pairs = zip(self.func.params, given, strict=True)
+        return {p.name: Const(int(value)) for p, value in pairs if isinstance(p, Var) and _is_size(value)}
+
+    def _found(self, given: Sequence[Any], known: Mapping[str, Expr], unknown: Mapping[str, int]) -> tuple[str, int] | None:
+        """One of the unknown sizes, by a dimension that is a linear form of it."""
+        for n, b in enumerate(self.func.params):
+            shape = getattr(given[n], "shape", ()) if isinstance(b, Buffer) else ()
+            if isinstance(b, Buffer) and len(shape) == len(b.shape):
+                for d, length in zip(b.shape, shape, strict=True):
+                    found = _solved(d, int(length), known)
+                    if found is not None and found[0] in unknown:
+                        return found
+        return None
+
+    def _shape(self, b: Buffer, given: Sequence[Any]) -> tuple[int, ...]:
+        sizes = self._known(given)
+        shape = tuple(found for d in b.shape if (found := evaluated(d, sizes)) is not None)
+        if len(shape) < len(b.shape) or any(length < 0 for length in shape):
+            wrong = ", ".join(f"{p.name} = {given[n]!r}" for n, p in enumerate(self.func.params) if isinstance(p, Var))
+            raise ArgumentError(f"{self.func.name}: there is no array {b.name} for {wrong or 'its shape'}; pass {b.name}")
+        return shape
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _solved(d: Expr, length: int, known: Mapping[str, Expr]) -> tuple[str, int] | None:
+    """The one unknown size of a dimension and its value, where the dimension is a linear form of it."""
+    form = polynomial(d if isinstance(d, Var) else substitute(d, known))
+    terms = [m for m in form if m]
+    if len(terms) != 1 or len(terms[0]) != 1 or not isinstance(terms[0][0], Var):
+        return None
+    factor, rest = form[terms[0]], length - form.get((), 0)
+    return (terms[0][0].name, int(rest // factor)) if rest % factor == 0 else None
+
+
+def _read_first(body: Stmt, name: str) -> bool:
+    """Whether a statement may read a buffer before it has written to it, as far as its order in the program goes."""
+    return _first_access(body, name) == "read"
+
+
+def _first_access(s: Stmt, name: str) -> str | None:
+    if isinstance(s, Block) and s.init is not None and (found := _first_access(s.init, name)) is not None:
+        return found
+    if any(n.buffer.name == name for e in _own(s) for n in loads(e)):
+        return "read"
+    if isinstance(s, Store):
+        return "write" if s.buffer.name == name else None
+    return next((found for part in substatements(s) if (found := _first_access(part, name)) is not None), None)
+
+
+def _own(s: Stmt) -> Sequence[Expr]:
+    """The expressions of a statement itself."""
+    return [c for c in children(s) if isinstance(c, Expr)]
+
+
+def _written_whole(func: PrimFunc, b: Buffer) -> bool:
+    """Whether every element of a buffer is certainly written: whether one could read all of it after the function."""
+    if not all(isinstance(d, Const) for d in b.shape):
+        return False
+    taken = names(func)
+    loops = [Var(fresh(taken, f"i{n}")) for n in range(len(b.shape))]
+    reading = nest(list(zip(loops, b.shape, strict=True)), Evaluate(Load(b, tuple(loops))))
+    return writes_before_reads(seq(func.body, reading), b, {})
