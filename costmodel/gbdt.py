@@ -55,6 +55,8 @@ class GBDTModel(LearnedModel):
     the same or another task on the same kind of machine, starts from there.
     """
 
+    learned = "trees"
+
     def __init__(self, machine: Machine, seed: int = 0, boosting: Boosting | None = None):
         self.boosting = boosting or Boosting()
         super().__init__(machine, self.boosting.loss, self.boosting.min_programs)

@@ -39,6 +39,8 @@ class LearnedModel(ABC):
     """Scores programs by what is predicted for their statements, combined by `loss`; by an analytic model until `min_programs`
     programs were measured. It learns from measured rows of any task."""
 
+    learned = "learned"  # the name of its scores beside those of others
+
     def __init__(self, machine: Machine, loss: Loss, min_programs: int):
         self.machine = machine
         self.loss = loss
@@ -54,6 +56,11 @@ class LearnedModel(ABC):
     @abstractmethod
     def predict(self, features: np.ndarray) -> np.ndarray:
         """What is to be added to the start of f(s), of statements that are the columns of a (features, n) float32 matrix."""
+
+    @property
+    def name(self) -> str:
+        """Whose scores `score` gives: the formula's until enough was measured, then its own, under the name `learned`."""
+        return self._formula.name if self.programs < self.min_programs else self.learned
 
     @property
     def programs(self) -> int:

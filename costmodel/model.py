@@ -35,6 +35,8 @@ class WarmUp(Protocol):
 class Formula(ABC):
     """Scores a row by minus the logarithm of the cycles that its tiled nests are estimated to take, one after the other."""
 
+    name = "formula"
+
     @abstractmethod
     def cycles(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
         """Estimated cycles of one nest, a float64 vector with one entry a row."""
@@ -50,6 +52,8 @@ class Formula(ABC):
 
 class RandomModel:
     """Scores at random: search without a model, for comparison."""
+
+    name = "random"
 
     def __init__(self, rng: np.random.Generator):
         self._rng = rng

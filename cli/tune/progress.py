@@ -101,8 +101,11 @@ class LineProgress:
         return f"{speed / 1e9:.1f} GFLOP/s{share}"
 
     def model(self) -> list[str]:
-        """How well the cost model ranks, and how fast."""
+        """How well the cost model ranks, and how fast. Below 0 it ranks worse than chance: what it was fitted to is not yet
+        enough."""
         parts = [] if self.correlation is None else [f"rank correlation {self.correlation:.2f}"]
+        if self.correlation is not None and self.correlation < 0:
+            parts[0] += " (the model has not learned yet)"
         return parts if self.scored is None else [*parts, f"{self.scored:,.0f} scored/s"]
 
     def used(self) -> float:

@@ -2,11 +2,24 @@
 
 from .limits import Limits
 from .local import LocalMeasurer
-from .outcome import BASELINE, BROKEN, NO_BASELINE, OUTCOMES, Baseline, Candidate, Comparison, Measurement, Outcome, count
+from .outcome import (
+    BASELINE,
+    BROKEN,
+    NO_BASELINE,
+    OUTCOMES,
+    Baseline,
+    Candidate,
+    Comparison,
+    Measurement,
+    Origin,
+    Outcome,
+    Parent,
+    count,
+)
 from .process import WorkerError
 from .protocol import BuildsAhead, Measurer, Pauses
 
 __all__ = [
     "BASELINE", "BROKEN", "NO_BASELINE", "OUTCOMES", "Baseline", "BuildsAhead", "Candidate", "Comparison", "Limits",
-    "LocalMeasurer", "Measurement", "Measurer", "Outcome", "Pauses", "WorkerError", "count",
+    "LocalMeasurer", "Measurement", "Measurer", "Origin", "Outcome", "Parent", "Pauses", "WorkerError", "count",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -18,17 +18,54 @@ BROKEN: tuple[Outcome, ...] = ("wrong_result", "crash")  # not caused by the mac
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """How a search came to a row: the `operator` that made it of `parents`, other rows of its sketch, in which `generation` (0 is
+    that which an evolution begins with) of which `batch` of proposals, counted from 1."""
+
+    operator: str
+    batch: int = 1
+    generation: int = 0
+    parents: tuple[Parent, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Origin:
+        """The origin whose `asdict` these data are. KeyError, TypeError or ValueError where they are none."""
+        known = data["operator"], data["batch"], data["generation"]
+        if [*map(type, known)] != [str, int, int]:
+            raise ValueError(f"an origin is of an operator, a batch and a generation, got {known!r}")
+        return cls(*known, tuple(Parent.from_json(p) for p in data["parents"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A row that another was made of, with its own origin where it was not measured."""
+
+    row: tuple[int, ...]
+    origin: Origin | None = None
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Parent:
+        """The parent whose `asdict` these data are."""
+        if not all(type(n) is int for n in data["row"]):
+            raise ValueError(f"a row has integers, got {data['row']!r}")
+        return cls(tuple(data["row"]), None if data["origin"] is None else Origin.from_json(data["origin"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One point of the search space: a sketch, its row of numbers, and the trace that these give.
 
     `trace` is JSON data; None is the original program. `score` is that of the cost model when the candidate was proposed (higher
-    is better), None without one; comparisons ignore it.
+    is better), None without one; `scores` are those of each model that was asked, by its name, each on a scale of its own;
+    `origin` says how the search came to the row. Comparisons ignore all three.
     """
 
     sketch: str
     row: tuple[int, ...]
     trace: Any
     score: float | None = field(default=None, compare=False)
+    scores: Mapping[str, float] | None = field(default=None, compare=False)
+    origin: Origin | None = field(default=None, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The candidate as JSON data."""
@@ -37,7 +74,8 @@ class Candidate:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Candidate:
         """The candidate whose `as_json` these data are."""
-        return cls(**{**data, "row": tuple(data["row"])})
+        origin = data.get("origin")
+        return cls(**{**data, "row": tuple(data["row"]), "origin": None if origin is None else Origin.from_json(origin)})
 
 
 BASELINE = Candidate("unscheduled", (), None)

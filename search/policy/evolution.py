@@ -25,7 +25,7 @@ from codegen.target import Target
 from costmodel import CostModel, SketchPrograms, WarmUp
 from costmodel.metrics import rank_correlation, ranks
 
-from ..measure import Candidate, Measurement
+from ..measure import Candidate, Measurement, Origin, Parent
 from ..population.mutate import Mutation, crossover, neighbours
 from ..population.mutate import mutations as mutations_of
 from ..population.programs import sketch_programs
@@ -33,7 +33,8 @@ from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit
-from .ranking import TrustedModel, ordered_pairs, score_rows
+from .lineage import Applied, Family, Generation
+from .ranking import TrustedModel, model_name, ordered_pairs, score_rows
 from .shared_model import SharedModel
 
 SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
@@ -108,6 +109,7 @@ class _Pool:
     near: np.ndarray
     places: np.ndarray  # of the rows in the space in which distances are counted
     left: np.ndarray  # whether it was not picked
+    family: Family
 
 
 class Evolution:
@@ -122,7 +124,8 @@ class Evolution:
     candidates.
 
     For a live display: `scored` (rows, symbolic and concrete), `scored_per_second`, `rank_correlation` (Spearman's, of scores and
-    measurements, in recent batches; None before there is one), `shares` (trials by sketch).
+    measurements, in recent batches; None before there is one), `shares` (trials by sketch). For a report: `generations`, some
+    rows of each, and `applied`, what became of each mutation's children in each batch.
     """
 
     def __init__(
@@ -161,6 +164,9 @@ class Evolution:
         self._correlations: list[float] = []
         self._scored, self._concrete, self._scoring = 0, 0, 0.0
         self._surveyed = False
+        self._batch = 0  # the number of the last proposal
+        self.generations: list[Generation] = []
+        self.applied: list[Applied] = []
 
     # --- what a display shows ---
 
@@ -186,6 +192,7 @@ class Evolution:
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
+        self._batch += 1
         self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
         planned = self._bandit.shares(n)
@@ -195,7 +202,7 @@ class Evolution:
         for number, row in self._start[:n]:
             if len(self._unknown(number, row[None])):
                 picked[number] += 1
-                chosen.append(self._candidate(number, row))
+                chosen.append(self._candidate(number, row, Origin("seed", self._batch)))
         while len(chosen) < n:
             for number in self._bandit.order(picked):
                 if number not in pools:
@@ -207,7 +214,7 @@ class Evolution:
             else:
                 break
             picked[number] += 1
-            chosen.append(self._candidate(int(number), found))
+            chosen.append(self._candidate(int(number), found, pools[number].family))
         return chosen
 
     def update(self, measurements: Sequence[Measurement]) -> None:
@@ -271,6 +278,7 @@ class Evolution:
             if math.isfinite(s)
         )
         chosen: list[Candidate] = []
+        self._batch += 1
         for _, number, row in measured[: self.settings.parents]:
             island = self._islands[number]
             rows = self._unknown(number, neighbours(island.sketch, self.target, np.array(row, dtype=np.int64)))
@@ -280,19 +288,23 @@ class Evolution:
                 order = np.argsort(self._order(scores, rng), kind="stable")[: n - len(chosen)]
                 for k in order:
                     self._predicted[(number, tuple(rows[k].tolist()))] = scores[k]
-                    chosen.append(self._candidate(number, rows[k]))
+                    chosen.append(self._candidate(number, rows[k], Origin("neighbour", self._batch, 0, (Parent(row),))))
             if len(chosen) >= n:
                 break
         return chosen
 
     # --- picking ---
 
-    def _candidate(self, number: int, row: np.ndarray) -> Candidate:
+    def _candidate(self, number: int, row: np.ndarray, origin: Origin | Family) -> Candidate:
         sketch, values = self.sketches[number], tuple(row.tolist())
+        if isinstance(origin, Family):
+            origin = origin.origin(values, {*self._islands[number].rows}) or Origin("sample", self._batch)
         self._known.add((number, values))
         scores = self._predicted.get((number, values))
-        score = float(scores[0]) if scores is not None and len(scores) else None
-        return Candidate(sketch.name, values, sketch.trace(values).as_json(), score)
+        if scores is None or not len(scores):
+            return Candidate(sketch.name, values, sketch.trace(values).as_json(), origin=origin)
+        named = dict(zip((model_name(t.model) for t in self._models), scores.tolist(), strict=True))
+        return Candidate(sketch.name, values, sketch.trace(values).as_json(), float(scores[0]), named, origin)
 
     def _pick(self, number: int, pool: _Pool, blindly: bool, rng: np.random.Generator) -> np.ndarray | None:
         """A row of the pool: the best that is not close to one picked before; None if none is left."""
@@ -344,27 +356,31 @@ class Evolution:
 
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
         """The rows of some generations that were not measured, best first."""
-        sketch = island.sketch
+        sketch, family = island.sketch, Family(self._batch)
         if not sketch.columns:
             rows = np.ones((1, 0), dtype=np.int64)
-            return self._pool(island, rows, self._scores(island, rows), rows[:0], rng)
+            return self._pool(island, rows, self._scores(island, rows), rows[:0], family, rng)
         parents = island.best(settings.parents)
         variants = self._variants(island, parents, settings, rng)
         near = np.empty((0, sketch.columns), dtype=np.int64)
         count = round(settings.seeded * settings.population) if len(parents) else 0
         if count:
-            near, _ = self._mutants(sketch, parents[rng.integers(len(parents), size=count)], rng)
-            near = np.concatenate([neighbours(sketch, self.target, parents[0]), near])
-            near = self._confined(sketch, near, variants, rng)
+            bred = parents[rng.integers(len(parents), size=count)]
+            mutants, made_by = self._mutants(sketch, bred, rng)
+            beside = neighbours(sketch, self.target, parents[0])
+            near = self._confined(sketch, np.concatenate([beside, mutants]), variants, rng)
+            family.add(near[: len(beside)], "neighbour", 0, np.broadcast_to(parents[0], beside.shape))
+            family.add(near[len(beside) :], _operators(made_by, count), 0, bred)
         fresh = self._confined(sketch, sample(sketch, self.target, settings.population - count, rng), variants, rng)
+        family.add(fresh, "sample", 0)
         rows = np.unique(np.concatenate([parents, near, fresh]), axis=0)
         scores = self._scores(island, rows)
         everything = [(rows, scores)]
-        for _ in range(settings.generations if self._models else 0):
-            rows, scores = self._next(island, rows, scores, variants, settings, rng)
+        for generation in range(1, (settings.generations if self._models else 0) + 1):
+            rows, scores = self._next(island, rows, scores, variants, settings, family, generation, rng)
             everything.append((rows, scores))
         rows, first = np.unique(np.concatenate([r for r, _ in everything]), axis=0, return_index=True)
-        return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, rng)
+        return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, family, rng)
 
     def _next(
         self,
@@ -373,12 +389,15 @@ class Evolution:
         scores: np.ndarray,
         variants: np.ndarray,
         settings: Settings,
+        family: Family,
+        generation: int,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
         """A generation from the one before, with its scores."""
         sketch = island.sketch
         order = np.argsort(self._order(scores, rng), kind="stable")
         rows, scores = rows[order], scores[order]
+        self.generations.append(Generation.of(sketch.name, self._batch, generation - 1, rows))
         elite = max(1, round(settings.elite * settings.population))
         fresh = sample(sketch, self.target, round(settings.fresh * settings.population), rng)
         count = settings.population - elite - len(fresh)
@@ -389,8 +408,12 @@ class Evolution:
 
         bred = parents(count - pairs)
         mutants, made_by = self._mutants(sketch, rows[bred], rng)
-        children = crossover(sketch, self.target, rows[parents(pairs)], rows[parents(pairs)], rng)
+        mothers, fathers = rows[parents(pairs)], rows[parents(pairs)]
+        children = crossover(sketch, self.target, mothers, fathers, rng)
         new = self._confined(sketch, np.concatenate([mutants, children, fresh]), variants, rng)
+        family.add(new[: len(bred)], _operators(made_by, len(bred)), generation, rows[bred])
+        family.add(new[len(bred) : len(bred) + pairs], "crossover", generation, mothers, fathers)
+        family.add(new[len(bred) + pairs :], "sample", generation)
         new_scores = self._scores(island, new)
         self._reward(scores[bred], new_scores[: len(bred)], made_by, rng)
         rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
@@ -458,8 +481,19 @@ class Evolution:
         better = order[len(parents) :] < order[: len(parents)]
         for name, own in made_by.items():
             self._credit.reward(name, int(np.sum(better[own])), len(own))
+        shares = self._credit.weights([*made_by]) if made_by else ()
+        for (name, own), share in zip(made_by.items(), shares, strict=True):
+            self.applied.append(Applied(self._batch, name, len(own), int(np.sum(better[own])), float(share)))
 
-    def _pool(self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, rng: np.random.Generator) -> _Pool:
+    def _pool(
+        self,
+        island: _Island,
+        rows: np.ndarray,
+        scores: np.ndarray,
+        near: np.ndarray,
+        family: Family,
+        rng: np.random.Generator,
+    ) -> _Pool:
         """The rows that are not known, best first."""
         number = self._numbers[island.sketch.name]
         new = np.array([(number, tuple(row)) not in self._known for row in rows.tolist()], dtype=bool)
@@ -468,7 +502,7 @@ class Evolution:
         rows, scores = rows[order], scores[order]
         close = {tuple(r) for r in near.tolist()}
         is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
-        return _Pool(rows, scores, is_near, _places(island.sketch, rows), np.ones(len(rows), dtype=bool))
+        return _Pool(rows, scores, is_near, _places(island.sketch, rows), np.ones(len(rows), dtype=bool), family)
 
     # --- scores ---
 
@@ -510,6 +544,15 @@ class Evolution:
             correlation = rank_correlation(predicted, np.concatenate([seconds for _, seconds in batch]))
             if correlation is not None and len(predicted) > 2:
                 self._correlations.append(correlation)
+
+
+def _operators(made_by: Mapping[str, np.ndarray], count: int) -> list[str]:
+    """The mutation that made each of `count` mutants; of copies, where none suits, that they are copies."""
+    found = ["copy"] * count
+    for name, own in made_by.items():
+        for n in own.tolist():
+            found[n] = name
+    return found
 
 
 def _branching(sketch: Sketch) -> list[int]:

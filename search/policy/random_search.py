@@ -10,11 +10,11 @@ import numpy as np
 from codegen.target import Target
 from costmodel import CostModel
 
-from ..measure import Candidate, Measurement
+from ..measure import Candidate, Measurement, Origin
 from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space.sketch import Sketch
-from .ranking import score_rows
+from .ranking import model_name, score_rows
 
 SAMPLED_ROWS = 1024  # for each batch, the same number of each sketch
 UNSCORED_SHARE = 0.25  # of the candidates, picked at random instead of by score
@@ -30,6 +30,7 @@ class RandomSearch:
         self.target = target
         self.model = model
         self._seen: set[tuple[str, tuple[int, ...]]] = set()
+        self._batch = 0
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
@@ -40,8 +41,12 @@ class RandomSearch:
             order = [*dict.fromkeys([*ranked[: n - math.ceil(UNSCORED_SHARE * n)], *order])]
         picked = [candidates[k] for k in order[:n]]
         self._seen |= {(sketch.name, row) for _, sketch, row in picked}
-        scored = self.model is not None
-        return [Candidate(s.name, row, s.trace(row).as_json(), score if scored else None) for score, s, row in picked]
+        self._batch += 1
+        origin = Origin("sample", self._batch)
+        if self.model is None:
+            return [Candidate(s.name, row, s.trace(row).as_json(), origin=origin) for _, s, row in picked]
+        name = model_name(self.model)
+        return [Candidate(s.name, row, s.trace(row).as_json(), score, {name: score}, origin) for score, s, row in picked]
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Let the model learn, and remember what was measured."""

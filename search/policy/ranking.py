@@ -29,6 +29,12 @@ def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> np
     return np.where(np.isnan(scores), -np.inf, scores.astype("float64"))
 
 
+def model_name(model: CostModel) -> str:
+    """What a model is called beside its scores: its `name`, else that of its class. A model that learns has another name while a
+    formula speaks for it."""
+    return str(getattr(model, "name", type(model).__name__))
+
+
 def correlation(measurements: Sequence[Measurement]) -> float | None:
     """The rank correlation of the scores of measured candidates with their speed, each program once; None where fewer than three
     have scores, or all are alike."""

@@ -8,6 +8,8 @@ import numpy as np
 
 from costmodel import CostModel, SketchPrograms, WarmUp
 
+from .ranking import model_name
+
 
 class SharedModel:
     """A cost model that several policies use at the same time, each for a task of its own.
@@ -21,6 +23,11 @@ class SharedModel:
         self.model = model
         self.right = self.wrong = 0.0
         self._learned: dict[str, set[tuple[str, tuple[int, ...]]]] = {}  # by task: sketches and rows
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return model_name(self.model)
 
     @property
     def tasks(self) -> Collection[str]:

@@ -12,7 +12,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tir.ir import PrimFunc, need_func
 
 from ..keys import size_free_key
-from ..measure.outcome import OUTCOMES, Candidate, Measurement
+from ..measure.outcome import OUTCOMES, Candidate, Measurement, Origin
 from ..measure.provenance import Provenance, fingerprint
 from ..task import Task
 from . import exchange
@@ -103,7 +103,7 @@ def title(name: str, shape: tuple[int, ...] | None) -> str:
 
 _RECORDS = "candidates JOIN runs USING (run) JOIN workloads ON runs.workload = workloads.key"
 _RECORD = """id, run, workload, name, shape, dtype, fingerprint, target, threads, cpu, versions, seed, sketch, row, trace, score,
-    digest, outcome, message, samples, cut, max_error, build_seconds, time, started"""
+    scores, origin, digest, outcome, message, samples, cut, max_error, build_seconds, time, started"""
 
 
 class Records:
@@ -121,6 +121,8 @@ class Records:
         self._faults: dict[tuple[str, str], str] = {}  # of rows that were met, by table and identifier
         self._told: set[tuple[str, str]] = set()
         self._show_sound_rows()
+        if not self._connection.execute("PRAGMA database_list").fetchone()["file"]:  # a copy of a file that may not be written
+            self._connection.execute("PRAGMA query_only = ON")
 
     def _show_sound_rows(self) -> None:
         """Let what is read by the name of a table be its sound rows; what is written goes to `main`."""
@@ -193,6 +195,8 @@ class Records:
             "row": json.dumps(m.candidate.row),
             "trace": json.dumps(m.candidate.trace, separators=(",", ":")),
             "score": _finite(m.candidate.score),
+            "scores": _json({k: v for k, v in (m.candidate.scores or {}).items() if math.isfinite(v)}),
+            "origin": _json(m.candidate.origin and asdict(m.candidate.origin)),
             "digest": m.digest,
             "cut": int(m.cut),
             "build_seconds": m.build_seconds,
@@ -305,6 +309,10 @@ class Records:
             return exchange.merge(connection, items)
 
 
+def _json(value: Any) -> str | None:
+    return json.dumps(value, separators=(",", ":")) if value else None
+
+
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
@@ -351,8 +359,9 @@ def _records(connection: sqlite3.Connection, found: dict[str, Standing], where: 
 
 
 def _record(standing: Standing, row: dict[str, Any]) -> Record:
+    origin = None if row["origin"] is None else Origin.from_json(row["origin"])
     first = Measurement(
-        Candidate(*(row[name] for name in ("sketch", "row", "trace", "score"))), **_known(row), cut=row["cut"],
+        Candidate(row["sketch"], row["row"], row["trace"], row["score"], row["scores"], origin), **_known(row), cut=row["cut"],
         build_seconds=row["build_seconds"], digest=row["digest"],
         provenance=Provenance(row["fingerprint"], row["cpu"], row["versions"]),
     )  # fmt: skip

@@ -12,13 +12,15 @@ from math import isfinite
 from statistics import median
 from typing import Any
 
+from ..measure.outcome import Origin
 from .schema import TABLES as STATEMENTS
 from .schema import RecordsError
 
 TABLES = {"workload": "workloads", "run": "runs", "candidate": "candidates", "race": "races"}
 
 # The columns that hold JSON, with the types of its values, and those that hold booleans.
-JSON = {"shape": list, "versions": dict, "row": list, "trace": object, "samples": list}
+JSON = {"shape": list, "versions": dict, "row": list, "trace": object, "samples": list, "scores": dict, "origin": dict}
+ADDED = ("scores", "origin")  # columns that lines of earlier versions lack
 BOOLEAN = ("cut", "won")
 STORED = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}
 
@@ -99,7 +101,7 @@ def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
         raise RecordsError(f"line {number}: {content['kind']}.{wrong}")
     values: dict[str, Any] = {}
     for name in columns(table):
-        value = content[name]
+        value = content.get(name)
         written = name in JSON and (value is not None or name == "trace")
         values[name] = json.dumps(value, separators=(",", ":")) if written else value
     return table, values
@@ -109,18 +111,36 @@ def fault(table: str, content: Mapping[str, Any], outcomes: Sequence[str]) -> st
     """What is wrong with a row of a table, its JSON as data: a column and why; empty if nothing is."""
     for name, kinds in columns(table).items():
         value = content.get(name)
-        if name not in content or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        if (
+            (name not in content and name not in ADDED)
+            or not isinstance(value, kinds)
+            or (isinstance(value, bool) and bool not in kinds)
+        ):
             return f"{name} is missing or of the wrong type: {value!r}"
         if name == "trace" or isinstance(value, bool) or not isinstance(value, (list, int, float)):
             continue
         if wrong := _number_fault(name, value):
             return wrong
+    if wrong := _search_fault(content):
+        return wrong
     if content.get("outcome", "ok") not in outcomes:
         return f"outcome is {content['outcome']!r}; there is none of that name"
     if content.get("outcome") == "ok" and content["seconds"] is not None:
         times = content["samples"]
         if not times or content["seconds"] < median(times):  # more where a race was lost, in files of version 1
             return f"seconds is {content['seconds']!r}, which is not the median of the samples {times!r}"
+    return ""
+
+
+def _search_fault(content: Mapping[str, Any]) -> str:
+    """What is wrong with what the search said of a candidate."""
+    scores = content.get("scores") or {}
+    if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not isfinite(n) for n in scores.values()):
+        return f"scores must be finite numbers, got {scores!r}"
+    try:
+        _ = content.get("origin") and Origin.from_json(content["origin"])
+    except (KeyError, TypeError, ValueError) as error:
+        return f"origin makes no sense: {error!r}"
     return ""
 
 

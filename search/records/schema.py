@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 APPLICATION = 0x74697231  # "tir1": marks a file as ours
-VERSION = 2
+VERSION = 3
 BUSY = 60.0  # seconds to wait for another process's transaction
 
 RACES = """CREATE TABLE races (
@@ -64,7 +64,9 @@ TABLES = (
     cut INTEGER NOT NULL,       -- whether timing was stopped early, because it was slow
     max_error REAL,             -- relative to the reference; NULL if not compared
     build_seconds REAL NOT NULL,
-    time REAL NOT NULL          -- when it ended, seconds since 1970
+    time REAL NOT NULL,         -- when it ended, seconds since 1970
+    scores TEXT,                -- JSON object: the score of each model, by its name
+    origin TEXT                 -- JSON object: operator, batch, generation and parents; search.measure.Origin
 )""",
     RACES,
     "CREATE INDEX candidates_of_run ON candidates (run, outcome, seconds)",
@@ -79,7 +81,8 @@ MIGRATIONS = {
         FROM candidates WHERE race IS NOT NULL""",
         "ALTER TABLE candidates DROP COLUMN race",
         "ALTER TABLE candidates DROP COLUMN changed",
-    )
+    ),
+    2: ("ALTER TABLE candidates ADD COLUMN scores TEXT", "ALTER TABLE candidates ADD COLUMN origin TEXT"),
 }
 
 
@@ -89,7 +92,8 @@ class RecordsError(Exception):
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
     """Open the records file at `path`; it is created if it does not exist and `create` is true. It is opened for reading only
-    where the file or its folder is not writable. RecordsError, with the file unchanged, if it cannot be opened."""
+    where the file or its folder is not writable; one of an older version is then read from a copy in memory. RecordsError, with
+    the file unchanged, if it cannot be opened."""
     if path.is_dir():
         raise RecordsError(f"{path} is a directory; the name of a records file was expected")
     if not path.exists():
@@ -107,7 +111,7 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
         raise RecordsError(f"cannot open the records file {path}: {error}") from None
     connection.row_factory = sqlite3.Row
     try:
-        _claim(connection, path, writable)
+        connection = _claim(connection, path, writable)
     except sqlite3.OperationalError as error:  # it is locked, it may not be written, or the disk is full
         connection.close()
         raise RecordsError(f"cannot use the records file {path}: {error}") from None
@@ -126,14 +130,19 @@ def _to_read(path: Path) -> str:
     return f"{path.as_uri()}?mode=ro{'' if logged else '&immutable=1'}"
 
 
-def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
-    """Check that the file is a records file; create its tables if it is empty, and migrate it if its version is older."""
+def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> sqlite3.Connection:
+    """Check that the file is a records file; create its tables if it is empty, and migrate it, or a copy of it, if its version is
+    older. Returns the connection to what has the tables of today."""
     with transaction(connection, "DEFERRED"):  # atomic: another process may be creating the file
         version = _version(connection, path)
     if version == 0 and not writable:
         raise RecordsError(f"{path} is not a records file: it is empty, and may not be written")
     if version != VERSION and not writable:
-        raise RecordsError(f"{path} holds records of version {version}, and may not be written to become of version {VERSION}")
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        copy.row_factory = sqlite3.Row
+        connection.backup(copy)
+        connection.close()
+        connection = copy
     if version != VERSION:
         with transaction(connection, "IMMEDIATE"):
             version = _version(connection, path)  # another process may have created or migrated it meanwhile
@@ -145,6 +154,7 @@ def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
     if writable:
         _write_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
 @contextmanager

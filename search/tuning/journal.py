@@ -39,6 +39,10 @@ class Journal:
         self.scored_per_second: float | None = None
         self.scored: dict[str, int] = {}
         self.rules: dict[str, tuple[str, ...]] = {}
+        self.sketches: tuple[Any, ...] = ()
+        self.generations: tuple[Any, ...] = ()
+        self.applied: tuple[Any, ...] = ()
+        self.opinions: dict[str, float] = {}
         self.problem = ""
         self._copied = False  # whether a candidate was a duplicate of a valid one
         self._broken: set[int] = set()  # identities of measurements that failed in a race
@@ -175,4 +179,5 @@ class Journal:
             max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
             interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
             phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
+            sketches=self.sketches, generations=self.generations, applied=self.applied, opinions=self.opinions,
         )  # fmt: skip

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..measure import Measurement, count
 from ..task import Task
+from .history import History, history
 
 if TYPE_CHECKING:
     from codegen import Kernel
     from codegen.cuda.kernel import CudaKernel
     from schedule import Schedule
+
+    from ..policy.lineage import Applied, Generation
+    from ..space.sketch import Sketch
 
 PHASES = ("prepare", "propose", "build", "run", "race")
 MEASURING = ("run", "race")
@@ -50,7 +54,10 @@ class Result:
     `measurements` are the trials in order, `earlier` how many recorded ones of this task the search started from. `phases`
     are the seconds spent on each of PHASES; `scored_per_second` is how many candidates the cost model scores, if the search has
     that; `scored` is how many rows it scored: `symbolic`, by formulas that many rows share, and `concrete`, each lowered by
-    itself; `rules` are the sketch rules that made each sketch, by its name.
+    itself; `rules` are the sketch rules that made each sketch, by its name. For the report there are the `sketches` that were
+    searched, some rows of each of the `generations` that were bred, what became of the children of each mutation (`applied`), and
+    `opinions`: by the names of features, by how many e-folds each makes the best candidate's predicted time differ from that of
+    the median candidate, where the model can tell.
     """
 
     task: Task
@@ -72,6 +79,10 @@ class Result:
     scored_per_second: float | None = None
     scored: dict[str, int] = field(default_factory=dict)
     rules: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    sketches: tuple[Sketch, ...] = field(default=(), repr=False)
+    generations: tuple[Generation, ...] = field(default=(), repr=False)
+    applied: tuple[Applied, ...] = field(default=(), repr=False)
+    opinions: dict[str, float] = field(default_factory=dict, repr=False)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -86,6 +97,11 @@ class Result:
         import codegen
 
         return codegen.build(self.schedule.func, codegen.Target(self.task.target))
+
+    @cached_property
+    def history(self) -> History:
+        """The trials as a table: a list of rows, or with `.frame()` a pandas frame."""
+        return history(self.measurements, self.task.flop)
 
     @property
     def trials(self) -> int:

@@ -22,7 +22,7 @@ from schedule import ScheduleError
 from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
 
-from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Pauses, WorkerError
+from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, Pauses, WorkerError
 from ..policy.protocol import Policy, Polishes, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
@@ -192,6 +192,7 @@ class Session:
                 policy.warm_start(examples(records, self.task, policy.taught))
         own = {s.name: s for s in getattr(policy, "sketches", ()) if isinstance(s, Sketch)}
         journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
+        journal.sketches = tuple(own.values())
         # Candidates of other sketches that have the name of one of the policy's are left out.
         known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
         if known:
@@ -254,6 +255,8 @@ class Session:
             policy.update(measured)
         journal.scored_per_second = getattr(policy, "scored_per_second", None)
         journal.scored = dict(getattr(policy, "scored", {}))
+        journal.generations = tuple(getattr(policy, "generations", ()))
+        journal.applied = tuple(getattr(policy, "applied", ()))
         ranked = getattr(policy, "rank_correlation", None)
         ranked = correlation(measured) if ranked is None else ranked
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
@@ -305,7 +308,7 @@ def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
 
 def default_candidate(task: Task) -> Candidate:
     """The schedule that needs no measurement, as a candidate."""
-    return Candidate("default", (), task.default_trace())
+    return Candidate("default", (), task.default_trace(), origin=Origin("default schedule"))
 
 
 def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:

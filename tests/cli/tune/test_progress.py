@@ -49,3 +49,5 @@ def test_the_live_table_shows_the_search():
         "rank correlation 0.75, 123,457 scored/s",
     ]
     assert rows[4][0] == "time" and rows[4][1].strip().endswith(" s left")
+    progress(RoundEnded(5, counts, 0.01, 3.0, -0.2))
+    assert progress.model() == ["rank correlation -0.20 (the model has not learned yet)"]

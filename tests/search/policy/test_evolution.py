@@ -68,6 +68,55 @@ def test_candidates_are_new_and_legal(model):
         replay(matmul(40, 13, 109), Trace.from_json(c.trace))
 
 
+def origins(origin):
+    """An origin and those of its parents, up to what was measured."""
+    yield origin
+    for parent in origin.parents:
+        if parent.origin is not None:
+            yield from origins(parent.origin)
+
+
+def roots(origin) -> set[tuple[int, ...]]:
+    """The measured rows that an origin goes back to."""
+    return {row for p in origin.parents for row in ([p.row] if p.origin is None else roots(p.origin))}
+
+
+def test_candidates_know_where_they_come_from():
+    search, rng = evolution(model=Likes(2, 4), population=64, generations=3), np.random.default_rng(0)
+    known: dict[str, set] = {}
+    operators = {*search._mutations, "crossover", "sample", "neighbour"}
+    for batch in (1, 2, 3):
+        proposed = search.propose(16, rng)
+        for c in proposed:
+            assert {o.batch for o in origins(c.origin)} == {batch}
+            assert {o.operator for o in origins(c.origin)} <= operators
+            assert all(o.generation > p.origin.generation for o in origins(c.origin) for p in o.parents if p.origin)
+            assert all((o.operator == "sample") == (not o.parents) for o in origins(c.origin))
+            assert roots(c.origin) <= known.get(c.sketch, set())  # a chain ends at what was measured, or was sampled
+            assert c.score is None or c.scores == {"Likes": c.score}
+        assert batch == 1 or any(roots(c.origin) for c in proposed)
+        for c in proposed:
+            known.setdefault(c.sketch, set()).add(c.row)
+        search.update([measured(c, 1.0 + sum(c.row)) for c in proposed])
+    assert {g.number for g in search.generations} == {0, 1, 2} and {g.batch for g in search.generations} == {1, 2, 3}
+    assert {a.operator for a in search.applied} <= operators and all(a.better <= a.children for a in search.applied)
+    (near, *_) = search.polish(4, rng)
+    assert near.origin.operator == "neighbour" and roots(near.origin) <= known[near.sketch]
+
+
+def test_scores_are_named_by_who_gave_them():
+    """A learning model lends its voice to a formula until it has learned; then both are known."""
+    model, rng = GBDTModel(TWO.machine, boosting=Boosting(min_programs=8, trees=2)), np.random.default_rng(0)
+    sketches = generate(matmul(40, 13, 109), TWO, space="limited")
+    search = Evolution(sketches, TWO, model, TileModel(TWO.machine), Settings(population=16, generations=1))
+    first = search.propose(8, rng)
+    assert {tuple(c.scores) for c in first if c.scores} == {("formula",)}
+    search.update([measured(c, 1.0 + n) for n, c in enumerate(first)])
+    later = [c for c in search.propose(8, rng) if c.scores]
+    assert later and {tuple(c.scores) for c in later} == {("trees", "formula")}
+    assert all(c.score == c.scores["trees"] for c in later)
+
+
 def test_a_small_space_is_exhausted():
     search, rng = evolution(total()), np.random.default_rng(0)
     found = []

@@ -18,7 +18,7 @@ import pytest
 
 import tir
 from search.keys import key, size_free_key
-from search.measure import Candidate, Measurement
+from search.measure import Candidate, Measurement, Origin, Parent
 from search.measure.provenance import Provenance, fingerprint
 from search.measure.reference import NamedWorkload
 from search.records import FaultyRecord, NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
@@ -71,6 +71,25 @@ def test_everything_measured_is_found_again(path):
     assert (first.workload, first.name, first.shape, first.dtype, first.seed) == (own.key, "gmm", SHAPE, "float32", 7)
     assert (first.target, first.threads, first.title) == (own.target, 1, "gmm 7,13,109")
     assert {"tir", "python", "numpy", "llvmlite", "llvm"} <= set(first.versions) and first.cpu and first.time > 1.7e9
+
+
+BORN = Origin("crossover", 3, 2, (Parent((4,)), Parent((5,), Origin("scale", 3, 1, (Parent((1,)),)))))
+
+
+def test_scores_and_origins_are_kept(path, tmp_path):
+    candidate = Candidate("s0", (3,), SPLIT, 0.5, {"trees": 0.5, "formula": -7.25, "broken": -math.inf}, BORN)
+    assert Candidate.from_json(json.loads(json.dumps(candidate.as_json()))).origin == BORN
+    with filled(path, task(), Measurement(candidate, "ok", (0.1,))) as records, Records(tmp_path / "other.db") as other:
+        lines = [*records.export()]
+        assert other.import_(lines) == (1, 0)
+        for kept in (records, other):
+            (found,) = kept.of(task().key)
+            assert found.first.candidate.origin == BORN
+            assert found.first.candidate.scores == {"trees": 0.5, "formula": -7.25}
+    older = [{k: v for k, v in json.loads(line).items() if k not in ("scores", "origin")} for line in lines]
+    with Records(tmp_path / "third.db") as third:  # what earlier versions exported is understood
+        assert third.import_(map(json.dumps, older)) == (1, 0)
+        assert third.of(task().key)[0].first.candidate.origin is None
 
 
 def test_the_best_is_the_fastest_that_was_checked_on_this_target(path):
@@ -264,6 +283,8 @@ def test_lines_must_bring_what_they_refer_to(path, tmp_path):
         ("candidates", "samples", "[]", "seconds is 0.01, which is not the median of the samples []"),
         ("candidates", "outcome", "fine", "outcome is 'fine'; there is none of that name"),
         ("candidates", "max_error", "small", "max_error is missing or of the wrong type: 'small'"),
+        ("candidates", "scores", '{"trees": "high"}', "scores must be finite numbers, got {'trees': 'high'}"),
+        ("candidates", "origin", '{"operator": "scale"}', "origin makes no sense: KeyError('batch')"),
         ("candidates", "cut", 7, "cut must be 0 or 1, got 7"),
         ("candidates", "build_seconds", float("inf"), "build_seconds must be finite numbers, got inf"),
         ("candidates", "time", b"now", "time is missing or of the wrong type: b'now'"),
@@ -318,7 +339,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
     expected = {
         text: "is not a records file, or is damaged: file is not a database",
         foreign: "is an SQLite file of another program, not a records file",
-        newer: "holds records of version 99; this tir reads version 2",
+        newer: "holds records of version 99; this tir reads version 3",
         cut: "is not a records file, or is damaged: database disk image is malformed",
     }
     for file, message in expected.items():
@@ -390,13 +411,18 @@ def first_version(path: Path) -> None:
 def test_a_file_of_the_first_version_is_made_one_of_this(path, monkeypatch):
     first_version(path)
     monkeypatch.setattr("os.access", lambda place, mode: mode != os.W_OK)
-    with pytest.raises(RecordsError, match="holds records of version 1, and may not be written to become of version 2"):
-        Records(path)
+    before = path.read_bytes()
+    with Records(path) as records:  # from a copy in memory
+        assert rows(records)[(2,)] == 0.2
+        with pytest.raises(RecordsError, match="cannot be used: attempt to write a readonly database"):
+            records.prune()
+    assert path.read_bytes() == before
     monkeypatch.undo()
     for _ in range(2):
         with Records(path) as records:
             assert rows(records) == {(1,): 0.3, (2,): 0.2, (3,): math.nextafter(0.2, math.inf)}
             assert [r.first.samples for r in records.of(task().key)] == [(0.1,), (0.2,), (0.15,)]
+            assert {(r.first.candidate.scores, r.first.candidate.origin) for r in records.of(task().key)} == {(None, None)}
             found = map(json.loads, records.export())
             assert {x["candidate"]: x["samples"] for x in found if x["kind"] == "race"} == {"c1": [0.3], "c2": [0.2]}
             assert records.best(task().key, task().target).measurement.candidate.row == (2,)

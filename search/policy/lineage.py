@@ -1,0 +1,66 @@
+"""How the rows of an evolution came about: the family of a population, and what is kept of populations to be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..measure import Origin, Parent
+
+SHOWN_ROWS = 48  # of a generation, evenly over its ranks
+
+Row = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Some rows of a generation, best first by the models: an (n, columns) matrix. `number` counts within the batch, from 0."""
+
+    sketch: str
+    batch: int
+    number: int
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, sketch: str, batch: int, number: int, ordered: np.ndarray) -> Generation:
+        """A generation of rows that are in the order of their scores."""
+        shown = np.unique(np.linspace(0, len(ordered) - 1, min(SHOWN_ROWS, len(ordered))).astype(np.int64))
+        return cls(sketch, batch, number, ordered[shown])
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A mutation in a batch: the children that it made, how many of these scored better than their parents, and the share of
+    the children that it is to make next."""
+
+    batch: int
+    operator: str
+    children: int
+    better: int
+    share: float
+
+
+class Family:
+    """The rows of an evolution in a batch, each with the operator, the generation and the parents by which it first arose."""
+
+    def __init__(self, batch: int):
+        self.batch = batch
+        self._made: dict[Row, tuple[str, int, tuple[Row, ...]]] = {}
+
+    def add(self, rows: np.ndarray, operators: str | Sequence[str], generation: int, *parents: np.ndarray) -> None:
+        """Add rows that are new; `parents` are matrices with a row for each of them."""
+        of = [[*map(tuple, p.tolist())] for p in parents]
+        for n, row in enumerate(map(tuple, rows.tolist())):
+            if row not in self._made:
+                operator = operators if isinstance(operators, str) else operators[n]
+                self._made[row] = operator, generation, tuple(p[n] for p in of)
+
+    def origin(self, row: Row, measured: Collection[Row]) -> Origin | None:
+        """The origin of a row, back to rows that were measured or have no parents; None where it is none of the family."""
+        if row not in self._made:
+            return None
+        operator, generation, parents = self._made[row]
+        back = (Parent(p, None if p in measured else self.origin(p, measured)) for p in dict.fromkeys(parents))
+        return Origin(operator, self.batch, generation, tuple(back))
