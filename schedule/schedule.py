@@ -24,16 +24,21 @@ from .primitives.blocks.reorder_block_iter_var import reorder_block_iter_var
 from .primitives.blocks.simplify_formula import simplify_formula
 from .primitives.blocks.tensorize import tensorize
 from .primitives.blocks.transform_block_layout import transform_block_layout
+from .primitives.buffers.annotate_buffer_access import annotate_buffer_access
+from .primitives.buffers.cache_index import cache_index
 from .primitives.buffers.cache_read import cache_read
 from .primitives.buffers.cache_write import cache_write
 from .primitives.buffers.lift_alloc import lift_alloc
 from .primitives.buffers.pack import pack
+from .primitives.buffers.read_at import read_at, write_at
 from .primitives.buffers.reindex import reindex, reindex_cache_read, reindex_cache_write
+from .primitives.buffers.set_axis_separator import set_axis_separator
 from .primitives.buffers.set_scope import set_scope
 from .primitives.buffers.stage_mem import stage_mem
 from .primitives.buffers.stage_padding import stage_padding
 from .primitives.buffers.storage_align import storage_align
 from .primitives.buffers.transform_layout import transform_layout
+from .primitives.buffers.unsafe_set_dtype import unsafe_set_dtype
 from .primitives.buffers.write_in_place import write_in_place
 from .primitives.guards.add_guard import add_guard
 from .primitives.guards.hoist_predicate import hoist_predicate
@@ -61,9 +66,15 @@ from .primitives.reductions.factor_out import factor_out
 from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilogue
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
-from .primitives.sampling.sample import sample_categorical, sample_compute_location, sample_perfect_tile, sample_tile
+from .primitives.sampling.sample import (
+    sample_categorical,
+    sample_compute_location,
+    sample_partitioned_tile,
+    sample_perfect_tile,
+    sample_tile,
+)
 from .random_variables import as_variable, can_be_named, references, with_references, with_values
-from .rewriting.index_map import index_map_text
+from .rewriting.index_map import function_text, index_map_text, parse_index_map
 from .rewriting.layouts import buffer_argument
 from .trace import Step, Trace
 
@@ -77,6 +88,9 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
         given = bound.arguments
         if "index_map" in given:
             given["index_map"] = self._index_map(taken.name, given)
+        for name in ("gen_new_ranges", "pad_value"):
+            if callable(given.get(name)):
+                given[name] = self._function(taken.name, name, given)
         if "rng" in given and given["rng"] is None:
             given["rng"] = self._random(given["decision"])
         return self._apply(taken.name, *bound.args, **bound.kwargs)
@@ -202,9 +216,20 @@ class Schedule:
             block = find_block(self._func, given["block"])
             return len(buffer_argument(block, given["buffer"]).shape if "buffer" in given else block.iters)
 
-        before = itertools.takewhile(lambda n: n != "index_map", given)
-        call = f"{name}({', '.join(repr(given[n]) for n in before)}, ...)"
-        return self._look(call, lambda: index_map_text(given["index_map"], rank))
+        return self._look(_call_up_to(name, "index_map", given), lambda: index_map_text(given["index_map"], rank))
+
+    def _function(self, name: str, parameter: str, given: Mapping[str, Any]) -> str:
+        """An argument that is a function of indices as text: of the axes of the block, or of the new dimensions of its buffer."""
+
+        def rank() -> int:
+            block = find_block(self._func, given["block"])
+            if parameter == "gen_new_ranges":
+                return len(block.iters)
+            before = buffer_argument(block, given["buffer"]).shape
+            return len(parse_index_map(given["index_map"], self._func, before).outputs)
+
+        call = _call_up_to(name, parameter, given)
+        return self._look(call, lambda: function_text(given[parameter], rank, f"`{parameter}`"))
 
     # --- looking ---------------------------------------------------------------------------------------------------------
 
@@ -282,7 +307,13 @@ class Schedule:
 
     cache_read = method(cache_read)
     cache_write = method(cache_write)
+    cache_index = method(cache_index)
+    read_at = method(read_at)
+    write_at = method(write_at)
     set_scope = method(set_scope)
+    set_axis_separator = method(set_axis_separator)
+    unsafe_set_dtype = method(unsafe_set_dtype)
+    annotate_buffer_access = method(annotate_buffer_access)
 
     reindex = method(reindex)
     reindex_cache_read = method(reindex_cache_read)
@@ -324,6 +355,7 @@ class Schedule:
     # --- sampling --------------------------------------------------------------------------------------------------------
 
     sample_perfect_tile = sampling_method(sample_perfect_tile)
+    sample_partitioned_tile = sampling_method(sample_partitioned_tile)
     sample_tile = sampling_method(sample_tile)
     sample_categorical = sampling_method(sample_categorical)
     sample_compute_location = sampling_method(sample_compute_location)
@@ -361,6 +393,12 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
             error.call = f"step {n + 1} of {len(steps)}, {error.call}"
             raise
     return result
+
+
+def _call_up_to(name: str, parameter: str, given: Mapping[str, Any]) -> str:
+    """A call as written, with an ellipsis for an argument and those after it."""
+    before = itertools.takewhile(lambda n: n != parameter, given)
+    return f"{name}({', '.join(repr(given[n]) for n in before)}, ...)"
 
 
 @memoized

@@ -101,6 +101,24 @@ def limits(name: str) -> tuple[int | float, int | float]:
             return 0, 1
 
 
+def exact_integers(name: str) -> int:
+    """The integer up to which a floating dtype holds all, of both signs; 0 for other dtypes."""
+    return int(2 / TABLE[name].eps) if is_float(name) else 0
+
+
+def holds(wide: str, narrow: str) -> bool:
+    """Whether a dtype can hold every value of another exactly."""
+    a, b = TABLE[wide], TABLE[narrow]
+    if a == b or b.kind == "bool":
+        return True
+    if b.kind == "float":
+        return a.kind == "float" and a.eps <= b.eps and a.tiny <= b.tiny and a.largest >= b.largest
+    low, high = limits(narrow)
+    if a.kind == "float":
+        return max(-low, high) <= exact_integers(wide)
+    return a.kind != "bool" and limits(wide)[0] <= low and high <= limits(wide)[1]
+
+
 def promote(a: str, b: str) -> str:
     """The dtype of an operation on `a` and `b`: the wider of the same kind; floats win over integers, integers over bool."""
     if a == b:

@@ -242,12 +242,15 @@ class Call(Expr):
 
 @node
 class Buffer(Node):
-    """A dense row-major array. `scope` is one of `memory.SCOPES`: "global", or a memory nearer to the processor."""
+    """A dense row-major array. `scope` is one of `memory.SCOPES`: "global", or a memory nearer to the processor.
+    `axis_separators` divide its dimensions into groups, each of which is one dimension of a memory that has several, as textures
+    do; in memory that has one, they say nothing."""
 
     name: str
     shape: tuple[Expr, ...]
     dtype: str = "float32"
     scope: str = "global"
+    axis_separators: tuple[int, ...] = ()
 
     def __getitem__(self, indices) -> Load:
         return Load(self, tuple(as_index(i) for i in (indices if isinstance(indices, tuple) else (indices,))))
@@ -607,6 +610,13 @@ def annotation(annotations: Annotations, key: str, default=None):
 def annotated(annotations: Annotations, key: str, value) -> Annotations:
     """The annotations with `key` set to `value`."""
     return tuple(sorted([(k, v) for k, v in annotations if k != key] + [(key, value)], key=lambda kv: kv[0]))
+
+
+def separate(separators: Any, rank: int) -> bool:
+    """Whether `separators` divide the dimensions of a buffer of this rank into groups, none empty."""
+    if not isinstance(separators, list | tuple) or not all(type(n) is int for n in separators):
+        return False
+    return all(0 < n < rank for n in separators) and list(separators) == sorted(set(separators))
 
 
 def const_shape(buffer: Buffer) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from .ir import Allocate, Binary, Block, Buffer, Const, Expr, For, If, Kind, Let
 N = TypeVar("N", bound=Node)
 
 _FIELDS: dict[type, tuple[str, ...]] = {}
-_PLAIN = {"str", "int", "bool", "Kind", "Axis", "Annotations", "Any"}
+_PLAIN = {"str", "int", "bool", "tuple[int, ...]", "Kind", "Axis", "Annotations", "Any"}
 
 
 def _node_fields(cls: type) -> tuple[str, ...]:

@@ -122,52 +122,80 @@ def index_map_text(index_map: IndexMap | Callable[..., Any] | str, rank: Callabl
         return str(index_map)
     if not callable(index_map):
         raise ScheduleError(f"an index map is a function such as `lambda i, j: (j, i)`, or its text, got {index_map!r}")
+    names, result = _called(index_map, rank, "the index map")
+    return str(_from_outputs(tuple(map(Var, names)), result))
+
+
+def function_text(function: Callable[..., Any] | str, rank: Callable[[], int], what: str) -> str:
+    """A function of indices as the text that traces hold; its results are expressions, and tuples of them."""
+    if isinstance(function, str):
+        return function
+    names, result = _called(function, rank, what)
+    return f"lambda {', '.join(names)}: {_result_text(result)}"
+
+
+def _called(function: Callable[..., Any], rank: Callable[[], int], what: str) -> tuple[list[str], Any]:
+    """The names of the parameters of a function of indices, and what it returns for variables of these names."""
     names: list[str] = []
-    for p in inspect.signature(index_map).parameters.values():
+    for p in inspect.signature(function).parameters.values():
         if p.kind is p.VAR_POSITIONAL:
             names += [f"{p.name}{n}" for n in range(rank() - len(names))]
         elif p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD):
-            raise ScheduleError(
-                f"an index map takes indices in order, this one takes `{p.name}` by name", hint="lambda i, j: (j, i)"
-            )
+            raise ScheduleError(f"{what} takes indices in order, this one takes `{p.name}` by name", hint="lambda i, j: (j, i)")
         else:
             names.append(p.name)
-    inputs = tuple(Var(n) for n in names)
     try:
-        return str(_from_outputs(inputs, index_map(*inputs)))
+        return names, function(*map(Var, names))
     except TypeError as error:
-        raise ScheduleError(f"the index map cannot be applied to `{', '.join(names)}`: {error}") from None
+        raise ScheduleError(f"{what} cannot be applied to `{', '.join(names)}`: {error}") from None
+
+
+def _result_text(result: Any) -> str:
+    if isinstance(result, (tuple, list)):
+        return f"({', '.join(map(_result_text, result))}{',' if len(result) == 1 else ''})"
+    return expr_text(result) if isinstance(result, Expr) else repr(result)
 
 
 def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, func: PrimFunc, before: Sequence[Expr]) -> IndexMap:
     """The index map of a function or a text such as `lambda i, j: (j, i)`, for as many indices as `before` has extents, and of
     their dtypes; refuses what is none. It may use the sizes that are parameters of `func`."""
-    rank = len(before)
     if isinstance(index_map, IndexMap):
         return index_map
-    text = index_map_text(index_map, lambda: rank)
+    text = index_map_text(index_map, lambda: len(before))
+    inputs, result = evaluated(text, func, [e.dtype for e in before], "the index map")
+    try:
+        return _from_outputs(inputs, result)
+    except TypeError as error:
+        raise ScheduleError(f"the index map {text!r} cannot be evaluated: {error}") from None
+
+
+def evaluated(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tuple[tuple[Var, ...], Any]:
+    """The parameters of a function of as many indices as there are `dtypes`, given as text, and its result. It may use the sizes
+    that are parameters of `func`."""
+    rank = len(dtypes)
     try:
         tree = python_tree(text, mode="eval").body
     except SyntaxError as error:
-        raise ScheduleError(f"the index map {text!r} is not Python: {error.msg}", hint="lambda i, j: (j, i)") from None
+        raise ScheduleError(f"{what} {text!r} is not Python: {error.msg}", hint="lambda i, j: (j, i)") from None
     if not isinstance(tree, ast.Lambda) or tree.args.vararg or tree.args.kwonlyargs or tree.args.kwarg:
-        raise ScheduleError(f"an index map is a function such as 'lambda i, j: (j, i)', got {text!r}")
+        is_what = what.replace("the ", "an ", 1) if what == "the index map" else what
+        raise ScheduleError(f"{is_what} is a function such as 'lambda i, j: (j, i)', got {text!r}")
     names = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args)]
     if len(names) != rank:
         raise ScheduleError(
-            f"the index map {text!r} takes {len(names)} indices, and there are {rank}",
+            f"{what} {text!r} takes {len(names)} indices, and there are {rank}",
             hint=f"lambda {', '.join(f'i{n}' for n in range(rank))}: ...",
         )
-    inputs = tuple(Var(name, extent.dtype) for name, extent in zip(names, before, strict=True))
+    inputs = tuple(Var(name, dtype) for name, dtype in zip(names, dtypes, strict=True))
     evaluator = Expressions(Source("<index map>", (text,)), {"T": namespace}, live=False)
     sizes = [p for p in func.params if isinstance(p, Var)]
     evaluator.scope.names.update({v.name: v for v in (*sizes, *inputs)})
     evaluator.scope.variables.update(v.name for v in inputs)
     try:
-        return _from_outputs(inputs, evaluator.value(tree.body))
+        return inputs, evaluator.value(tree.body)
     except (ScriptError, TypeError, RecursionError) as error:
         reason = error.reason if isinstance(error, ScriptError) else str(error)
-        raise ScheduleError(f"the index map {text!r} cannot be evaluated: {reason}") from None
+        raise ScheduleError(f"{what} {text!r} cannot be evaluated: {reason}") from None
 
 
 def _from_outputs(inputs: tuple[Var, ...], result: Any) -> IndexMap:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
+from typing import Any
 
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.intervals import Ranges
@@ -26,6 +28,8 @@ from tir.ir import (
     Store,
     Unary,
     Var,
+    as_expr,
+    cast,
     conjunction,
     const,
     nest,
@@ -38,18 +42,23 @@ from ..legality.dataflow import Leaf, buffer_called, buffer_of, locate
 from ..legality.iter_map import Unproved
 from ..legality.requirements import own_axes, single_store
 from .edits import Insertion, Names, edited, parts, unstated
-from .index_map import IndexMap, Layout, invert, place_names
+from .index_map import IndexMap, Layout, evaluated, function_text, invert, place_names
 
 
 def transformed_layout(
-    func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark, units: bool = False
+    func: PrimFunc,
+    target: Buffer,
+    mapping: IndexMap,
+    pad_value: int | float | Callable[..., Any] | str | None,
+    *marks: Mark,
+    units: bool = False,
 ) -> PrimFunc:
-    """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there. With `units`
-    indices keep variables of one value."""
+    """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there, or what this
+    function returns for the new indices. With `units` indices keep variables of one value."""
     names = Names.of(func)
     layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
     if not layout.conditions:
-        return with_layout(func, target.name, target.with_(shape=layout.extents), mapping, units=units)
+        return with_layout(func, target.name, target.with_(shape=layout.extents, axis_separators=()), mapping, units=units)
     if pad_value is None:
         raise ScheduleError(
             f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
@@ -57,7 +66,12 @@ def transformed_layout(
             hint="pad_value=0",
         )
     try:
-        padding = const(pad_value, target.dtype)
+        if isinstance(pad_value, int | float):
+            padding: Expr = const(pad_value, target.dtype)
+        else:
+            text = function_text(pad_value, lambda: len(layout.places), "`pad_value`")
+            inputs, value = evaluated(text, func, [v.dtype for v in layout.places], "`pad_value`")
+            padding = substitute(_padding(value, text, target, *marks), dict(zip(inputs, layout.places, strict=True)))
     except TypeError:
         raise ScheduleError(
             f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}",
@@ -67,11 +81,27 @@ def transformed_layout(
     return with_padded_layout(func, target, mapping, layout, padding, names, units)
 
 
+def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units: bool = False) -> PrimFunc:
+    """`func` with a parameter in the layout of an index map: it is called with arrays of the new shape, whose padding it leaves
+    as it is."""
+    layout = invert(mapping, target.shape, place_names(func, Names.of(func), len(mapping.outputs)))
+    new = target.with_(shape=layout.extents, axis_separators=())
+    func = with_layout(func, target.name, new, mapping, units=units)
+    return func.with_(params=tuple(new if p == target else p for p in func.params))
+
+
+def _padding(value: Any, text: str, target: Buffer, *marks: Mark) -> Expr:
+    """What a function gives for padding, in the dtype of the buffer; refuses what that may not hold, or what reads memory."""
+    if loads(found := as_expr(value)):
+        raise ScheduleError(f"`pad_value` {text!r} reads a buffer", *marks, hint="it is a function of the new indices alone")
+    return cast(found, target.dtype) if isinstance(value, Expr) else const(value, target.dtype)
+
+
 def with_padded_layout(
-    func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names, units: bool = False
+    func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Expr, names: Names, units: bool = False
 ) -> PrimFunc:
     """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
-    new = target.with_(shape=layout.extents)
+    new = target.with_(shape=layout.extents, axis_separators=())
     producer = _producer(func, target)
     if producer is not None:
         leaf, top = producer

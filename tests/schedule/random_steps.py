@@ -190,6 +190,21 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "cache_read" | "cache_write":
             extra = {"consumer_blocks": [d.block()]} if d.rng.random() < 0.2 else {}
             return [block, d.buffer(block, name == "cache_write"), d.one(*SCOPES)], extra
+        case "read_at" | "write_at":
+            where = d.one(*(s.get_loops(block) or [loop])) if block in d.blocks else loop
+            return [where, block, d.buffer(block, name == "write_at"), d.one(*SCOPES)], {}
+        case "cache_index":
+            return [block, d.one(*SCOPES)], {"cse_thresh": 2} if d.rng.random() < 0.3 else {}
+        case "unsafe_set_dtype":
+            return [block, d.buffer(block, True), d.one("float64", "float64", "float16", "int64", "int8")], {}
+        case "set_axis_separator":
+            return [block, d.buffer_pair(block), d.one([1], [1], [1, 2], [0], [2])], {}
+        case "annotate_buffer_access":
+            written, count = d.rng.random() < 0.5, d.axes(block)
+            names = [f"i{n}" for n in range(count)]
+            given = [d.one(f"({x}, {x} + 1)", f"({x}, {x} + 3)", "(0, 13)", x) for x in names]
+            text = f"lambda {', '.join(names)}: ({''.join(f'{x}, ' for x in given)})"
+            return [block, d.buffer(block, written), "write" if written else "read", text], {}
         case "reindex":
             return [block, d.buffer_pair(block)], {}
         case "reindex_cache_read" | "reindex_cache_write":
@@ -201,7 +216,7 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             return [block, d.buffer(block, True), d.one(*SCOPES)], {}
         case "transform_layout":
             buffer = d.buffer_pair(block)
-            padding = {"pad_value": d.one(0, 0, 7)} if d.rng.random() < 0.6 else {}
+            padding = {"pad_value": d.one(0, 0, 7, "lambda i, j: i + j")} if d.rng.random() < 0.6 else {}
             return [block, buffer, d.index_map(d.rank(block, buffer))], padding
         case "reorder_block_iter_var":
             order = [int(x) for x in d.rng.permutation(d.axes(block))]
@@ -227,6 +242,8 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "lift_alloc":
             inner = [b.name for x in blocks(s.func) for b in x.allocs]
             return [d.one(*inner) if inner else d.buffer(block, True) or "A"], {}
+        case "sample_partitioned_tile":
+            return [loop, d.int(1, 4), d.int(0, 3), d.one(1, 1, 2, 7)], {}
         case "sample_perfect_tile" | "sample_tile":
             return [loop, d.int(1, 4)], {"max_innermost_factor": d.one(-1, 2, 8)} if d.rng.random() < 0.5 else {}
         case "sample_categorical":

@@ -31,6 +31,7 @@ from ..ir import (
     binary,
     const,
     const_shape,
+    separate,
     seq,
 )
 from ..memory import check_scope
@@ -47,7 +48,6 @@ Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
 
 # Arguments that must have their default value, and what another value would mean.
 _NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {
-    "axis_separators": ((None, [], ()), "axis_separators"),
     "buffer_type": (("", "default"), "broadcasting buffers"),
 }
 
@@ -275,6 +275,16 @@ class Declarations(Expressions):
                 raise self.error(f"{reason} are not in the dialect", arguments[name])
         return shape, dtype, scope, arguments
 
+    def separators(self, arguments: dict[str, ast.expr], rank: int) -> tuple[int, ...]:
+        """The axis separators of a declared buffer."""
+        if "axis_separators" not in arguments:
+            return ()
+        given = self.data(self.value(arguments["axis_separators"]), arguments["axis_separators"]) or []
+        if not separate(given, rank):
+            reason = f"axis separators are ascending numbers of dimensions, from 1 to {rank - 1}, got {given!r}"
+            raise self.error(reason, arguments["axis_separators"])
+        return tuple(given)
+
     def stands_for(self, given: Expr, value: Expr) -> bool:
         """Whether `given` is `value`, or a size that only names it: it is none any more."""
         if isinstance(given, Var) and any(given is size for size in self.sizes):
@@ -297,7 +307,8 @@ class Declarations(Expressions):
             raise self.error(f"`{param.name}` has a shape already", node, "another view is T.Buffer(shape, data=A.data)")
         if "shape" not in arguments:
             raise self.error(f"`{self.text(node.func)}`: the shape is missing", node, f"T.match_buffer({param.name}, (128, 128))")
-        param.buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope))
+        separators = self.separators(arguments, len(shape))
+        param.buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope, separators))
 
     def window(
         self,
@@ -341,7 +352,8 @@ class Declarations(Expressions):
             raise self.error("T.alloc_buffer makes memory of its own", arguments["data"], "T.Buffer(shape, data=...) is a view")
         name = self.identifier(target)
         shape = tuple(self.frames[-1].closed(d) for d in shape)
-        self.frames[-1].allocs.append(self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope)))
+        separators = self.separators(arguments, len(shape))
+        self.frames[-1].allocs.append(self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope, separators)))
 
     def allocate(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper:
         name, arguments = self.identifier(target), self.arguments(form, node)
@@ -402,7 +414,8 @@ class Declarations(Expressions):
                     node,
                     f"{name} = T.Buffer(shape, data=A.data), or T.alloc_buffer(shape)",
                 )
-            buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope))
+            separators = self.separators(arguments, len(shape))
+            buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope, separators))
             return lambda rest: Allocate(buffer, rest)
         offset: Expr = self.index(arguments["elem_offset"]) if "elem_offset" in arguments else Const(0)
         match memory:

@@ -215,7 +215,9 @@ def show_text(text: str, file=None) -> None:
 
 
 def _scope(b: Buffer) -> str:
-    return "" if b.scope == "global" else f', scope="{b.scope}"'
+    """The other arguments that declare a buffer."""
+    scope = "" if b.scope == "global" else f', scope="{b.scope}"'
+    return f"{scope}, axis_separators={list(b.axis_separators)}" if b.axis_separators else scope
 
 
 def _declared(b: Buffer) -> str:

@@ -106,7 +106,7 @@ class Function(Loops, Blocks):
         shape, dtype, scope, arguments_ = self.declaration(form, node)
         if "data" in arguments_:
             raise self.error("a parameter has memory of its own", arguments_["data"])
-        return Buffer(p.arg, shape, dtype, scope)
+        return Buffer(p.arg, shape, dtype, scope, self.separators(arguments_, len(shape)))
 
     def without_root(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements without `with T.block("root"):` around the last: the function is that block."""

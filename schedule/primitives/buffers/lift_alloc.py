@@ -58,7 +58,7 @@ def _lifted(func: PrimFunc, name: str) -> PrimFunc:
                 hint=f"write `{b.name}` with an axis of another name",
             )
     old = tuple(Var(f"{name}.{n}", dim.dtype) for n, dim in enumerate(target.shape))
-    new = target.with_(shape=shape)
+    new = target.with_(shape=shape, axis_separators=tuple(n + len(axes) for n in target.axis_separators))
     func = with_layout(without_buffers(func, [name]), name, new, IndexMap(old, (*(it.var for it in axes), *old)))
     return with_buffer(func, around[-1] if around else None, new)
 

@@ -8,9 +8,9 @@ from typing import Any
 from tir.ir import PrimFunc
 from tir.traverse import stores
 
-from ...primitive import find_block, need_not_parameter, primitive
+from ...primitive import find_block, is_parameter, need_not_parameter, primitive
 from ...rewriting.index_map import IndexMap, parse_index_map
-from ...rewriting.layouts import buffer_argument, transformed_layout
+from ...rewriting.layouts import buffer_argument, transformed_layout, with_passed_layout
 
 
 @primitive
@@ -19,8 +19,9 @@ def transform_layout(
     block: str,
     buffer: list[str | int] | tuple[str, int] | str,
     index_map: IndexMap | Callable[..., Any] | str,
-    pad_value: int | float | None = None,
+    pad_value: int | float | Callable[..., Any] | str | None = None,
     preserve_unit_iters: bool = False,
+    of_caller: bool = False,
 ) -> tuple[PrimFunc, None]:
     """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)], everywhere in the function.
 
@@ -28,14 +29,16 @@ def transform_layout(
     map is a function such as `lambda i, j: (i // 16, j, i % 16)`, its text, or a `tir.IndexMap`, here
     `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)`. Its outputs are indices, their quotients and remainders by constants, and
     sums of these in mixed radix, such as `i * 13 + j` for j < 13. Where a tile does not divide the extent, the last one is padded
-    with `pad_value`: by the producer, where that writes the whole buffer in loops of its own, which then run over the new shape;
-    else by a block of its own, before the first use. Variables of one value become that value in the indices, unless with
-    `preserve_unit_iters`.
+    with `pad_value`, a number or a function of the new indices: by the producer, where that writes the whole buffer in loops of
+    its own, which then run over the new shape; else by a block of its own, before the first use. Variables of one value become
+    that value in the indices, unless with `preserve_unit_iters`. With `of_caller` a parameter may change its layout, too: the
+    function is then called with arrays of the new shape, whose padding is neither read nor written.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])
-    Legal     if the buffer is no parameter, the index map is provably one to one (of the constants that divide one index, each is
-              a multiple of the smaller ones), and where there is padding a `pad_value` of the dtype is given.
+    Legal     if the buffer is no parameter (or `of_caller`), the index map is provably one to one (of the constants that divide
+              one index, each is a multiple of the smaller ones), and where a temporary is padded a `pad_value` of the dtype is
+              given, which reads no memory.
     Example   chain: s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
     """
     user = find_block(func, block)
@@ -43,6 +46,9 @@ def transform_layout(
     mark = (user, f"uses {target.name}")
     how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
     hint = f"{how} makes a copy whose layout is free"
-    need_not_parameter(func, target, "its layout is the caller's", mark, hint)
+    if not of_caller:
+        need_not_parameter(func, target, "its layout is the caller's", mark, f"{hint}, and of_caller=True changes what is passed")
     mapping = parse_index_map(index_map, func, target.shape)
+    if is_parameter(func, target.name):
+        return with_passed_layout(func, target, mapping, preserve_unit_iters), None
     return transformed_layout(func, target, mapping, pad_value, mark, units=preserve_unit_iters), None

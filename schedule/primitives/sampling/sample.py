@@ -1,4 +1,4 @@
-"""sample_perfect_tile, sample_tile, sample_categorical, sample_compute_location: choices made at random and kept in the trace.
+"""The sample_* primitives: choices made at random and kept in the trace.
 
 Each returns what was chosen and the decision that makes the same choice again; a schedule returns the first and records the
 second. Where a decision is given, no random number is drawn. Integers, numbers and names that a schedule returns are remembered
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tir.ir import PrimFunc
+from tir.ir import Const, PrimFunc
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
@@ -31,43 +31,105 @@ def sample_perfect_tile(
     loop: str,
     n: int,
     max_innermost_factor: int = 16,
-    decision: list[int] | None = None,
+    decision: list[int | None] | None = None,
     rng: np.random.Generator | None = None,
-) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
+) -> tuple[PrimFunc, tuple[list[int | None], list[int | None]]]:
     """Choose factors for `split` whose product is the extent of a loop; returns `n` integers, outermost first.
 
     All such lists whose last factor is at most `max_innermost_factor` (-1 is no limit; nor is there one for n = 1) are equally
-    likely. A `decision` is returned as it is, in place of a random choice, which needs a schedule with a seed. Source:
+    likely. Of a symbolic extent only 1 is known to be a factor: the first is then None, which `split` infers, and all others
+    are 1. A `decision` is returned as it is, in place of a random choice, which needs a schedule with a seed. Source:
     MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
-    Legal     if the extent is a constant and n at least 1. A given decision must be such a list.
+    Legal     if n is at least 1. A given decision must be such a list.
     Example   matmul: s.split("j", s.sample_perfect_tile("j", 2, decision=[13, 1]))
     """
+    if type(find_loop(func, loop).extent) is not Const:
+        only: list[int | None] = [None, *[1] * (_positive(n) - 1)]
+        if decision is not None and decision != only:
+            raise ScheduleError(f"the extent of `{loop}` is symbolic, so the decision can only be {only}, got {decision}")
+        return func, (only, only)
     extent, limit = _extent_and_limit(func, loop, n, max_innermost_factor)
     if decision is not None:
-        _need_factors(decision, n, loop)
-        if math.prod(decision) != extent:
+        known = _need_product(decision, n, loop, extent)
+        _need_innermost_within(known, limit, max_innermost_factor)
+        return func, (decision, decision)
+    factors: list[int | None] = [*_perfect_factors(extent, n, limit, _generator(rng))]
+    return func, (factors, factors)
+
+
+@primitive
+def sample_partitioned_tile(
+    func: PrimFunc,
+    loop: str,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+    decision: list[int] | None = None,
+    rng: np.random.Generator | None = None,
+) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
+    """Choose factors for `split` as `sample_perfect_tile` does, those from number `partition_pos` on with a product that is a
+    multiple of `innerpart_factor`; returns `n` integers, outermost first.
+
+    All such lists are equally likely. A `decision` is used as for `sample_perfect_tile`.
+
+    Rewrite   none: the function stays as it is.
+    Legal     if the extent is a constant, n at least 1, `partition_pos` from 0 to n, `innerpart_factor` a divisor of the extent,
+              and 1 where `partition_pos` is n. A given decision must be such a list.
+    Example   matmul: s.split("j", s.sample_partitioned_tile("j", 3, 1, 13, decision=[1, 13, 1]))
+    """
+    extent = int(constant_extent(find_loop(func, loop)))
+    if not 0 <= partition_pos <= _positive(n):
+        raise ScheduleError(f"`partition_pos` must be from 0 to {n}, got {partition_pos}")
+    if innerpart_factor < 1 or extent % innerpart_factor or (partition_pos == n and innerpart_factor != 1):
+        of = f"of the {extent} iterations of `{loop}`" if partition_pos < n else "of 1, the product of no factors"
+        raise ScheduleError(f"`innerpart_factor` must be a divisor {of}, got {innerpart_factor}")
+    if decision is not None:
+        _need_product(decision, n, loop, extent)
+        if math.prod(decision[partition_pos:]) % innerpart_factor:
             raise ScheduleError(
-                f"the decision {decision} has the product {math.prod(decision)}, but `{loop}` has {extent} iterations"
+                f"in the decision {decision} the product of {decision[partition_pos:]} is no multiple of {innerpart_factor}"
             )
-        return func, (_need_innermost_within(decision, limit, max_innermost_factor), decision)
-    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+        return func, (decision, decision)
+    draw, outer = _generator(rng), partition_pos
+    products = [p for p in _divisors(extent) if p % innerpart_factor == 0]
+    weights = np.array([_ways(extent // p, outer) * _ways(p, n - outer) for p in products], dtype=float)
+    inner = products[int(draw.choice(len(products), p=weights / weights.sum()))]
+    factors = [*_perfect_factors(extent // inner, outer, extent, draw), *_perfect_factors(inner, n - outer, extent, draw)]
+    return func, (factors, factors)
 
-    @cache
-    def ways(rest: int, count: int) -> int:
-        """In how many ways `rest` is a product of `count` factors."""
-        return 1 if count == 1 else sum(ways(rest // d, count - 1) for d in divisors if rest % d == 0)
 
-    draw = _generator(rng)
+@cache
+def _divisors(extent: int) -> tuple[int, ...]:
+    return tuple(d for d in range(1, extent + 1) if extent % d == 0)
+
+
+@cache
+def _ways(rest: int, count: int) -> int:
+    """In how many ways `rest` is a product of `count` factors."""
+    if count <= 1:
+        return int(count == 1 or rest == 1)
+    return sum(_ways(rest // d, count - 1) for d in _divisors(rest))
+
+
+def _perfect_factors(extent: int, n: int, limit: int, draw: np.random.Generator) -> list[int]:
+    """`n` factors of an extent, the last at most `limit`; all such lists are equally likely."""
 
     def factor(rest: int, count: int) -> int:
-        options = [d for d in divisors if rest % d == 0 and (count < n or d <= limit)]
-        weights = np.array([ways(rest // d, count - 1) for d in options], dtype=float)
+        options = [d for d in _divisors(rest) if count < n or d <= limit]
+        weights = np.array([_ways(rest // d, count - 1) for d in options], dtype=float)
         return options[int(draw.choice(len(options), p=weights / weights.sum()))]
 
-    factors = _sample_factors(extent, n, factor)
-    return func, (factors, factors)
+    return _sample_factors(extent, n, factor) if n else []
+
+
+def _need_product(decision: list[int] | list[int | None], n: int, loop: str, extent: int) -> list[int]:
+    """A decision of `n` factors whose product is an extent; refuses another."""
+    known = _need_factors(decision, n, loop)
+    if math.prod(known) != extent:
+        raise ScheduleError(f"the decision {decision} has the product {math.prod(known)}, but `{loop}` has {extent} iterations")
+    return known
 
 
 @primitive
@@ -194,8 +256,7 @@ def _possible(call) -> bool:
 def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: int) -> tuple[int, int]:
     """The extent of a loop, and the largest innermost one of its `n` factors."""
     extent = int(constant_extent(find_loop(func, loop)))
-    if n < 1:
-        raise ScheduleError(f"`n` must be at least 1, got {n}")
+    _positive(n)
     if max_innermost_factor < 1 and max_innermost_factor != -1:
         raise ScheduleError(f"`max_innermost_factor` must be at least 1, or -1 for no limit, got {max_innermost_factor}")
     return extent, extent if max_innermost_factor == -1 or n == 1 else max_innermost_factor
@@ -218,9 +279,17 @@ def _need_innermost_within(decision: list[int], limit: int, max_innermost_factor
     return decision
 
 
-def _need_factors(decision: list[int], n: int, loop: str) -> None:
-    if len(decision) != n or any(f < 1 for f in decision):
+def _need_factors(decision: list[int] | list[int | None], n: int, loop: str) -> list[int]:
+    known = [f for f in decision if f is not None and f >= 1]
+    if len(decision) != n or len(known) != n:
         raise ScheduleError(f"a decision for `{loop}` is a list of {n} integers of at least 1, got {decision}")
+    return known
+
+
+def _positive(n: int) -> int:
+    if n < 1:
+        raise ScheduleError(f"`n` must be at least 1, got {n}")
+    return n
 
 
 def _generator(rng: np.random.Generator | None) -> np.random.Generator:

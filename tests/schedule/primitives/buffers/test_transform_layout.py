@@ -1,9 +1,11 @@
+import numpy as np
 import pytest
 
-from schedule import Schedule, ScheduleError
+from schedule import Schedule, ScheduleError, replay
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked, check, refuse, well_formed
 from tir import te
+from tir.interpreter import run
 
 
 def doubled(n: int = 13):
@@ -281,7 +283,7 @@ def test_a_parameter_is_refused():
 transform_layout('C', ['write', 0], 'lambda i, j: (j, i)'): `C` is a parameter of the function, and its layout is the caller's
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ uses C
-  hint: cache_write makes a copy whose layout is free
+  hint: cache_write makes a copy whose layout is free, and of_caller=True changes what is passed
 """,
         call=lambda s: s.transform_layout("C", ("write", 0), lambda i, j: (j, i)),
     )
@@ -295,7 +297,7 @@ def test_an_input_is_refused():
 transform_layout('B', 'A', 'lambda i, j: (j, i)'): `A` is a parameter of the function, and its layout is the caller's
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ uses A
-  hint: cache_read makes a copy whose layout is free
+  hint: cache_read makes a copy whose layout is free, and of_caller=True changes what is passed
 """,
         call=lambda s: s.transform_layout("B", "A", lambda i, j: (j, i)),
     )
@@ -567,3 +569,36 @@ def test_axes_of_one_value_may_stay():
     s = Checked(te.create_prim_func([A, te.compute((1, 12), lambda n, i: B[n, i] * 2.0, name="C")]))
     s.transform_layout("B", ("write", 0), lambda n, i: (n, i // 4, i % 4), preserve_unit_iters=True)
     assert "C[v_n, v_i] = B[v_n, v_i // 4, v_i % 4] * T.float32(2.0)" in s.script
+
+
+def test_padding_is_a_function_of_the_new_indices():
+    s = Checked(chain())
+    s.transform_layout("B", ("write", 0), lambda i, j: (i // 4, j, i % 4), pad_value=lambda i, *rest: i + rest[1])
+    check(
+        s,
+        """
+        B = T.alloc_buffer((2, 13, 4))
+        for ax0, ax1, ax2 in T.grid(2, 13, 4):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 7, A[v0 * 4 + v2, v1] + T.float32(1.0), T.Cast("float32", v0 + v2))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i // 4, v_j, v_i % 4] * T.float32(3.0)
+        """,
+    )
+    assert "'lambda i, rest0, rest1: i + rest1'" in str(s.trace)
+
+
+def test_a_parameter_in_another_layout():
+    s = Schedule(chain())
+    s.transform_layout("B", ("read", 0), lambda i, j: (i // 4, j, i % 4), of_caller=True)
+    s.transform_layout("C", ("write", 0), lambda i, j: (j, i), of_caller=True)
+    assert [tuple(map(str, b.shape)) for b in s.func.buffers] == [("2", "13", "4"), ("13", "7")]
+    well_formed(s.func)
+    a, c = np.arange(8 * 13, dtype="float32"), np.zeros((13, 7), "float32")
+    run(s.func, a.reshape(2, 13, 4), c)
+    rows = a.reshape(2, 13, 4).transpose(0, 2, 1).reshape(8, 13)[:7]
+    assert (c == ((rows + 1) * 3).T).all()
+    assert replay(chain(), s.trace).script == s.script

@@ -254,3 +254,53 @@ def test_schedules_go_on_with_names_of_their_own():
         "[v5, v6] = s.sample_tile('k', 2, decision=[2, 3])  # 2, 3\ns.split('k', [v5, v6])  # k_0, k_1\n"
     )
     assert s.trace == tiled().trace
+
+
+def test_partitioned_tiles():
+    """36 = a b c with 4 | b c: all such lists come, equally often (within 6 standard deviations)."""
+    s, draws = Schedule(vector(36), seed=0), 1500
+    found = Counter(tuple(s.sample_partitioned_tile("i", 3, 1, 4)) for _ in range(draws))
+    lists = {(a, b, 36 // a // b) for a in range(1, 37) for b in range(1, 37) if 36 % a == 0 and 36 // a % b == 0}
+    wanted = {t for t in lists if t[1] * t[2] % 4 == 0}
+    assert set(found) == wanted
+    p = 1 / len(wanted)
+    assert all(abs(c - draws * p) < 6 * (draws * p * (1 - p)) ** 0.5 for c in found.values())
+    assert replay(vector(36), s.trace).trace == s.trace
+    refuse(
+        s,
+        """
+sample_partitioned_tile('i', 2, 1, 8): `innerpart_factor` must be a divisor of the 36 iterations of `i`, got 8
+""",
+    )
+    refuse(
+        s,
+        """
+sample_partitioned_tile('i', 2, 2, 2): `innerpart_factor` must be a divisor of 1, the product of no factors, got 2
+""",
+    )
+    refuse(
+        s,
+        """
+sample_partitioned_tile('i', 2, 3): `partition_pos` must be from 0 to 2, got 3
+""",
+    )
+    refuse(
+        s,
+        """
+sample_partitioned_tile('i', 2, 1, 4, [18, 2]): in the decision [18, 2] the product of [2] is no multiple of 4
+""",
+    )
+
+
+def test_of_a_symbolic_extent_only_1_is_a_factor():
+    s = Schedule(symbolic(), seed=0)
+    factors = s.sample_perfect_tile("i", 3)
+    assert factors == [None, 1, 1]
+    s.split("i", factors)
+    assert replay(symbolic(), Trace.from_json(s.trace.to_json())).script == s.script
+    refuse(
+        Schedule(symbolic()),
+        """
+sample_perfect_tile('i', 2, decision=[3, 4]): the extent of `i` is symbolic, so the decision can only be [None, 1], got [3, 4]
+""",
+    )

@@ -1,0 +1,96 @@
+"""cache_index: the indices at which a block reads are computed before it, and read from memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, Iter, Load, Node, PrimFunc, Stmt, Store, Var, nest, seq
+from tir.traverse import loads, map_children, rewrite, substitute, tree_size, variables, walk
+
+from ...error import ScheduleError
+from ...legality.dataflow import locate
+from ...primitive import primitive
+from ...rewriting.cache_stages import need_scope
+from ...rewriting.edits import Insertion, Names, edited, parts, unstated, with_buffer
+
+
+@primitive
+def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int = 0) -> tuple[PrimFunc, list[str]]:
+    """Compute the indices at which a block reads buffers before its nest, and read them from memory; returns the names of the
+    new blocks, one for each expression.
+
+    An index counts if it computes something from the axes: a variable, a constant and what is loaded do not. With `cse_thresh`
+    above 0 it is instead what occurs so often among the indices and their parts, the largest such expressions.
+
+    Rewrite   for i, j: S(A[i // 3 + j % 2])
+           => for i, j: index_0[i, j] = i // 3 + j % 2
+              for i, j: S(A[index_0[i, j]])
+    Legal     if the block has such an index, which divides by constants only: it is computed for all values of the axes that it
+              depends on.
+    Example   padded_sums: s.cache_index("C", "global")
+    """
+    scope, leaf = locate(func, block)
+    need_scope(storage_scope)
+    target = leaf.block
+    axes = {it.var.name: it for it in target.iters}
+    found = _expressions(target, cse_thresh, axes.keys())
+    if not found:
+        raise ScheduleError(
+            f"no index of `{block}` computes anything from its axes",
+            (target, "the block"),
+            hint="indices that are variables, constants or loaded are read as they are",
+        )
+    names = Names.of(func)
+    made: list[str] = []
+    copies: dict[Node, Load] = {}
+    nests: list[Stmt] = []
+    for e in found:
+        used = [axes[v] for v in axes if v in variables(e)]
+        copy = Buffer(names.buffer(f"index_{len(made)}"), tuple(it.extent for it in used), e.dtype, storage_scope)
+        places = tuple(Var(names.axis(f"v{n}"), it.var.dtype) for n, it in enumerate(used))
+        loops = [Var(names.loop(f"ax{n}"), it.var.dtype) for n, it in enumerate(used)]
+        iters = tuple(Iter(v, it.extent, Axis.SPATIAL, x) for v, it, x in zip(places, used, loops, strict=True))
+        mapping = {it.var: v for it, v in zip(used, places, strict=True)}
+        label = names.block(copy.name)
+        made.append(label)
+        computing = Block(label, iters, Store(copy, places, substitute(e, mapping)))
+        nests.append(nest(zip(loops, (it.extent for it in used), strict=True), computing))
+        copies[e] = Load(copy, tuple(it.var for it in used))
+
+    def replaced(n: Node) -> Node:
+        return copies[n] if n in copies else map_children(n, replaced)
+
+    def visit(n: Node) -> Node | None:
+        if type(n) is Load:
+            return n.with_(indices=tuple(map(replaced, n.indices)))
+        return None
+
+    new = rewrite(unstated(target, *{x.buffer.name for x in loads(target)}), visit)
+    at = next(n for n, s in enumerate(parts(scope.root)) if leaf.under(s))
+    func = edited(func, [(target, new)], Insertion(scope.root, at, seq(*nests)))
+    for load in copies.values():
+        func = with_buffer(func, scope.block, load.buffer)
+    return func, made
+
+
+def _expressions(block: Block, cse_thresh: int, axes: Collection[str]) -> list[Expr]:
+    """The expressions over the axes of a block that its indices compute, in order of their first use."""
+    indices = [i for x in loads(block) for i in x.indices]
+    if not cse_thresh:
+        return [*dict.fromkeys(i for i in indices if _computes(i, axes))]
+    counts = Counter(e for i in indices for e in walk(i) if isinstance(e, Expr) and _computes(e, axes))
+    often = sorted((e for e, count in counts.items() if count >= cse_thresh), key=tree_size, reverse=True)
+    return [e for n, e in enumerate(often) if not any(e in walk(larger) for larger in often[:n])]
+
+
+def _computes(e: Expr, axes: Collection[str]) -> bool:
+    """Whether an expression computes something from these axes alone, for any values of them."""
+    nodes = [*walk(e)]
+    divides = (n.b for n in nodes if type(n) is Binary and n.op in ("//", "%"))
+    return (
+        isinstance(e, Binary)
+        and not any(type(n) is Load for n in nodes)
+        and set() < variables(e) <= set(axes)
+        and all(type(d) is Const and d.value for d in divides)
+    )

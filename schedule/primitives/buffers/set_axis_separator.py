@@ -1,0 +1,35 @@
+"""set_axis_separator: the dimensions of a buffer are divided into groups."""
+
+from __future__ import annotations
+
+from tir.ir import PrimFunc, separate
+from tir.traverse import replace_buffers
+
+from ...error import ScheduleError
+from ...primitive import find_block, primitive
+from ...rewriting.layouts import buffer_argument
+
+
+@primitive
+def set_axis_separator(
+    func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str, axis_separators: list[int]
+) -> tuple[PrimFunc, None]:
+    """Divide the dimensions of a buffer into groups, each to be one dimension of a memory that has several.
+
+    The buffer is given as for `transform_layout`. A separator is the number of the dimension that a new group begins with. The
+    memories of CPUs and of CUDA have one dimension, in which the groups stand one after another, as they did; `transform_layout`
+    drops the separators.
+
+    Rewrite   X = T.alloc_buffer(shape)   =>   X = T.alloc_buffer(shape, axis_separators=[1])
+    Legal     if the separators ascend, and each is a number of a dimension behind the first.
+    Example   chain: s.set_axis_separator("B", ("write", 0), [1])
+    """
+    user = find_block(func, block)
+    target = buffer_argument(user, buffer)
+    rank = len(target.shape)
+    if not separate(axis_separators, rank):
+        raise ScheduleError(
+            f"axis separators are ascending numbers of dimensions, from 1 to {rank - 1}, got {axis_separators}",
+            (user, f"uses {target.name}, of {rank} dimension(s)"),
+        )
+    return replace_buffers(func, {target.name: target.with_(axis_separators=tuple(axis_separators))}), None

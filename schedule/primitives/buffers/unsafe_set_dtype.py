@@ -1,0 +1,92 @@
+"""unsafe_set_dtype: a temporary holds its values in another dtype."""
+
+from __future__ import annotations
+
+from math import inf
+
+from tir import dtypes
+from tir.analysis.context import accesses
+from tir.arith.bounds import bounds
+from tir.arith.intervals import Ranges
+from tir.ir import Cast, Const, Expr, Load, Node, PrimFunc, Select, Store, cast
+from tir.nearest import did_you_mean
+from tir.traverse import rewrite
+
+from ...error import ScheduleError
+from ...legality.dataflow import buffer_of
+from ...primitive import find_block, need_not_parameter, primitive
+
+
+@primitive
+def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype: str) -> tuple[PrimFunc, None]:
+    """Have a temporary hold its values in another dtype. TensorIR's name is kept; here the step is checked, and loses nothing.
+
+    The buffer is given by its number among those that `block` writes, from 0, or by name. What is stored is converted to `dtype`,
+    what is loaded converted back.
+
+    Rewrite   X = T.alloc_buffer(shape, "int32");  X[i] = x;  S(X[i])
+           => X = T.alloc_buffer(shape, "int8");  X[i] = T.Cast("int8", x);  S(T.Cast("int32", X[i]))
+    Legal     if the buffer is no parameter of the function, and each value stored in it is one that `dtype` can hold: one
+              converted from a narrower dtype, a constant, an integer with bounds that fit, or a choice of such.
+    Example   chain: s.unsafe_set_dtype("B", 0, "float64")
+    """
+    writer = find_block(func, block)
+    buffer = buffer_of(writer, buffer_index, written=True)
+    mark = (writer, f"writes {buffer.name}")
+    if dtype not in dtypes.TABLE:
+        known = ", ".join(dtypes.TABLE)
+        raise ScheduleError(f"`{dtype}` is no dtype; these are {known}", hint=did_you_mean(dtype, dtypes.TABLE))
+    hint = f"cache_write({block!r}, {buffer_index!r}, 'global')"
+    need_not_parameter(func, buffer, "holds what the caller put there", mark, hint)
+    if dtype == buffer.dtype:
+        raise ScheduleError(f"`{buffer.name}` holds {dtype} already", mark, hint="there is nothing to change")
+    for s, around in accesses(func.body):
+        if type(s) is Store and s.buffer.name == buffer.name and not _fits(around.closed(s.value), dtype, around.ranges({})):
+            raise ScheduleError(
+                f"`{buffer.name}` holds `{s.value}` of {s.value.dtype}, which {dtype} may not hold exactly",
+                (s, f"stores to {buffer.name}"),
+                hint=f"store a value that {dtype} holds: x.astype({dtype!r}) in the program rounds it",
+            )
+    new = buffer.with_(dtype=dtype)
+
+    def visit(n: Node) -> Node | None:
+        match n:
+            case Load() if n.buffer.name == buffer.name:
+                return Cast(buffer.dtype, n.with_(buffer=new))
+            case Store() if n.buffer.name == buffer.name:
+                return n.with_(buffer=new, value=_converted(n.value, dtype))
+        return None
+
+    func = rewrite(func, visit)
+    return rewrite(func, lambda n: new if n == buffer else None), None
+
+
+def _converted(value: Expr, dtype: str) -> Expr:
+    """A value in another dtype; what was converted from this dtype, exactly, is taken as it was."""
+    match value:
+        case Cast(wide, inner) if inner.dtype == dtype and dtypes.holds(wide, dtype):
+            return inner
+    return cast(value, dtype)
+
+
+def _fits(value: Expr, dtype: str, ranges: Ranges) -> bool:
+    """Whether a dtype can hold a value exactly."""
+    if dtypes.holds(dtype, value.dtype):
+        return True
+    match value:
+        case Const(number):
+            return abs(number) != inf and number == int(number) and _within(int(number), int(number), dtype)
+        case Cast(_, inner):
+            return dtypes.holds(value.dtype, inner.dtype) and _fits(inner, dtype, ranges)
+        case Select(_, a, b):
+            return _fits(a, dtype, ranges) and _fits(b, dtype, ranges)
+    if not dtypes.is_int(value.dtype):
+        return False
+    low, high = bounds(value, ranges)
+    return low is not None and high is not None and _within(low, high, dtype)
+
+
+def _within(low: int, high: int, dtype: str) -> bool:
+    """Whether a dtype holds all integers of an interval."""
+    least, most = (-exact, exact) if (exact := dtypes.exact_integers(dtype)) else dtypes.limits(dtype)
+    return least <= low and high <= most

@@ -1,0 +1,63 @@
+from schedule import Schedule
+from tests.programs import chain, matmul
+from tests.schedule.harness import Checked, check, refuse
+
+
+def test_a_larger_region_is_stated():
+    s = Checked(matmul())
+    s.annotate_buffer_access("C", 0, "read", lambda i, j, k: (i, (k - 1, k + 2)))
+    s.annotate_buffer_access("C", "C", "write", "lambda i, j, k: (i, (0, 13))")
+    check(
+        s,
+        """
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                T.reads(A[v_i, v_k - 1:v_k + 2], B[v_k, v_j])
+                T.writes(C[v_i, 0:13])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_refusals():
+    refuse(
+        Schedule(chain()),
+        """
+annotate_buffer_access('C', 0, 'read', 'lambda i, j: (i, (1, 13))'): `C` accesses `v_j .. v_j` of dimension 1 of `B`, which is not shown to be within `1 .. 12`
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ accesses B
+  hint: state a region that contains it
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        """
+annotate_buffer_access('C', 0, 'read', 'lambda i, j: i'): `B` has 2 dimension(s), but there are 1 range(s)
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ accesses B
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        """
+annotate_buffer_access('C', 0, 'read', 'lambda i: (i, i)'): `gen_new_ranges` 'lambda i: (i, i)' takes 1 indices, and there are 2
+  hint: lambda i0, i1: ...
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        """
+annotate_buffer_access('C', 0, 'readwrite', 'lambda i, j: (i, j)'): `buf_type` is 'read' or 'write', got 'readwrite'
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        """
+annotate_buffer_access('C', 0, 'read', 'lambda i, j: (i, 0.5)'): `gen_new_ranges` gives no indices: an index must be an integer, got T.float32(0.5) of dtype float32
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ accesses B
+""",
+    )

@@ -1,0 +1,71 @@
+from schedule import Schedule
+from tests.programs import chain
+from tests.schedule.harness import Checked, check, refuse
+from tir import te
+
+
+def gathered():
+    """Sums of A at places that repeat."""
+    A = te.placeholder((13, 9), name="A")
+    place = lambda i, j: (i * 3 + j) // 2  # noqa: E731
+    return te.create_prim_func([A, te.compute((7, 3), lambda i, j: A[place(i, j), j] + A[place(i, j) + 1, 8 - j], name="C")])
+
+
+def test_whole_indices():
+    s = Checked(gathered())
+    assert s.cache_index("C", "global") == ["index_0", "index_1", "index_2"]
+    check(
+        s,
+        """
+        index_0 = T.alloc_buffer((7, 3), "int32")
+        index_1 = T.alloc_buffer((7, 3), "int32")
+        index_2 = T.alloc_buffer((3,), "int32")
+        for ax0, ax1 in T.grid(7, 3):
+            with T.block("index_0"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                index_0[v0, v1] = (v0 * 3 + v1) // 2
+        for ax0_1, ax1_1 in T.grid(7, 3):
+            with T.block("index_1"):
+                v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                index_1[v0, v1] = (v0 * 3 + v1) // 2 + 1
+        for ax0_2 in range(3):
+            with T.block("index_2"):
+                v0 = T.axis.spatial(3, ax0_2)
+                index_2[v0] = 8 - v0
+        for i, j in T.grid(7, 3):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = A[index_0[v_i, v_j], v_j] + A[index_1[v_i, v_j], index_2[v_j]]
+        """,
+    )
+
+
+def test_what_occurs_often():
+    s = Checked(gathered())
+    assert s.cache_index("C", "local", 2) == ["index_0"]
+    check(
+        s,
+        """
+        index_0 = T.alloc_buffer((7, 3), "int32", scope="local")
+        for ax0, ax1 in T.grid(7, 3):
+            with T.block("index_0"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                index_0[v0, v1] = (v0 * 3 + v1) // 2
+        for i, j in T.grid(7, 3):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = A[index_0[v_i, v_j], v_j] + A[index_0[v_i, v_j] + 1, 8 - v_j]
+        """,
+    )
+
+
+def test_plain_indices_are_refused():
+    refuse(
+        Schedule(chain()),
+        """
+cache_index('C', 'global'): no index of `C` computes anything from its axes
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: indices that are variables, constants or loaded are read as they are
+""",
+    )

@@ -1,0 +1,102 @@
+import pytest
+
+from schedule import Schedule
+from tests.programs import chain
+from tests.schedule.harness import Checked, check, refuse
+from tir import dtypes, te
+
+
+def places():
+    """C = A at twice the place, from a temporary of places in int32."""
+    A = te.placeholder((13,), "int8", name="A")
+    B = te.compute((7,), lambda i: te.select(i < 3, i * 2, A[i].astype("int32")), name="B")
+    return te.create_prim_func([A, te.compute((7,), lambda i: B[i] + 1, name="C")])
+
+
+def test_a_wider_dtype():
+    s = Checked(chain())
+    s.unsafe_set_dtype("B", 0, "float64")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13), "float64")
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = T.Cast("float64", A[v_i, v_j] + T.float32(1.0))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = T.Cast("float32", B[v_i, v_j]) * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_narrower_dtype_that_holds_all_values():
+    s = Checked(places())
+    s.unsafe_set_dtype("B", "B", "int8")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7,), "int8")
+        for i in range(7):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                B[v_i] = T.Cast("int8", T.Select(v_i < 3, v_i * 2, T.Cast("int32", A[v_i])))
+        for i_1 in range(7):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_1)
+                C[v_i] = T.Cast("int32", B[v_i]) + 1
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "wide, narrow, holds",
+    [
+        ("float64", "float32", True), ("float32", "int16", True), ("float32", "int32", False), ("float32", "bfloat16", True),
+        ("float16", "bfloat16", False), ("bfloat16", "float16", False), ("int32", "uint16", True), ("int32", "uint32", False),
+        ("uint8", "int8", False), ("float16", "uint8", True), ("int8", "bool", True), ("int64", "float16", False),
+        ("bool", "uint8", False),
+    ],
+)  # fmt: skip
+def test_which_dtypes_hold_others(wide, narrow, holds):
+    assert dtypes.holds(wide, narrow) == holds
+
+
+def test_refusals():
+    refuse(
+        Schedule(chain()),
+        """
+unsafe_set_dtype('B', 0, 'float16'): `B` holds `A[v_i, v_j] + T.float32(1.0)` of float32, which float16 may not hold exactly
+   12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ stores to B
+  hint: store a value that float16 holds: x.astype('float16') in the program rounds it
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        """
+unsafe_set_dtype('C', 0, 'float64'): `C` is a parameter of the function, and holds what the caller put there
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ writes C
+  hint: cache_write('C', 0, 'global')
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        """
+unsafe_set_dtype('B', 0, 'float32'): `B` holds float32 already
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+  hint: there is nothing to change
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        f"""
+unsafe_set_dtype('B', 0, 'float23'): `float23` is no dtype; these are {", ".join(dtypes.TABLE)}
+  hint: did you mean `float32`?
+""",
+        lambda s: s.unsafe_set_dtype("B", 0, "float23"),
+    )
