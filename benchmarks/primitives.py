@@ -153,7 +153,6 @@ def elementwise(block: str, producer: str, consumer: str, depth: int = 0) -> dic
         "reindex_cache_read": lambda s: [block, 0, "local", "lambda i, j: (j, i)"],
         "reindex_cache_write": lambda s: [block, 0, "local", "lambda i, j: (j, i)"],
         "pack": lambda s: [block, 0],
-        "cache_index": lambda s: [s.reindex(block, ["read", 0]), "global"],
         "read_at": lambda s: [i(s), block, 0, "local"],
         "write_at": lambda s: [i(s), block, 0, "local"],
         "set_axis_separator": lambda s: [block, ["write", 0], [1]],
@@ -200,6 +199,7 @@ def reducing(n: int) -> dict[str, Case]:
     return {
         "rfactor": lambda s: [s.split(s.get_loops(product)[-1], [None, 4])[1]],
         "decompose_reduction": lambda s: [product, s.get_loops(product)[-2]],
+        "cache_index": lambda s: [padding, "global"],
         "decompose_padding": lambda s: [padding, s.get_loops(padding)[-1]],
         "pad_einsum": padded,
         "fuse_reduction_epilogue": lambda s: [product, bias],
