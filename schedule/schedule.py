@@ -265,10 +265,16 @@ class Schedule:
         """The blocks that read a buffer which this block writes, in program order; itself not."""
         return self._look(f"get_consumers({block!r})", lambda: self._related(block, producers=False))
 
-    def get_output_blocks(self) -> list[str]:
-        """The blocks that write a parameter of the function, in program order."""
-        parameters = {p.name for p in self._func.buffers}
-        return [b.name for b in blocks_below(self._func.body) if _buffers_written(b) & parameters]
+    def get_output_blocks(self, scope_block: str = "root") -> list[str]:
+        """The blocks directly inside of a block ("root" for the function) that write a parameter of the function, in program
+        order."""
+
+        def find() -> list[str]:
+            parameters = {p.name for p in self._func.buffers}
+            scope = self._func.body if scope_block == "root" else find_block(self._func, scope_block).body
+            return [b.name for b in blocks_below(scope) if _buffers_written(b) & parameters]
+
+        return self._look(f"get_output_blocks({scope_block!r})", find)
 
     def _related(self, block: str, producers: bool) -> list[str]:
         target, above = block_at(self._func, block)

@@ -77,7 +77,7 @@ TENSORIR = {
     "get_producers": "block",
     "get_consumers": "block",
     "get_child_blocks": "block_or_loop",
-    "get_output_blocks": "",
+    "get_output_blocks": "scope_block",
 }
 OURS = [
     "tile",

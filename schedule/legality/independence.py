@@ -33,9 +33,9 @@ from .requirements import in_any_order
 MAX_ENUMERATED_POINTS = 1 << 20  # instances that are enumerated at most
 
 
-def need_markable(loop: For, kind: Kind) -> None:
-    """Refuse a loop that is marked otherwise."""
-    if loop.kind not in (Kind.SERIAL, kind):
+def need_markable(loop: For, kind: Kind, *others: Kind) -> None:
+    """Refuse a loop that is marked otherwise; `others` are the kinds that it may leave."""
+    if loop.kind not in (Kind.SERIAL, kind, *others):
         raise ScheduleError(
             f"`{loop.name}` is already {KIND_WORDS[loop.kind]}",
             (loop, KIND_WORDS[loop.kind]),

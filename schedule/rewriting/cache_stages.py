@@ -99,6 +99,17 @@ def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
     return CopyPlace(path, position, loops, ranges)
 
 
+def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
+    """The readers of a buffer that stand behind the place of its copy for `leaf`, in the same loops as that."""
+    readers = scope.readers(name)
+    before = [w for w in scope.writers(name) if w.order < leaf.order]
+    if not before:
+        return readers
+    path, position = _between(before, [leaf], name)
+    first = parts(path[-1])[:position]
+    return [r for r in readers if r.under(path[-1]) and not any(r.under(s) for s in first)]
+
+
 def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
     """After the nest of the only writer of a buffer, or within the loops that it shares with a reader: before the first reader in
     any case."""

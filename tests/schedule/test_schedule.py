@@ -178,3 +178,11 @@ def test_every_primitive_says_its_rule():
     for name, known in REGISTRY.items():
         assert known.__doc__ and "Rewrite" in known.__doc__ and "Legal" in known.__doc__, name
         assert getattr(Schedule, name).__doc__, name
+
+
+def test_output_blocks_of_a_block():
+    s = Schedule(chain())
+    outer = s.blockize("j_1")
+    assert s.get_output_blocks() == [outer] and s.get_output_blocks(outer) == ["C"]
+    with pytest.raises(ScheduleError, match=r"^get_output_blocks\('D'\): `D` is no block of this function"):
+        s.get_output_blocks("D")

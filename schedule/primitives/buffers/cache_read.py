@@ -9,7 +9,15 @@ from tir.traverse import replace_buffers
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, locate
 from ...primitive import primitive
-from ...rewriting.cache_stages import copy_block, named_readers, need_only_reads, need_scope, place_to_copy, where_read
+from ...rewriting.cache_stages import (
+    copy_block,
+    named_readers,
+    need_only_reads,
+    need_scope,
+    place_to_copy,
+    readers_behind,
+    where_read,
+)
 from ...rewriting.edits import Names, edited, with_buffer
 from ...rewriting.placement import laid_out, needed
 
@@ -21,8 +29,8 @@ def cache_read(
     """Read a buffer through a copy in another memory; returns the name of the copying block.
 
     The buffer is given by its number among those that `block` reads, from 0, or by name; the memory as for `set_scope`. All
-    statements that read the buffer use the copy, or only `consumer_blocks`. Copy and block are named after the buffer and the
-    scope: `A_local`.
+    statements that read the buffer, once it can be copied for `block`, use the copy, or only `consumer_blocks`. Copy and block
+    are named after the buffer and the scope: `A_local`.
 
     Rewrite   S(A[i])
            => for ax0 in range(N): A_local[ax0] = A[ax0]
@@ -38,7 +46,9 @@ def cache_read(
     memory = need_scope(storage_scope)
     source = buffer_of(leaf.block, read_buffer_index, written=False)
     consumers = scope.readers(source.name)
-    if consumer_blocks is not None:
+    if consumer_blocks is None:
+        consumers = readers_behind(scope, leaf, source.name)
+    else:
         chosen = named_readers(consumers, source.name, consumer_blocks)
         consumers = [r for r in consumers if r in chosen]
         if not consumers:

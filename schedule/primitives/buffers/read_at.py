@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import Block, PrimFunc
 
 from ...legality.dataflow import buffer_of, locate, loop_around
-from ...primitive import primitive
+from ...primitive import loops_of, primitive
 from ..placement.compute_at import compute_at
 from ..placement.reverse_compute_at import reverse_compute_at
 from .cache_read import cache_read
@@ -30,7 +30,8 @@ def read_at(func: PrimFunc, loop: str, block: str, read_buffer_index: int | str,
     source = buffer_of(leaf.block, read_buffer_index, written=False)
     readers = [r for r in scope.readers(source.name) if r.under(target) and type(r.stmt) is Block]
     func, copying = cache_read(func, block, source.name, storage_scope, [r.name for r in readers])
-    func, _ = compute_at(func, copying, loop)
+    if not _is_under(func, copying, loop):  # the buffer is written in another loop
+        func, _ = compute_at(func, copying, loop)
     return func, copying
 
 
@@ -50,5 +51,10 @@ def write_at(func: PrimFunc, loop: str, block: str, write_buffer_index: int | st
     _, leaf = locate(func, block)
     loop_around(leaf, func, loop)
     func, copying = cache_write(func, block, write_buffer_index, storage_scope)
-    func, _ = reverse_compute_at(func, copying, loop)
+    if not _is_under(func, copying, loop):  # nothing reads the buffer in the loop
+        func, _ = reverse_compute_at(func, copying, loop)
     return func, copying
+
+
+def _is_under(func: PrimFunc, block: str, loop: str) -> bool:
+    return any(x.name == loop for x in loops_of(func, block))

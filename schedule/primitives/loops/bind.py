@@ -99,12 +99,12 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     `thread_axis` is "blockIdx.x", "threadIdx.x" or "vthread.x", or the same with y or z.
 
     Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
-    Legal     if the loop is serial, no loop around is vectorized, and the iterations are independent, as for `parallel`, where
-              each block has its own of temporaries in shared memory and each thread of those in local memory, but none of those
-              in global memory; temporaries in shared memory into which all iterations store the same do not count. Loops inside
-              one another are bound to different axes, blockIdx outside of threadIdx; only a loop that stores to shared memory
-              alone, and does not use the variable of the loop around it, may be bound to its threadIdx again: the threads share
-              its iterations.
+    Legal     if the loop is serial, or bound to another axis, which it leaves, no loop around is vectorized, and the iterations
+              are independent, as for `parallel`, where each block has its own of temporaries in shared memory and each thread of
+              those in local memory, but none of those in global memory; temporaries in shared memory into which all iterations
+              store the same do not count. Loops inside one another are bound to different axes, blockIdx outside of threadIdx;
+              only a loop that stores to shared memory alone, and does not use the variable of the loop around it, may be bound to
+              its threadIdx again: the threads share its iterations.
               A loop bound to threadIdx may also drive the reduction of a block, its init included, that is all there is below it,
               with one result and +, *, min, max, and, or: then the threads reduce together. No loop around may drive the
               reduction too, no loop from this one on may drive spatial axes as well, and no condition may concern both. Each
@@ -117,12 +117,6 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         known = ", ".join(THREAD_AXES)
         raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=did_you_mean(thread_axis, THREAD_AXES))
     need_markable(target, Kind.THREAD)
-    if target.kind is Kind.THREAD and target.thread != thread_axis:
-        raise ScheduleError(
-            f"`{loop}` is already bound to {target.thread}",
-            (target, f"bound to {target.thread}"),
-            hint="split it before it is bound, to bind the two parts to different axes",
-        )
     kind = _axis_kind(thread_axis)
     outside = [s for s in above[:-1] if type(s) is For]
     inside = loops(target.body)

@@ -13,10 +13,11 @@ def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     """Write out the iterations of a loop one after another.
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.unroll(4): S(i)
-    Legal     if the loop is serial and the number of its iterations a constant: they and their order are unchanged.
+    Legal     if the loop is serial, or bound to a GPU axis, which it leaves, and the number of its iterations a constant: they
+              are unchanged, and those of a serial loop keep their order.
     Example   matmul: s.unroll("k")
     """
     target, above = loop_at(func, loop)
-    need_markable(target, Kind.UNROLLED)
+    need_markable(target, Kind.UNROLLED, Kind.THREAD)
     constant_extent(target)
-    return replace_path(func, above, target.with_(kind=Kind.UNROLLED)), None
+    return replace_path(func, above, target.with_(kind=Kind.UNROLLED, thread="")), None

@@ -32,10 +32,10 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
               S(X[p])
            => S(f(p))
     Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order (or 0);
-              something reads that, and only after it; its inputs are final there and unchanged until the last use; its predicate
-              can be dropped: it follows from the axes being in their domains, or every access is in bounds without it; no
-              parallel or bound loop that the block leaves contains a writer of its inputs; and no reader has more than MAX_NODES
-              nodes then.
+              what reads that, which may be nothing, does so only after it; its inputs are final there and unchanged until the
+              last use; its predicate can be dropped: it follows from the axes being in their domains, or every access is in
+              bounds without it; no parallel or bound loop that the block leaves contains a writer of its inputs; and no reader
+              has more than MAX_NODES nodes then.
     Example   chain: s.compute_inline("B")
     """
     scope, leaf = locate(func, block)
@@ -51,12 +51,8 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
     store = single_store(producer)
     places = own_axes(producer, store)
     consumers = [r for r in scope.readers(store.buffer.name) if r is not leaf]
-    if not consumers:
-        raise ScheduleError(
-            f"nothing reads `{store.buffer.name}`, so there is nothing to inline `{block}` into",
-            (producer, "never read"),
-            hint=f"reverse_compute_inline({block!r}) puts it into the block that makes its input",
-        )
+    if not consumers and len(scope.leaves) == 1:
+        raise ScheduleError(f"`{block}` is all there is, and cannot be removed", (producer, "never read"))
     need_read_later(consumers, leaf)
     need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
     need_safe_domain(scope, leaf, what)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Load, PrimFunc, Stmt, Store, Var, conjunction
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Iter, Load, PrimFunc, Stmt, Store, Var, conjunction
 from tir.traverse import loads, rewrite, substitute
 
 from ...error import ScheduleError, listing
@@ -16,7 +16,8 @@ from ...legality.dataflow import Leaf, Scope, locate, shared_loops, span
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
 from ...primitive import primitive
-from ...rewriting.edits import edited, without_buffers
+from ...rewriting.edits import Names, edited, without_buffers
+from ...rewriting.index_map import IndexMap, invert, place_names
 
 
 @primitive
@@ -27,10 +28,11 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
               for i: Y[i] = g(X[i])
            => for i: Y[i] = g(f(i))            # if i is in the domain of the block, unless that is proved
     Legal     if both are data parallel, single stores; X is a temporary written by the producer alone, at its own axes, and read
-              by the block alone, at its own axes plus constants, always the same element, each element once at most; both run
-              over their whole domains, once, and in each iteration of the loops around both over the same part; the producer
-              reads nothing that the block writes; and no statement between the two writes what else the block reads, or touches
-              what it writes.
+              by the block alone, at its own axes plus constants, or outside of common loops at an index map of its axes that is
+              provably one to one, such as `i * 16 + j` with j < 16; always the same element, each element once at most; both
+              run over their whole domains, once, and in each iteration of the loops around both over the same part; the
+              producer reads nothing that the block writes; and no statement between the two writes what else the block reads,
+              or touches what it writes.
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
@@ -46,15 +48,13 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     first = single_store(producer)
     name = first.buffer.name
     _need_nothing_between(scope, made, leaf, name)
-    mapping = _matched_axes(made, leaf, name)
+    mapping, read = _matched_axes(func, made, leaf, name)
 
     ranges = ranges_of([producer])
-    inside = [
-        c
-        for it in consumer.iters
-        if it.axis is Axis.SPATIAL
-        for c in (mapping[it.var.name] >= 0, mapping[it.var.name] < it.extent)
-    ]
+    inside = [*read]
+    for it in consumer.iters:
+        if it.axis is Axis.SPATIAL:
+            inside += [mapping[it.var.name] >= 0, mapping[it.var.name] < it.extent]
     condition = conjunction(*(simplify(c, ranges) for c in inside if not prove(c, ranges)))
     # The block's own axes are replaced in what is its own, not in the producer's formula.
     made_here = Var("made here", first.value.dtype)
@@ -140,8 +140,9 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
         )
 
 
-def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
-    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer `name` what `made` writes there."""
+def _matched_axes(func: PrimFunc, made: Leaf, leaf: Leaf, name: str) -> tuple[dict[str, Expr], list[Expr]]:
+    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer `name` what `made` writes there, and
+    conditions on these under which it does; those that follow from its domain are left out."""
     consumer = leaf.block
     producer = made.block
     places = own_axes(producer, single_store(producer))
@@ -154,30 +155,63 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
         instead = f"compute_inline({made.name!r}) puts the formula of the producer into `{leaf.name}`"
         return ScheduleError(reason, (consumer, f"reads {name}"), hint=instead)
 
-    def matched(load: Load) -> dict[str, Expr]:
-        found: dict[str, Expr] = {}
-        for index, v in zip(load.indices, places, strict=True):
-            read = affine_index(index, axes)
-            if v is not None and read is not None and read[0] not in found:
-                axis, source = axes[read[0]], theirs[v]
-                inside = read[1] >= 0 and prove(axis.extent + read[1] <= source.extent, {})
-                same = not common or (written[v] == run[read[0]] and read[1] == 0)
-                if not inside or not same:
-                    raise refusal(f"`{leaf.name}` reads other elements of `{name}` than `{made.name}` makes there")
-                found[read[0]] = simplify(source.var - read[1])
-            elif index != Const(0, index.dtype) or (v is not None and theirs[v].extent != Const(1, theirs[v].extent.dtype)):
-                raise refusal(f"`{leaf.name}` reads `{name}` at `{index}`, which is not an axis of its own")
-        return found
-
-    mapping, *others = [matched(load) for load in loads(consumer) if load.buffer.name == name]
-    if any(other != mapping for other in others):
+    first, *others = dict.fromkeys(load.indices for load in loads(consumer) if load.buffer.name == name)
+    if others:
         raise refusal(f"`{leaf.name}` reads several elements of `{name}`")
+    sources = [None if v is None else theirs[v] for v in places]
+    strange = next((i for i, source in zip(first, sources, strict=True) if not _reads_at_axis(i, source, axes)), None)
+    if strange is not None:
+        if common or type(strange) is Const:
+            raise refusal(f"`{leaf.name}` reads `{name}` at `{strange}`, which is not an axis of its own")
+        try:
+            return _inverted(func, first, sources, axes)
+        except ScheduleError:
+            reason = f"`{leaf.name}` reads `{name}` at `{strange}`, which is neither an axis of its own nor a part of a map"
+            raise refusal(f"{reason} of its axes that is shown to be one to one") from None
+    mapping: dict[str, Expr] = {}
+    for index, source, v in zip(first, sources, places, strict=True):
+        read = affine_index(index, axes)
+        if source is None or v is None or read is None:
+            continue
+        axis = axes[read[0]]
+        inside = read[0] not in mapping and read[1] >= 0 and prove(axis.extent + read[1] <= source.extent, {})
+        same = not common or (written[v] == run[read[0]] and read[1] == 0)
+        if not inside or not same:
+            raise refusal(f"`{leaf.name}` reads other elements of `{name}` than `{made.name}` makes there")
+        mapping[read[0]] = simplify(source.var - read[1])
     for v, it in axes.items():
         if v not in mapping:
             if it.extent != Const(1, it.extent.dtype):
                 raise refusal(f"the axis `{v}` of `{leaf.name}` does not index `{name}`, so an element is used more than once")
             mapping[v] = Const(0, it.var.dtype)
-    return mapping
+    return mapping, []
+
+
+def _reads_at_axis(index: Expr, source: Iter | None, axes: Mapping[str, Iter]) -> bool:
+    """Whether an index is an axis plus a constant, or 0 where all is that the producer writes."""
+    if source is not None and affine_index(index, axes) is not None:
+        return True
+    return index == Const(0, index.dtype) and (source is None or source.extent == Const(1, source.extent.dtype))
+
+
+def _inverted(
+    func: PrimFunc, indices: Sequence[Expr], sources: Sequence[Iter | None], axes: Mapping[str, Iter]
+) -> tuple[dict[str, Expr], list[Expr]]:
+    """The axes of a block in terms of the producer's, from the indices at which it reads what that writes at its axes."""
+    inputs = [it for it in axes.values() if it.extent != Const(1, it.extent.dtype)]
+    fixed: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in axes.values() if it not in inputs}
+    outputs = tuple(simplify(substitute(i, fixed)) for i in indices)
+    index_map = IndexMap(tuple(it.var for it in inputs), outputs)
+    layout = invert(index_map, [it.extent for it in inputs], place_names(func, Names.of(func), len(indices)))
+    at = {p: Const(0, p.dtype) if source is None else source.var for p, source in zip(layout.places, sources, strict=True)}
+    mapping = {it.var.name: substitute(e, at) for it, e in zip(inputs, layout.inverse, strict=True)}
+    read: list[Expr] = []
+    for extent, place, source in zip(layout.extents, layout.places, sources, strict=True):
+        least = Const(1, extent.dtype) if source is None else source.extent
+        if not prove(extent <= least, {}):
+            raise ScheduleError("it reads beyond what is written")
+        read.append(at[place] < extent)
+    return fixed | mapping, read
 
 
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:

@@ -10,10 +10,12 @@ from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...legality.reducer import accumulation
 from ...legality.requirements import need_complete, need_temporary, own_loops
-from ...primitive import find_block, need_not_parameter, primitive
+from ...primitive import find_block, is_parameter, primitive
 from ...rewriting.edits import Names, edited, with_extents
 from ...rewriting.index_map import IndexMap, Layout, place_names
 from ...rewriting.layouts import with_padded_layout
+from ..buffers.cache_read import cache_read
+from ..buffers.cache_write import cache_write
 
 
 @primitive
@@ -21,17 +23,16 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
     """Round the extent of each axis of a sum of products up to a multiple of a number, `padding[n]` for axis number n.
 
     The loops of the block get the rounded extents, the temporaries that it reads and the one that it writes the rounded shapes.
-    What is read beyond the unrounded shape is 0, so that sums do not change; what is written there is not used.
+    What is read beyond the unrounded shape is 0, so that sums do not change; what is written there is not used. Of parameters
+    `cache_read` and `cache_write` first make copies in global memory.
 
     Rewrite   for i in range(7): for k in range(5): C[i] = C[i] + A[i, k] * B[k]
            => for i in range(8): for k in range(8): C[i] = C[i] + A[i, k] * B[k]           # padding [4, 8]; A, B padded by 0
     Legal     if the block is alone in serial loops that are not annotated, one for each axis, without a predicate; it adds, from
               0, a product of elements (of each buffer one, not of the one it writes), casts allowed, each index a constant or an
-              axis (a padded one as long as the dimension); what has a padded dimension is a temporary, and the one written has no
-              other writer; every factor is indexed by the padded axes of the reduction, and what is written by the other padded
-              axes.
-    Example   matmul: s.cache_read("C", 0, "global"); s.cache_read("C", 1, "global"); s.cache_write("C", 0, "global");
-              s.pad_einsum("C", [4, 4, 4])
+              axis (a padded one as long as the dimension); what it writes has no other writer; every factor is indexed by the
+              padded axes of the reduction, and what is written by the other padded axes.
+    Example   matmul: s.pad_einsum("C", [4, 4, 4])
     """
     scope, leaf = locate(func, block)
     target = leaf.block
@@ -64,10 +65,15 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
                 hint=f"1 in `padding` leaves `{it.var.name}` as it is",
             )
     grown = {f.buffer.name: (f.buffer, _padded_shape(target, f, sizes)) for f in factors}
-    for buffer, shape in grown.values():
-        if shape != buffer.shape:
-            need_not_parameter(func, buffer, "cannot be padded", mark, f"cache_read({block!r}, {buffer.name!r}, 'global')")
     written = output.buffer.with_(shape=_padded_shape(target, output, sizes))
+    passed = [b.name for b, shape in grown.values() if shape != b.shape and is_parameter(func, b.name)]
+    returned = written != output.buffer and is_parameter(func, written.name)
+    if passed or returned:
+        for name in passed:
+            func, _ = cache_read(func, block, name, "global", [block])
+        if returned:
+            func, _ = cache_write(func, block, written.name, "global")
+        return pad_einsum(func, block, padding)
     if written != output.buffer:
         need_temporary(scope, leaf, "padded")
 

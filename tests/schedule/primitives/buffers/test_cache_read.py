@@ -290,12 +290,12 @@ def overwritten() -> PrimFunc:
     return PrimFunc("main", (A, B, C), body)
 
 
-def test_refuses_a_writer_between_the_consumers():
+def test_a_writer_between_the_consumers():
     s = Schedule(overwritten())
     refuse(
         s,
         """
-        cache_read('C', 0, 'local'): `Z` writes `A` while `B` reads it already, so there is no time at which to copy it
+        cache_read('C', 0, 'local', ['B', 'C']): `Z` writes `A` while `B` reads it already, so there is no time at which to copy it
             8 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ reads A
             9 |             v = T.axis.spatial(7, i)
@@ -306,8 +306,44 @@ def test_refuses_a_writer_between_the_consumers():
           hint: name in consumer_blocks only what stands after the last writer
         """,
     )
-    s.cache_read("C", 0, "local", ["C"])
+    s.cache_read("C", 0, "local")  # what stands before the writer goes on reading `A`
+    assert s.script.count("A_local[") == 2 and "B[v] = A[v]" in s.script
     same_numbers(overwritten(), s.func)
+
+
+def test_a_reader_in_the_loops_of_the_writer_reads_on():
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute((7, 13), lambda i, j: B[i, j] + 1.0, name="C")
+    D = te.compute((7, 13), lambda i, j: B[i, j] + 2.0, name="D")
+    before = Schedule(te.create_prim_func([A, C, D]))
+    before.reverse_compute_at("C", "i")
+    s = Checked(before.func)
+    s.cache_read("D", 0, "local")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        B_local = T.alloc_buffer((7, 13), scope="local")
+        for i in range(7):
+            for j in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
+            for ax0 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i, ax0])
+                    C[v_i, v_j] = B[v_i, v_j] + T.float32(1.0)
+        for ax0_1, ax1 in T.grid(7, 13):
+            with T.block("B_local"):
+                v0, v1 = T.axis.remap("SS", [ax0_1, ax1])
+                B_local[v0, v1] = B[v0, v1]
+        for i_2, j_2 in T.grid(7, 13):
+            with T.block("D"):
+                v_i, v_j = T.axis.remap("SS", [i_2, j_2])
+                D[v_i, v_j] = B_local[v_i, v_j] + T.float32(2.0)
+        """,
+    )
 
 
 def advancing() -> PrimFunc:

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import matmul, vector
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tir import te
 
 
@@ -91,17 +91,6 @@ bind('j', 'blockIdx.x'): threads cannot start blocks: a loop bound to blockIdx m
 """,
     )
     s = Schedule(matmul())
-    s.bind("i", "threadIdx.x")
-    refuse(
-        s,
-        """
-bind('i', 'threadIdx.y'): `i` is already bound to threadIdx.x
-    8 |     for i in T.thread_binding(7, thread="threadIdx.x"):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ bound to threadIdx.x
-  hint: split it before it is bound, to bind the two parts to different axes
-""",
-    )
-    s = Schedule(matmul())
     s.parallel("i")
     refuse(
         s,
@@ -171,3 +160,14 @@ def test_threads_do_not_go_on_with_a_reduction_of_a_loop_around():
         s.bind(inner, "threadIdx.x")
     s.reorder(inner, outer)
     s.bind(inner, "threadIdx.x")
+
+
+def test_a_bound_loop_may_be_bound_again_or_unrolled():
+    s = Schedule(matmul())
+    s.bind("i", "threadIdx.x")
+    s.bind("j", "threadIdx.y")
+    s.bind("i", "blockIdx.x")
+    s.unroll("j")
+    assert s.script.count("thread_binding") == 1 and 'for i in T.thread_binding(7, thread="blockIdx.x"):' in s.script
+    assert "for j in T.unroll(13):" in s.script
+    same_numbers(matmul(), s.func)

@@ -215,3 +215,69 @@ def test_refuses_an_axis_used_by_a_fixed_index():
           hint: compute_inline('B') puts the formula of the producer into `C`
         """,
     )
+
+
+def flattened(extent: int, index):
+    """D = B[index] + 1, of two dimensions, from B = 2 A of one or two."""
+    shape = (105,) if extent else (7, 15)
+    A = te.placeholder(shape, name="A")
+    B = te.compute(shape, lambda *i: A[i] * 2.0, name="B")
+    wanted = (7, extent) if extent else (103,)
+    return te.create_prim_func([A, te.compute(wanted, lambda *i: B[index(*i)] + 1.0, name="D")])
+
+
+def test_through_a_sum_in_mixed_radix():
+    s = Checked(flattened(15, lambda i, j: i * 15 + j))
+    s.reverse_compute_inline("D")
+    check(
+        s,
+        """
+        for i0 in range(105):
+            with T.block("B"):
+                v_i0 = T.axis.spatial(105, i0)
+                D[v_i0 // 15, v_i0 % 15] = A[v_i0] * T.float32(2.0) + T.float32(1.0)
+        """,
+    )
+
+
+def test_through_quotients_and_remainders():
+    s = Checked(flattened(0, lambda i: (i // 15, i % 15)))
+    s.reverse_compute_inline("D")
+    check(
+        s,
+        """
+        for i0, i1 in T.grid(7, 15):
+            with T.block("B"):
+                v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                if v_i0 * 15 + v_i1 < 103:
+                    D[v_i0 * 15 + v_i1] = A[v_i0, v_i1] * T.float32(2.0) + T.float32(1.0)
+        """,
+    )
+    s = Checked(flattened(0, lambda i: (i // 15, i % 13)))
+    refuse(
+        s,
+        """
+        reverse_compute_inline('D'): `D` reads `B` at `v_i0 // 15`, which is neither an axis of its own nor a part of a map of its axes that is shown to be one to one
+           14 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ reads B
+          hint: compute_inline('B') puts the formula of the producer into `D`
+        """,
+    )
+
+
+def test_elements_that_are_not_read_are_left_out():
+    """B has rows of 15 elements, of which 13 are read: what is made of the others must not be stored."""
+    A = te.placeholder((7, 15), name="A")
+    B = te.compute((7, 15), lambda i, j: A[i, j] * 2.0, name="B")
+    s = Checked(te.create_prim_func([A, te.compute((91,), lambda i: B[i // 13, i % 13] + 1.0, name="D")]))
+    s.reverse_compute_inline("D")
+    check(
+        s,
+        """
+        for i, j in T.grid(7, 15):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                if v_j < 13 and v_i * 13 + v_j < 91:
+                    D[v_i * 13 + v_j] = A[v_i, v_j] * T.float32(2.0) + T.float32(1.0)
+        """,
+    )
