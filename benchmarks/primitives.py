@@ -189,6 +189,11 @@ def reducing(n: int) -> dict[str, Case]:
         s.cache_write(product, 0, "global")
         return [product, [4, 5, 5]]
 
+    def rolling(s: Schedule) -> list[Any]:
+        window = f"C{n}"
+        s.compute_at(padding, s.get_loops(window)[-1])
+        return [padding, 0]
+
     def updating(s: Schedule) -> list[Any]:
         j, k = s.get_loops(product)[-2:]
         outer, inner = s.split(j, [None, 16])
@@ -199,6 +204,7 @@ def reducing(n: int) -> dict[str, Case]:
     return {
         "rfactor": lambda s: [s.split(s.get_loops(product)[-1], [None, 4])[1]],
         "decompose_reduction": lambda s: [product, s.get_loops(product)[-2]],
+        "rolling_buffer": rolling,
         "cache_index": lambda s: [padding, "global"],
         "decompose_padding": lambda s: [padding, s.get_loops(padding)[-1]],
         "pad_einsum": padded,

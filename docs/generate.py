@@ -32,6 +32,28 @@ tests. Each example starts from the program that stands above it.
 import tir
 from tir.script import tir as T
 ```
+
+`s.func` is the program as it is now, `s.trace` the steps taken, and `s.diff()` what they have changed, as a unified diff of the
+scripts. `s.undo()` takes back the last step; `s.checkpoint()` gives a place for `s.undo(to=...)` and `s.diff(...)`.
+
+```python
+@T.prim_func
+def doubled(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+    for i in range(13):
+        with T.block("B"):
+            v_i = T.axis.spatial(13, i)
+            B[v_i] = A[v_i] * 2.0
+
+
+s = tir.Schedule(doubled)
+s.split("i", [None, 4], tail="cut", names=["outer", "inner", "rest"])
+before = s.checkpoint()
+s.vectorize("inner")
+s.unroll("rest")
+assert "+        for inner in T.vectorized(4):" in s.diff(before)
+s.undo(to=before)
+assert str(s.trace) == "s.split('i', [None, 4], tail='cut', names=['outer', 'inner', 'rest'])  # outer, inner, rest\\n"
+```
 """
 
 

@@ -167,6 +167,9 @@ class OpenSchedule(Schedule):
             setattr(result, name, value.copy() if own else value)
         return result
 
+    def undo(self, steps: int = 1, to: int | None = None) -> None:
+        raise TypeError("an open schedule is not undone; `attempt` takes steps on a copy, and keeps them where all are legal")
+
     def take(self, other: OpenSchedule) -> None:
         """Become what a copy of this schedule has become."""
         vars(self).update(vars(other))

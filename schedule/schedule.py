@@ -14,6 +14,7 @@ import numpy as np
 from tir.ir import Block, PrimFunc, Stmt, need_func
 from tir.memo import memoized
 from tir.nearest import did_you_mean
+from tir.script.diff import diff
 from tir.script.module import Module
 from tir.traverse import fresh, loads, stores, substatements
 
@@ -32,6 +33,7 @@ from .primitives.buffers.lift_alloc import lift_alloc
 from .primitives.buffers.pack import pack
 from .primitives.buffers.read_at import read_at, write_at
 from .primitives.buffers.reindex import reindex, reindex_cache_read, reindex_cache_write
+from .primitives.buffers.rolling_buffer import rolling_buffer
 from .primitives.buffers.set_axis_separator import set_axis_separator
 from .primitives.buffers.set_scope import set_scope
 from .primitives.buffers.stage_mem import stage_mem
@@ -119,7 +121,7 @@ class Schedule:
     """
 
     def __init__(self, func: PrimFunc | Mapping[str, PrimFunc], seed: int | np.random.Generator | None = None):
-        self._func = need_func(func, "Schedule")
+        self._func = self._initial = need_func(func, "Schedule")
         if not isinstance(seed, (int, np.integer, np.random.Generator, type(None))):
             raise TypeError(f"Schedule: the seed must be an integer or a np.random.Generator, got {seed!r}")
         self._steps: tuple[Step, ...] = ()
@@ -153,9 +155,32 @@ class Schedule:
     def copy(self) -> Schedule:
         """A schedule that continues from here on its own, and draws random numbers of its own."""
         random = None if self._seed is None else self._random(None)
-        result = Schedule(self._func, None if random is None else random.spawn(1)[0])
+        result = Schedule(self._initial, None if random is None else random.spawn(1)[0])
+        result._func = self._func
         result._steps = self._steps
         return result
+
+    def checkpoint(self) -> int:
+        """The number of steps taken so far, which `undo(to=...)` goes back to and `diff` compares with."""
+        return len(self._steps)
+
+    def undo(self, steps: int = 1, to: int | None = None) -> None:
+        """Take back the last steps, or all since a `checkpoint`. What was drawn at random is forgotten with its step.
+
+        Raises ValueError where there are not so many.
+        """
+        before = self._at_step(len(self._steps) - steps if to is None else to, "undo")
+        self._func, self._steps = before._func, before._steps
+
+    def diff(self, since: int = 0) -> str:
+        """What the steps since a `checkpoint`, from the start without one, have changed in the script, as a unified diff."""
+        return diff(self._at_step(since, "diff")._func, self._func)
+
+    def _at_step(self, steps: int, caller: str) -> Schedule:
+        """The schedule as it was after so many steps."""
+        if not 0 <= steps <= len(self._steps):
+            raise ValueError(f"{caller}: the schedule has {len(self._steps)} step(s), and none numbered {steps}")
+        return replay(self._initial, self._steps[:steps])
 
     def __repr__(self) -> str:
         return f"Schedule({self._func.name}, {len(self._steps)} step(s))"
@@ -328,6 +353,7 @@ class Schedule:
 
     transform_layout = method(transform_layout)
     stage_mem = method(stage_mem)
+    rolling_buffer = method(rolling_buffer)
     stage_padding = method(stage_padding)
     lift_alloc = method(lift_alloc)
     storage_align = method(storage_align)

@@ -143,6 +143,10 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
     match name:
         case "split" | "loop_partition":
             factors = d.factors() if name == "split" else d.one([2], [None, 2], [1, None], [1, 2], [1, 2, None], [3, None])
+            if name == "split" and d.rng.random() < 0.25:
+                kept |= {"tail": d.one("perfect", "cut", "cut", "overlap")}
+            if name == "split" and d.rng.random() < 0.1:
+                kept |= {"names": [d.one("outer", "i", "x0"), *(f"inner{n}" for n in range(len(factors) - 1))]}
             return [loop, factors], kept
         case "fuse":
             of = d.around(s) or [loop]
@@ -226,6 +230,8 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             block = d.one(*reducing) if reducing and d.rng.random() < 0.8 else block
             return [block, d.one(*(d.around(s) or [loop]), loop)], {}
         case "blockize":
+            if d.blocks and d.rng.random() < 0.2:
+                return [[d.block() for _ in range(d.int(1, 4))]], kept
             return [loop if d.rng.random() < 0.9 else block], kept
         case "tensorize":
             where = d.one(*(s.get_loops(block)[-1:] or [loop])) if block in d.blocks and d.rng.random() < 0.8 else d.named()
@@ -437,6 +443,18 @@ def _keeping(s: Schedule, d: Draw) -> Recipe:
     yield "stage_mem", [target, d.one(*reads) if reads else "A", "window", d.one(*SCOPES)], {"keep": around[at]}
 
 
+def _rolling(s: Schedule, d: Draw) -> Recipe:
+    producers = [b.name for b in blocks(s.func) if s.get_consumers(b.name)]
+    if not producers:
+        raise Unprepared
+    block = d.one(*producers)
+    loops_around = s.get_loops(s.get_consumers(block)[0])
+    if not loops_around:
+        raise Unprepared
+    yield "compute_at", [block, d.one(*loops_around)], {}
+    yield "rolling_buffer", [block, 0], {}
+
+
 def _splitting_as_drawn(s: Schedule, d: Draw) -> Recipe:
     loop = d.loop()
     yield "sample_tile", [loop, d.int(2, 4)], {}
@@ -457,6 +475,7 @@ RECIPES: dict[str, Callable[[Schedule, Draw], Recipe]] = {
     "lift_alloc": _lifting,
     "stage_mem": _keeping,
     "sample_tile": _splitting_as_drawn,
+    "rolling_buffer": _rolling,
 }
 
 

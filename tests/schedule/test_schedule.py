@@ -186,3 +186,24 @@ def test_output_blocks_of_a_block():
     assert s.get_output_blocks() == [outer] and s.get_output_blocks(outer) == ["C"]
     with pytest.raises(ScheduleError, match=r"^get_output_blocks\('D'\): `D` is no block of this function"):
         s.get_output_blocks("D")
+
+
+def test_steps_are_undone_and_shown():
+    s = Schedule(chain())
+    assert s.diff() == ""
+    s.split("i", [None, 4])
+    mark, script = s.checkpoint(), s.script
+    s.vectorize("j")
+    s.parallel("i_1_1")
+    changed = [line for line in s.diff(mark).splitlines()[2:] if line[0] in "+-"]
+    assert changed[0] == "-    for i_0, i_1_1, j in T.grid(2, 4, 13):" and changed[-1].startswith("+       ")
+    s.undo()
+    assert str(s.trace) == "s.split('i', [None, 4])  # i_0, i_1_1\ns.vectorize('j')\n"
+    s.parallel("i_1_1")
+    s.undo(to=mark)
+    assert s.script == script and s.checkpoint() == mark
+    t = s.copy()
+    t.undo()
+    assert t.func == chain() and len(s.trace) == 1
+    with pytest.raises(ValueError, match=r"^undo: the schedule has 1 step\(s\), and none numbered -1$"):
+        s.undo(2)

@@ -11,16 +11,36 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, scale, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
+from tir.ir import (
+    TRUE,
+    Axis,
+    Binary,
+    Block,
+    Const,
+    Expr,
+    For,
+    Iter,
+    PrimFunc,
+    Region,
+    Seq,
+    Stmt,
+    Var,
+    conjunction,
+    conjuncts,
+    nest,
+    seq,
+)
 from tir.traverse import blocks, substitute, variables
 
-from ...error import ScheduleError
+from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
+from ...legality.dataflow import shared
+from ...legality.independence import has_disjoint_iterations, independent_iterations
 from ...legality.iter_map import proving
 from ...legality.requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
-from ...primitive import loop_at, loops_on, nest_at, primitive, replace_path
+from ...primitive import block_at, blocks_below, loop_at, loops_on, nest_at, primitive, replace_path
 from ...rewriting.clones import in_own_loops, init_block
-from ...rewriting.edits import Names
+from ...rewriting.edits import Names, edited, parts
 from ...rewriting.loops import driving, substitute_loops
 
 
@@ -55,8 +75,11 @@ class SplitAxes:
 
 
 @primitive
-def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
+def blockize(func: PrimFunc, target: str | list[str], preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
     """Make the nest at a loop the body of a new block; returns the name of the block, that of the one inside with `_o` added.
+
+    The target may also be a list of blocks: the statements below their innermost common loop that hold them become the body of
+    `outer_B_C_`, whose iteration variables are the loops around that they use.
 
     The iteration variables `v` of the block become `v_o` outside and `v_i` inside, and the init of a reduction becomes one of the
     new block, over the whole tile. Iteration variables of one value only are left out unless `preserve_unit_iters`; where no
@@ -71,8 +94,12 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
               over the loops outside and those inside, 0 <= inner < f; a condition on both concerns one axis only; and where an
               init moves outside, each loop inside drives spatial or reduce axes, not both, and is bound to no thread if it drives
               the reduction, they visit each point once, and the reduction starts where they start.
+              Several blocks: if they stand in neighbouring statements that hold no others. An iteration variable is spatial if
+              the iterations of its loop are independent, as for `parallel`, else opaque.
     Example   matmul: s.blockize("k")
     """
+    if isinstance(target, list):
+        return _around_blocks(func, target, preserve_unit_iters)
     _, above = loop_at(func, target)
     tile = _tile_nest(above)
     divisions = {it.var.name: _division(it, tile) for it in tile.block.iters}
@@ -100,6 +127,53 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     name = names.block(f"{block.name}_o")
     result = Block(name, axes.outside, nest(tile.inner, new), init, conjunction(*outer_conditions))
     return replace_path(func, above, result), name
+
+
+def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool) -> tuple[PrimFunc, str]:
+    """A block around the neighbouring statements that hold some blocks."""
+    if not targets:
+        raise ScheduleError("the list of blocks is empty", hint="give the loop of a nest, or blocks")
+    paths = [block_at(func, name)[1] for name in dict.fromkeys(targets)]
+    wanted = [p[-1] for p in paths]
+    common = paths[0][:-1]
+    for p in paths[1:]:
+        common = list(shared(common, p))
+    held = list({id(s): s for s in (p[len(common)] for p in paths)}.values())
+    around = list(parts(common[-1])) if common and type(common[-1]) is Seq else held
+    first, last = (f(n for n, s in enumerate(around) if any(s is x for x in held)) for f in (min, max))
+    held = around[first : last + 1]
+    inside = [b for s in held for b in blocks_below(s)]
+    other = next((b for b in inside if not any(b is x for x in wanted)), None)
+    if other is not None:
+        raise ScheduleError(
+            f"`{other.name}` stands among {listing(targets)}, and is not in the list",
+            (other, "would be inside, too"),
+            hint=f"blockize({[*targets, other.name]}), or move it out",
+        )
+    names = Names.of(func)
+    outer = [x for x in loops_on(common) if any(x.name in variables(s) for s in held)]
+    visible = {it.var.name for s in (*common, *held) for b in ([s] if type(s) is Block else blocks(s)) for it in b.iters}
+    mapping: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in outer}
+    iters: list[Iter] = []
+    for x in outer:
+        if preserve_unit_iters or x.extent != Const(1, x.extent.dtype):
+            var = Var(names.axis(f"v_{x.name}", visible), x.var.dtype)
+            iters.append(Iter(var, x.extent, _axis_of(common[: common.index(x) + 1]), x.var))
+            mapping[x.name] = var
+    name = names.block(f"outer_{''.join(f'{b.name}_' for b in inside)}")
+    result = Block(name, tuple(iters), seq(*(substitute_loops(s, mapping, ()) for s in held)))
+    new = seq(*around[:first], result, *around[last + 1 :])
+    return edited(func, [(common[-1], new) if common and type(common[-1]) is Seq else (held[0], result)]), name
+
+
+def _axis_of(above: list[Stmt]) -> Axis:
+    """What an iteration variable of a new block is that a loop drives, the last of a path."""
+    try:
+        if not has_disjoint_iterations(above):
+            independent_iterations(above, "spatial")
+    except ScheduleError:
+        return Axis.OPAQUE
+    return Axis.SPATIAL
 
 
 def _tile_nest(above: Sequence[Stmt]) -> TileNest:

@@ -9,19 +9,36 @@ from typing import cast
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest
+from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest, sayable
+from tir.nearest import no_such
+from tir.traverse import loads, loops, rewrite_statements, stores
 
 from ...error import ScheduleError
-from ...primitive import blocks_below, fixed_factors, fresh_names, loop_at, need_serial, primitive, replace_path
-from ...rewriting.loops import substitute_loops
+from ...legality.independence import independent_iterations
+from ...primitive import blocks_below, constant_extent, fixed_factors, fresh_names, loop_at, need_serial, primitive, replace_path
+from ...rewriting.loops import driving, substitute_loops
+from .loop_partition import loop_partition
+
+TAILS = ("guard", "perfect", "cut", "overlap")
 
 
 @primitive
-def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_iters: bool = True) -> tuple[PrimFunc, list[str]]:
+def split(
+    func: PrimFunc,
+    loop: str,
+    factors: list[int | None],
+    preserve_unit_iters: bool = True,
+    tail: str = "guard",
+    names: list[str] | None = None,
+) -> tuple[PrimFunc, list[str]]:
     """Divide a serial loop into a nest of `len(factors)` loops; returns their names, outermost first.
 
     The factors are the extents of the new loops, outermost first. One may be None: it becomes the extent divided by the product
-    of the others, rounded up. Without `preserve_unit_iters`, bindings have 0 for the variables of new loops of extent 1.
+    of the others, rounded up. Without `preserve_unit_iters`, bindings have 0 for the variables of new loops of extent 1. The new
+    loops are called `names`, or `i_0`, `i_1`, ... after the loop `i`. `tail` says what becomes of iterations that fill no whole
+    tile: "guard" has a condition in the nest, "perfect" refuses where there are such, "cut" has a loop for them behind the nest,
+    the last one returned, and "overlap" lets the last tile end where the loop does, and compute again what the one before has.
+    Source of the tails: Exo, PLDI 2022.
 
     Rewrite   for i in range(N): S(i)
            => for i_0, i_1 in T.grid(ceil(N / f), f):
@@ -29,10 +46,16 @@ def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_it
     Legal     if the loop is serial and not annotated, and the factors, each at least 1, have a product of at least N (where N is
               no constant, one must be None): the iterations and their order are unchanged. The condition joins the predicate of
               each block below; statements that are in no block get an `if`.
+              "cut": if N is a constant, one factor None, there is a whole tile, and `loop_partition` allows to divide the loop.
+              "overlap": if N is a constant, the factors are [None, f] with f <= N, the iterations are independent, as for
+              `parallel`, and may run again: what is written below is not read there, except by a reduction, all of whose loops
+              are below, of its own results.
     Example   matmul: s.split("j", [None, 4])
     """
     target, above = loop_at(func, loop)
     need_serial(target, "split")
+    if tail not in TAILS:
+        raise ScheduleError(no_such("tail strategy", tail, TAILS))
     known = fixed_factors(factors, example=f"split({loop!r}, [None, 4])")
     product, extent = math.prod(known), target.extent
     if len(known) == len(factors):
@@ -48,23 +71,102 @@ def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_it
                 (target, f"{extent.value} iterations"),
                 hint="make one factor None, and it is inferred",
             )
+    if tail == "cut" and constant_extent(target) % product:
+        return _cut(func, target, factors, product, preserve_unit_iters, names)
 
     if type(extent) is Const:
         inferred: Expr = Const(-(-extent.value // product), extent.dtype)
     else:
         inferred = simplify((extent + (product - 1)) // product)
-    variables = [Var(n, target.var.dtype) for n in fresh_names(func, *(f"{loop}_{n}" for n in range(len(factors))))]
+    wanted = _checked_names(func, names, loop, len(factors))
+    variables = [Var(n, target.var.dtype) for n in wanted]
     extents = [inferred if f is None else Const(f, extent.dtype) for f in factors]
     parts = [For(v, e, target.body) for v, e in zip(variables, extents, strict=True)]
     around = [*(s for s in above[:-1] if type(s) is For), *parts]
     first, *others = parts
     index = simplify(reduce(lambda index, part: index * part.extent + part.var, others, cast(Expr, first.var)))
     covered = prove(index < extent, ranges_of(around))
+    if tail == "perfect" and not covered:
+        raise ScheduleError(
+            f"it is not shown that {product} divides the {extent} iterations of `{loop}`",
+            (target, f"{extent} iterations"),
+            hint='tail="guard", "cut" or "overlap" says what becomes of those that fill no whole tile',
+        )
+    if tail == "overlap" and not covered:
+        index = _overlapping(target, above, factors, parts)
+        covered = True
     folded = () if preserve_unit_iters else [p.name for p in parts if p.extent == Const(1, extent.dtype)]
     body = substitute_loops(target.body, {loop: index}, around, folded)
     if not covered:
         body = _guard(body, simplify(index < extent))
-    return replace_path(func, above, nest(parts, body)), [v.name for v in variables]
+    return replace_path(func, above, nest(parts, body)), wanted
+
+
+def _checked_names(func: PrimFunc, given: list[str] | None, loop: str, count: int) -> list[str]:
+    """The names of new loops: those given, if they are new, else ones made from the name of the old loop."""
+    if given is None:
+        return fresh_names(func, *(f"{loop}_{n}" for n in range(count)))
+    if len(given) != count or len(set(given)) < count:
+        raise ScheduleError(f"`names` must be {count} different names, one for each new loop, got {given}")
+    strange = next((n for n in given if not sayable(n) or (n != loop and fresh_names(func, n) != [n])), None)
+    if strange is not None:
+        why = "is taken" if sayable(strange) else "cannot be said in a script"
+        raise ScheduleError(f"the name `{strange}` {why}", hint=f"`{fresh_names(func, f'{loop}_0')[0]}` is free")
+    return given
+
+
+def _cut(
+    func: PrimFunc, target: For, factors: list[int | None], product: int, preserve_unit_iters: bool, names: list[str] | None
+) -> tuple[PrimFunc, list[str]]:
+    """The loop in whole tiles, and a loop behind them for the rest."""
+    loop, extent = target.name, constant_extent(target)
+    whole = extent // product
+    if None not in factors or not whole:
+        raise ScheduleError(
+            f"the {extent} iterations of `{loop}` cannot be cut into whole tiles of {product}",
+            (target, f"{extent} iterations"),
+            hint='make one factor None and the others smaller, or leave tail="guard"',
+        )
+    wanted = None if names is None else _checked_names(func, names, loop, len(factors) + 1)
+    func, (main, rest) = loop_partition(func, loop, [whole * product, None], preserve_unit_iters)
+    sizes: list[int | None] = [whole if f is None else f for f in factors]
+    func, made = split(func, main, sizes, preserve_unit_iters, names=wanted[:-1] if wanted is not None else None)
+    if wanted is not None:
+        behind, above = loop_at(func, rest)
+        var = Var(wanted[-1], behind.var.dtype)
+        func = replace_path(func, above, behind.with_(var=var, body=substitute_loops(behind.body, {rest: var}, ())))
+        rest = var.name
+    return func, [*made, rest]
+
+
+def _overlapping(target: For, above: list[Stmt], factors: list[int | None], parts: list[For]) -> Expr:
+    """The index of a loop in tiles of which the last ends where the loop does; refuses unless iterations may run again."""
+    extent, tile = constant_extent(target), parts[-1].extent
+    if len(factors) != 2 or factors[0] is not None or not isinstance(factors[1], int) or factors[1] > extent:
+        raise ScheduleError(
+            f"tiles overlap where the factors are [None, f], f at most the {extent} iterations of `{target.name}`, got {factors}",
+            (target, f"{extent} iterations"),
+        )
+    independent_iterations(above, "run again in overlapping tiles")
+    below = {x.name for x in loops(target.body)}
+    written = {s.buffer.name for s in stores(target.body)}
+    outside = rewrite_statements(target.body, lambda s: NOTHING if type(s) is Block else s)
+    for b in (*blocks_below(target.body), outside):
+        own = set()
+        if type(b) is Block and b.init is not None and driving(b, Axis.REDUCE) <= below:
+            own = {s.buffer.name for s in stores(b.init)}
+        again = sorted(written & {x.buffer.name for x in loads(b)} - own)
+        if again:
+            name = f"`{b.name}`" if type(b) is Block else "a statement outside of blocks"
+            raise ScheduleError(
+                f"{name} reads what is written under `{target.name}`, so an iteration that runs again may find other values",
+                (target, "would overlap"),
+                (b, f"reads {again[0]}"),
+                hint='tail="guard" or tail="cut" runs each iteration once',
+            )
+    first, second = parts
+    last = Const(extent - factors[1], target.var.dtype)
+    return Binary("+", Binary("min", first.var * tile, last), second.var)
 
 
 def _guard(stmt: Stmt, condition: Expr) -> Stmt:

@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.programs import chain, elementwise, matmul, reduction, vector
+from tests.programs import chain, elementwise, matmul, reduction, relu_of_matmul, stencil, vector
 from tests.schedule.harness import Checked, check, refuse
 from tir.ir import Const, For, Var
 from tir.script import parse
@@ -284,4 +284,108 @@ blockize('k'): `k`, which drives the reduction, is bound to threadIdx.x: threads
   hint: do this before bind
 """,
         call=lambda s: s.blockize("k", preserve_unit_iters=True),
+    )
+
+
+# --- several blocks ------------------------------------------------------------------------------------------------------
+
+
+def test_several_blocks():
+    s = Checked(relu_of_matmul())
+    s.reverse_compute_at("D", "i")
+    assert s.blockize(["C", "D"]) == "outer_C_D_"
+    check(
+        s,
+        """
+        C = T.alloc_buffer((7, 13))
+        for i in range(7):
+            with T.block("outer_C_D_"):
+                v_i_1 = T.axis.spatial(7, i)
+                for j, k in T.grid(13, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, v_i_1)
+                        v_j = T.axis.spatial(13, j)
+                        v_k = T.axis.reduce(5, k)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0 in range(13):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(7, v_i_1)
+                        v_j = T.axis.spatial(13, ax0)
+                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
+    assert s.get_child_blocks("outer_C_D_") == ["C", "D"]
+    assert s.get_output_blocks("outer_C_D_") == ["D"]
+
+
+def test_neighbours_under_a_loop_of_a_reduction():
+    """The iterations of `k` depend on each other: its axis is opaque."""
+    s = Checked(matmul())
+    s.reorder("k", "i")
+    s.cache_read("C", "A", "local")
+    s.compute_at("A_local", "k")
+    s.blockize(["A_local", "C"])
+    check(
+        s,
+        """
+        A_local = T.alloc_buffer((7, 5), scope="local")
+        for k in range(5):
+            with T.block("outer_A_local_C_"):
+                v_k_1 = T.axis.opaque(5, k)
+                for ax0 in range(7):
+                    with T.block("A_local"):
+                        v0 = T.axis.spatial(7, ax0)
+                        v1 = T.axis.spatial(5, v_k_1)
+                        A_local[v0, v1] = A[v0, v1]
+                for j, i in T.grid(13, 7):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j)
+                        v_k = T.axis.reduce(5, v_k_1)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A_local[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_the_whole_function():
+    s = Checked(chain())
+    s.blockize(["C", "B"])
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        with T.block("outer_B_C_"):
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_block_in_between_is_refused():
+    refuse(
+        Schedule(relu_of_matmul()),
+        """
+blockize([]): the list of blocks is empty
+  hint: give the loop of a nest, or blocks
+""",
+    )
+    s = Schedule(stencil())
+    refuse(
+        s,
+        """
+blockize(['B', 'C']): `P` stands among `B` and `C`, and is not in the list
+   15 |         with T.block("P"):
+      |         ^^^^^^^^^^^^^^^^^^ would be inside, too
+  hint: blockize(['B', 'C', 'P']), or move it out
+""",
     )

@@ -5,6 +5,7 @@ from schedule import Schedule
 from tests.programs import matmul, symbolic, vector
 from tests.schedule.harness import Checked, check, refuse, same_numbers, without_header
 from tir.ir import Const, For, Kind, Store, Var
+from tir.script import parse
 from tir.traverse import path_to, replace_stmt
 
 
@@ -211,7 +212,8 @@ def test_wrong_number_of_arguments():
     from schedule.primitives.loops.split import split
 
     with pytest.raises(
-        TypeError, match=r"split\(loop, factors, preserve_unit_iters=True\): missing a required argument: 'factors'"
+        TypeError,
+        match=r"split\(loop, factors, preserve_unit_iters=True, tail='guard', names=None\): missing a required argument: 'factors'",
     ):
         split(vector(), "i")
 
@@ -223,3 +225,171 @@ def test_kind_is_kept_inside():
     kinds = {n: path_to(s.func, n)[-1].kind for n in s.get_loops("C")}
     assert kinds["j"] is Kind.VECTORIZED
     assert all(isinstance(path_to(s.func, n)[-1], For) for n in kinds)
+
+
+# --- tails and names -----------------------------------------------------------------------------------------------------
+
+
+def test_a_tail_of_its_own():
+    s = Checked(matmul())
+    assert s.split("j", [None, 4], tail="cut") == ["j_0_0", "j_0_1", "j_1"]
+    assert s.split("k", [None, 2], tail="cut", names=["ko", "ki", "rest"]) == ["ko", "ki", "rest"]
+    check(
+        s,
+        """
+        for i in range(7):
+            for j_0_0, j_0_1 in T.grid(3, 4):
+                for ko, ki in T.grid(2, 2):
+                    with T.block("C_j_0_k_0"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0_0 * 4 + j_0_1)
+                        v_k = T.axis.reduce(5, ko * 2 + ki)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for rest in range(1):
+                    with T.block("C_j_0_k_1_1"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0_0 * 4 + j_0_1)
+                        v_k = T.axis.reduce(5, rest + 4)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for j_1, k_1 in T.grid(1, 5):
+                with T.block("C_j_1"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_1 + 12)
+                    v_k = T.axis.reduce(5, k_1)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_the_last_tile_overlaps():
+    s = Checked(matmul())
+    s.split("j", [None, 4], tail="overlap", names=["tile", "j"])
+    check(
+        s,
+        """
+        for i, tile, j, k in T.grid(7, 4, 4, 5):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i)
+                v_j = T.axis.spatial(13, T.min(tile * 4, 9) + j)
+                v_k = T.axis.reduce(5, k)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_what_divides_has_no_tail():
+    for tail in ("perfect", "cut", "overlap"):
+        s = Checked(vector(12))
+        s.split("i", [None, 4], tail=tail)
+        check(
+            s,
+            """
+            for i_0, i_1 in T.grid(3, 4):
+                with T.block("B"):
+                    v_i = T.axis.spatial(12, i_0 * 4 + i_1)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+            """,
+        )
+
+
+def updated_in_place():
+    return parse("""
+@T.prim_func
+def main(A: T.Buffer((13,), "float32")):
+    for i in range(13):
+        A[i] = A[i] + T.float32(1.0)
+""")
+
+
+@pytest.mark.parametrize(
+    "func, message",
+    [
+        (
+            vector(),
+            """
+split('i', [None, 4], tail='perfect'): it is not shown that 4 divides the 13 iterations of `i`
+    8 |     for i in range(13):
+      |     ^^^^^^^^^^^^^^^^^^^ 13 iterations
+  hint: tail="guard", "cut" or "overlap" says what becomes of those that fill no whole tile
+""",
+        ),
+        (
+            vector(),
+            """
+split('i', [None, 4], tail='crop'): no tail strategy is named 'crop'; there are: guard, perfect, cut, overlap
+""",
+        ),
+        (
+            vector(),
+            """
+split('i', [None, 16], tail='cut'): the 13 iterations of `i` cannot be cut into whole tiles of 16
+    8 |     for i in range(13):
+      |     ^^^^^^^^^^^^^^^^^^^ 13 iterations
+  hint: make one factor None and the others smaller, or leave tail="guard"
+""",
+        ),
+        (
+            vector(),
+            """
+split('i', [None, 16], tail='overlap'): tiles overlap where the factors are [None, f], f at most the 13 iterations of `i`, got [None, 16]
+    8 |     for i in range(13):
+      |     ^^^^^^^^^^^^^^^^^^^ 13 iterations
+""",
+        ),
+        (
+            updated_in_place(),
+            """
+split('i', [None, 4], tail='overlap'): a statement outside of blocks reads what is written under `i`, so an iteration that runs again may find other values
+    6 |     for i in range(13):
+      |     ^^^^^^^^^^^^^^^^^^^ would overlap
+    7 |         A[i] = A[i] + T.float32(1.0)
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ reads A
+  hint: tail="guard" or tail="cut" runs each iteration once
+""",
+        ),
+        (
+            vector(),
+            """
+split('i', [None, 4], names=['i', 'v_i']): the name `v_i` is taken
+  hint: `i_0` is free
+""",
+        ),
+        (
+            vector(),
+            """
+split('i', [None, 4], names=['lambda', 'j']): the name `lambda` cannot be said in a script
+  hint: `i_0` is free
+""",
+        ),
+        (
+            vector(),
+            """
+split('i', [None, 4], names=['j', 'j']): `names` must be 2 different names, one for each new loop, got ['j', 'j']
+""",
+        ),
+    ],
+)
+def test_tails_and_names_that_are_refused(func, message):
+    refuse(Schedule(func), message)
+
+
+def test_a_reduction_that_goes_on_does_not_overlap():
+    s = Schedule(matmul())
+    s.reorder("k", "j")
+    refuse(
+        s,
+        """
+split('j', [None, 4], tail='overlap'): `C` reads what is written under `j`, so an iteration that runs again may find other values
+    8 |     for i, k, j in T.grid(7, 5, 13):
+      |               ^ would overlap
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ reads C
+  hint: tail="guard" or tail="cut" runs each iteration once
+""",
+    )

@@ -1,0 +1,170 @@
+"""rolling_buffer: rows that the iteration before has computed are kept, not computed again."""
+
+from __future__ import annotations
+
+from tir.analysis.regions import accessed
+from tir.arith.bounds import ranges_of
+from tir.arith.polynomial import add, as_constant, polynomial
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, conjunction
+from tir.traverse import move_accesses, replace_buffers, substitute, variables
+
+from ...error import ScheduleError
+from ...legality.axis_windows import Window, covered_windows
+from ...legality.dataflow import Leaf, Scope, buffer_of, locate
+from ...legality.iter_map import proving
+from ...legality.requirements import need_own_temporary, own_axes, single_store
+from ...primitive import primitive
+from ...rewriting.edits import edited, unstated
+
+
+@primitive
+def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) -> tuple[PrimFunc, None]:
+    """Keep the part of a temporary that the iteration before has computed, in a buffer that is used in turn, and compute only the
+    rest.
+
+    The block is one that `compute_at` has moved into a loop each iteration of which computes a window that overlaps the one
+    before: the loop rolls. The buffer becomes as long as the window, along the dimension in which that moves; the axis of the
+    block along it becomes opaque, since elements take the places of others.
+
+    Rewrite   for r: for x in range(W): X[r * s + x] = f(r * s + x)
+                     S(X[r * s], ..., X[r * s + W - 1])
+           => for r: for x in range(W) where r == 0 or x >= W - s: X[(r * s + x) % W] = f(r * s + x)
+                     S(X[(r * s) % W], ..., X[(r * s + W - 1) % W])
+    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes; the innermost loop
+              around it that holds other statements is serial, and holds all readers, behind the block; an iteration writes a
+              window of W elements of one dimension, which starts 0 < s < W elements after the one before, and the same part of
+              all other dimensions; the readers reach nothing else; and nothing in the loop writes what the block reads.
+    Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
+    """
+    scope, leaf = locate(func, block)
+    producer = leaf.block
+    buffer = buffer_of(producer, write_buffer_index, written=True)
+    if any(it.axis is not Axis.SPATIAL for it in producer.iters):
+        raise ScheduleError(
+            f"`{block}` reduces, and its elements are not final where they are stored",
+            (producer, "the block"),
+            hint="only what is stored once can be kept",
+        )
+    need_own_temporary(scope, leaf, "kept")
+    store = single_store(producer)
+    places = own_axes(producer, store)
+    loop = _rolling_loop(leaf)
+    _need_fixed_surroundings(scope, leaf, loop, buffer)
+    outer = leaf.loops[: leaf.loops.index(loop) + 1]
+    ranges = ranges_of(leaf.loops, scope.ranges)
+    with proving(
+        f"which part of `{buffer.name}` an iteration of `{loop.name}` computes", (loop, "the loop"), (producer, "computes")
+    ):
+        share = covered_windows(producer, outer, leaf.inside(outer))
+    dim, step = _rolling_dimension(producer, buffer, places, share, loop)
+    axis = places[dim]
+    assert axis is not None
+    window = share[axis]
+    _need_within(scope, leaf, loop, buffer, dim, window)
+
+    length = window.extent
+    rolled = buffer.with_(shape=tuple(length if n == dim else d for n, d in enumerate(buffer.shape)))
+
+    def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        if b.name != buffer.name:
+            return None
+        return b, tuple(simplify(i % length) if n == dim else i for n, i in enumerate(indices))
+
+    rolling = next(it for it in producer.iters if it.var.name == axis)
+    first = simplify(rolling.binding - window.start, ranges) >= simplify(length - step)
+    predicate = conjunction(producer.predicate, Binary("or", loop.var.equal(0), first))
+    iters = tuple(it.with_(axis=Axis.OPAQUE) if it is rolling else it for it in producer.iters)
+    users = [x for x in scope.leaves if buffer.name in x.reads | x.writes and x is not leaf]
+    changes = [(x.stmt, move_accesses(_plain(x.stmt, buffer.name), place)) for x in users]
+    changes.append((producer, move_accesses(_plain(producer, buffer.name), place).with_(iters=iters, predicate=predicate)))
+    return replace_buffers(edited(func, changes), {buffer.name: rolled}), None
+
+
+def _plain(stmt, name: str):
+    return unstated(stmt, name) if isinstance(stmt, Block) else stmt
+
+
+def _rolling_loop(leaf: Leaf) -> For:
+    """The innermost loop around a block that holds other statements."""
+    around = leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
+    if not around:
+        raise ScheduleError(
+            f"`{leaf.name}` is in no loop that holds its readers, too",
+            (leaf.stmt, "the block"),
+            hint=f"compute_at({leaf.name!r}, ...) moves it into one",
+        )
+    if around[-1].kind is not Kind.SERIAL:
+        raise ScheduleError(
+            f"`{around[-1].name}` is not serial, so an iteration cannot use what the one before has computed",
+            (around[-1], "the loop"),
+            hint="mark other loops",
+        )
+    return around[-1]
+
+
+def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer) -> None:
+    """Refuse readers outside of the loop or before the block, and writers of what the block reads."""
+    for x in scope.readers(buffer.name):
+        if not x.under(loop) or x.order < leaf.order:
+            where = "outside of" if not x.under(loop) else "before it in"
+            raise ScheduleError(
+                f"{x.quoted} reads `{buffer.name}` {where} `{loop.name}`",
+                (loop, "the loop"),
+                (x.stmt, f"reads {buffer.name}"),
+                hint="all readers must stand behind the block, in the loop that rolls",
+            )
+    for x in scope.leaves_under(loop):
+        changed = sorted(x.writes & leaf.inputs)
+        if changed:
+            raise ScheduleError(
+                f"{x.quoted} writes `{changed[0]}`, from which `{leaf.name}` computes, in `{loop.name}`",
+                (x.stmt, f"writes {changed[0]}"),
+                (leaf.stmt, f"reads {changed[0]}"),
+                hint="what the iteration before computed would no longer be right",
+            )
+
+
+def _rolling_dimension(
+    block: Block, buffer: Buffer, places: list[str | None], share: dict[str, Window], loop: For
+) -> tuple[int, int]:
+    """The dimension in which the window of an iteration moves, and by how much; refuses none and several."""
+    moving = [n for n, v in enumerate(places) if v is not None and loop.name in variables(share[v].start)]
+    if len(moving) != 1:
+        many = f"{len(moving)} dimensions" if moving else "no dimension"
+        raise ScheduleError(
+            f"what `{block.name}` computes in an iteration of `{loop.name}` moves in {many} of `{buffer.name}`",
+            (loop, "the loop"),
+            (block, "the block"),
+            hint=f"it must move in one: compute_at({block.name!r}, ...) another loop",
+        )
+    axis = places[moving[0]]
+    assert axis is not None
+    start, extent = share[axis].start, share[axis].extent
+    later = substitute(start, {loop.var: loop.var + 1})
+    step = as_constant(add(polynomial(simplify(later)), polynomial(simplify(start)), -1))
+    if step is None or type(extent) is not Const or not 0 < step < extent.value:
+        moves = "by a changing number of elements" if step is None else f"by {step} element(s)"
+        raise ScheduleError(
+            f"the window of {extent} element(s) that `{block.name}` computes in an iteration of `{loop.name}` moves {moves}, "
+            "so nothing of it is computed again",
+            (loop, "the loop"),
+            (block, "the block"),
+            hint="there is nothing to keep",
+        )
+    return moving[0], step
+
+
+def _need_within(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: Window) -> None:
+    """Refuse a reader that may reach beyond the window of an iteration."""
+    ranges = ranges_of(leaf.loops[: leaf.loops.index(loop) + 1], scope.ranges)
+    reads, _ = accessed(loop.body, ranges, (buffer.name,))
+    r = reads[buffer.name].ranges[dim]
+    if not (prove(r.min >= window.start, ranges) and prove(r.min + r.extent <= window.start + window.extent, ranges)):
+        raise ScheduleError(
+            f"what an iteration of `{loop.name}` reads of `{buffer.name}` may be beyond what `{leaf.name}` computes there",
+            (loop, "the loop"),
+            (leaf.stmt, "the block"),
+            hint=f"compute_at({leaf.name!r}, {loop.name!r}) computes what is read",
+        )

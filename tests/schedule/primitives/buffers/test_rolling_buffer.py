@@ -1,0 +1,177 @@
+from schedule import Schedule
+from tests.programs import chain, relu_of_matmul, stencil
+from tests.schedule.harness import Checked, check, refuse
+from tir import te
+
+
+def windows(m: int = 7, n: int = 13):
+    """C = sums of windows of 3x3 elements of B = 2 A."""
+    A = te.placeholder((m + 2, n + 2), name="A")
+    k, l = te.reduce_axis((0, 3), name="k"), te.reduce_axis((0, 3), name="l")
+    B = te.compute((m + 2, n + 2), lambda i, j: A[i, j] * 2.0, name="B")
+    return te.create_prim_func([A, te.compute((m, n), lambda i, j: te.sum(B[i + k, j + l], axis=[k, l]), name="C")])
+
+
+def test_a_row_of_three_elements():
+    s = Checked(stencil())
+    s.compute_at("P", "i_2")
+    s.rolling_buffer("P", 0)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((13,))
+        P = T.alloc_buffer((3,))
+        for i in range(13):
+            with T.block("B"):
+                v_i = T.axis.spatial(13, i)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        for i_2 in range(13):
+            for ax0 in range(3):
+                with T.block("P"):
+                    v_i = T.axis.opaque(15, i_2 + ax0)
+                    T.where(i_2 == 0 or ax0 >= 2)
+                    P[v_i % 3] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+            with T.block("C"):
+                v_i = T.axis.spatial(13, i_2)
+                C[v_i] = P[v_i % 3] + P[(v_i + 1) % 3] + P[(v_i + 2) % 3]
+        """,
+    )
+    refuse(
+        s,
+        """
+parallel('i_2'): `i_2` drives the opaque axis `v_i` of `P`, so its iterations depend on each other
+   14 |     for i_2 in range(13):
+      |     ^^^^^^^^^^^^^^^^^^^^^ cannot be parallel
+   15 |         for ax0 in range(3):
+   16 |             with T.block("P"):
+      |             ^^^^^^^^^^^^^^^^^^ needs the order of its iterations
+  hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
+""",
+        lambda s: s.parallel("i_2"),
+    )
+
+
+def test_tiles_with_a_guard():
+    s = Checked(windows())
+    i, _, _, _ = s.get_loops("C")
+    s.compute_at("B", s.split(i, [None, 4])[0])
+    s.rolling_buffer("B", "B")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((6, 15))
+        for i_1_0 in range(2):
+            for ax0, ax1 in T.grid(6, 15):
+                with T.block("B"):
+                    v_i = T.axis.opaque(9, i_1_0 * 4 + ax0)
+                    v_j = T.axis.spatial(15, ax1)
+                    T.where(i_1_0 * 4 + ax0 < 9 and (i_1_0 == 0 or ax0 >= 2))
+                    B[v_i % 6, v_j] = A[v_i, v_j] * T.float32(2.0)
+            for i_1_1, j_1, k, l in T.grid(4, 13, 3, 3):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1_0 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, j_1)
+                    v_k = T.axis.reduce(3, k)
+                    v_l = T.axis.reduce(3, l)
+                    T.where(i_1_0 * 4 + i_1_1 < 7)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + B[(v_i + v_k) % 6, v_j + v_l]
+        """,
+    )
+
+
+def test_the_innermost_of_two_tile_loops_rolls():
+    s = Checked(windows())
+    i, j, _, _ = s.get_loops("C")
+    outer, inner = s.split(i, [None, 3])
+    columns, within = s.split(j, [None, 5])
+    s.reorder(outer, columns, inner, within)
+    s.compute_at("B", columns)
+    s.rolling_buffer("B", 0)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((9, 7))
+        for i_1_0, j_1_0 in T.grid(3, 3):
+            for ax0, ax1 in T.grid(5, 7):
+                with T.block("B"):
+                    v_i = T.axis.spatial(9, i_1_0 * 3 + ax0)
+                    v_j = T.axis.opaque(15, j_1_0 * 5 + ax1)
+                    T.where(i_1_0 * 3 + ax0 < 9 and j_1_0 * 5 + ax1 < 15 and (j_1_0 == 0 or ax1 >= 2))
+                    B[v_i, v_j % 7] = A[v_i, v_j] * T.float32(2.0)
+            for i_1_1, j_1_1, k, l in T.grid(3, 5, 3, 3):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
+                    v_j = T.axis.spatial(13, j_1_0 * 5 + j_1_1)
+                    v_k = T.axis.reduce(3, k)
+                    v_l = T.axis.reduce(3, l)
+                    T.where(i_1_0 * 3 + i_1_1 < 7 and j_1_0 * 5 + j_1_1 < 13)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + B[v_i + v_k, (v_j + v_l) % 7]
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(chain())
+    refuse(
+        s,
+        """
+rolling_buffer('B', 0): `B` is in no loop that holds its readers, too
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: compute_at('B', ...) moves it into one
+""",
+    )
+    s.compute_at("B", "i_1")
+    refuse(
+        s,
+        """
+rolling_buffer('B', 0): the window of 1 element(s) that `B` computes in an iteration of `i_1` moves by 1 element(s), so nothing of it is computed again
+    9 |     for i_1 in range(7):
+      |     ^^^^^^^^^^^^^^^^^^^^ the loop
+   10 |         for ax0 in range(13):
+   11 |             with T.block("B"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: there is nothing to keep
+""",
+    )
+    s = Schedule(relu_of_matmul())
+    refuse(
+        s,
+        """
+rolling_buffer('C', 0): `C` reduces, and its elements are not final where they are stored
+   10 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: only what is stored once can be kept
+""",
+    )
+    s = Schedule(stencil())
+    s.compute_at("P", "i_2")
+    s.compute_at("B", "i_2")
+    refuse(
+        s,
+        """
+rolling_buffer('P', 0): `B` writes `B`, from which `P` computes, in `i_2`
+   12 |             with T.block("B"):
+      |             ^^^^^^^^^^^^^^^^^^ writes B
+      ...
+   17 |             with T.block("P"):
+      |             ^^^^^^^^^^^^^^^^^^ reads B
+  hint: what the iteration before computed would no longer be right
+""",
+    )
+    s = Schedule(stencil())
+    s.compute_at("P", "i_2")
+    s.unroll("i_2")
+    refuse(
+        s,
+        """
+rolling_buffer('P', 0): `i_2` is not serial, so an iteration cannot use what the one before has computed
+   14 |     for i_2 in T.unroll(13):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^ the loop
+  hint: mark other loops
+""",
+    )
