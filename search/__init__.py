@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
+    from .measure.distributed.measurer import DaskMeasurer
     from .measure.reference import NamedWorkload
     from .policy.default_schedule import default_schedule
     from .policy.evolution import Evolution
@@ -31,6 +32,7 @@ _NAMES = {
     name: f"search.{module}"
     for module, names in {
         "measure": ("Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer"),
+        "measure.distributed.measurer": ("DaskMeasurer",),
         "measure.reference": ("NamedWorkload",),
         "policy.evolution": ("Evolution",),
         "records": ("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"),
@@ -47,9 +49,9 @@ _NAMES = {
 }
 
 __all__ = [
-    "Candidate", "Evolution", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NamedWorkload", "NearHit", "NoRecord",
-    "NothingFound", "Policy", "RandomSearch", "Record", "Records", "RecordsError", "Result", "Sketch", "Task", "TasksResult",
-    "WeightedFunction", "autotune", "best_schedule", "default_schedule", "generate", "tune_tasks",
+    "Candidate", "DaskMeasurer", "Evolution", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NamedWorkload", "NearHit",
+    "NoRecord", "NothingFound", "Policy", "RandomSearch", "Record", "Records", "RecordsError", "Result", "Sketch", "Task",
+    "TasksResult", "WeightedFunction", "autotune", "best_schedule", "default_schedule", "generate", "tune_tasks",
 ]  # fmt: skip
 
 

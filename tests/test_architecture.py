@@ -27,7 +27,7 @@ ARROWS = {
 
 # The doors back up: the lazy names of `import tir`, and modules of some lines for the command line and the workloads.
 LAZY = "tir/__init__.py"
-DOORS = (LAZY, "tir/run.py", "tir/tune.py", "tir/workloads.py")
+DOORS = (LAZY, "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py")
 
 # Loading these takes longer than a quick `import tir` may.
 HEAVY = ("llvmlite", "numba", "sklearn", "rich", "scipy", "cuda")

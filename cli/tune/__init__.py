@@ -46,10 +46,13 @@ def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
         from .apply import apply
 
         return apply(args, options)
-    if mode == "a network":
-        from .network import tune as tune_network
+    from .cluster import on_cluster
 
-        return tune_network(args, options)
-    from .run import tune
+    with on_cluster(args, options) as options:
+        if mode == "a network":
+            from .network import tune as tune_network
 
-    return tune(args, options)
+            return tune_network(args, options)
+        from .run import tune
+
+        return tune(args, options)

@@ -20,11 +20,11 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "search", "model",
-        "space", "rules", "report", "inputs",
+        "space", "rules", "report", "inputs", "cluster",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "search", "model", "report",
-        "export",
+        "export", "cluster",
     ),
     "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show", "inputs"),
     "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
@@ -92,6 +92,11 @@ def parser() -> argparse.ArgumentParser:
         "--inputs",
         metavar="FILE.npz",
         help="arrays by the names of parameters, as numpy.savez writes them, to run candidates on instead of random ones",
+    )
+    p.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="measure on the workers of the Dask scheduler at tcp://host:8786, or of a cluster here, local:4, to try that",
     )
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
     p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")

@@ -14,6 +14,8 @@ from codegen.timing import duration
 
 from ..networks import export, exportable, load, parse_processor
 from ..options import measurable, refusing, writable
+from .cluster import Workers
+from .progress import workers_table
 from .run import check_report
 
 if TYPE_CHECKING:
@@ -70,7 +72,9 @@ def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, tar
         if not args.quiet:
             print(f"{graph.name}: compiling it with default schedules", file=sys.stderr, flush=True)
             live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-            shown = LiveNetwork(args.trials, seconds) if live else NetworkLines(args.trials, seconds, sys.stderr)
+            workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
+            made = LiveNetwork(args.trials, seconds, workers=workers) if live else None
+            shown = made or NetworkLines(args.trials, seconds, sys.stderr, workers)
             stack.callback(shown.close)
             callbacks.append(shown)
         limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}
@@ -94,8 +98,8 @@ def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, tar
 class NetworkLines:
     """A callback that prints one line for each round: for logs and pipes."""
 
-    def __init__(self, trials: int | None, seconds: float | None, stream: IO[str]):
-        self._trials, self._seconds, self._stream = trials, seconds, stream
+    def __init__(self, trials: int | None, seconds: float | None, stream: IO[str], workers: Workers | None = None):
+        self._trials, self._seconds, self._stream, self._workers = trials, seconds, stream, workers
 
     def __call__(self, progress: Progress, event: Event | None) -> None:
         from search.tuning.events import RoundEnded
@@ -109,6 +113,8 @@ class NetworkLines:
     def begun(self, progress: Progress) -> None:
         calls = sum(t.calls for t in progress.tasks)
         self.line(f"{len(progress.tasks)} tasks in {calls} calls: {duration(progress.before)} with default schedules")
+        if self._workers is not None and self._workers.dashboard:
+            self.line(f"the dashboard of the cluster: {self._workers.dashboard}")
 
     def round_ended(self, progress: Progress) -> None:
         self.line(f"{progress.elapsed:6.1f} s  {self.status(progress)}  {_label(progress)}")
@@ -117,6 +123,7 @@ class NetworkLines:
         """The network's time, and what is used up of the budget."""
         of = f" of {self._trials}" if self._trials else ""
         now = f"{duration(progress.seconds)}, {progress.before / progress.seconds:.2f} x default, {progress.trials}{of} trials"
+        now += "" if self._workers is None else f", {self._workers.line()}"
         return now if self._seconds is None else f"{now}, {max(0.0, self._seconds - progress.elapsed):.0f} s left"
 
     def line(self, text: str) -> None:
@@ -129,12 +136,12 @@ class NetworkLines:
 class LiveNetwork(NetworkLines):
     """A callback that updates a table of the tasks in a terminal."""
 
-    def __init__(self, trials: int | None, seconds: float | None, stream: IO[str] | None = None):
+    def __init__(self, trials: int | None, seconds: float | None, stream: IO[str] | None = None, workers: Workers | None = None):
         from rich.console import Console
         from rich.live import Live
 
         console = Console(stderr=True) if stream is None else Console(file=stream, force_terminal=True, width=120)
-        super().__init__(trials, seconds, console.file)
+        super().__init__(trials, seconds, console.file, workers)
         self._progress: Progress | None = None
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4, transient=True)
         self._live.start()
@@ -157,7 +164,11 @@ class LiveNetwork(NetworkLines):
         if self._progress is not None:
             for row in rows(joined(task_times(self._progress), ROWS)):
                 table.add_row(*row, style="bold" if row[0] == _label(self._progress) else None)
-        return table
+        if self._workers is None:
+            return table
+        from rich.console import Group
+
+        return Group(table, workers_table(self._workers))
 
     def _title(self) -> str:
         return "compiling" if self._progress is None else f"{self._progress.name}: {self.status(self._progress)}"

@@ -12,12 +12,17 @@ from .table import tally
 if TYPE_CHECKING:
     from search.tuning.events import Event
 
+    from .cluster import Workers
+
+
+MAX_WORKERS = 16  # of a cluster that are shown
+
 
 class LineProgress:
     """A callback that prints one line for each round: for logs and pipes."""
 
-    def __init__(self, stream: IO[str]):
-        self._stream = stream
+    def __init__(self, stream: IO[str], workers: Workers | None = None):
+        self._stream, self._workers = stream, workers
         self.trials = 0
         self.total: int | None = None
         self.best: float | None = None
@@ -62,6 +67,8 @@ class LineProgress:
         parts += [] if sketches is None else [f"{sketches} sketch{'es' if sketches != 1 else ''}"]
         parts += [f"{earlier} candidates known from earlier runs"] if earlier else []
         self.line("  ".join(parts))
+        if self._workers is not None and self._workers.dashboard:
+            self.line(f"the dashboard of the cluster: {self._workers.dashboard}")
         if baseline.outcome not in ("ok", "run_timeout"):
             self.line(f"warning: the program as written is not valid: {baseline.outcome}: {baseline.message}")
 
@@ -88,6 +95,7 @@ class LineProgress:
         if self.best is not None:
             parts.append(f"best {self.speed()}")
         parts += self.model()
+        parts += [] if self._workers is None else [self._workers.line()]
         if (left := self.time_left()) is not None:
             parts.append(f"{left:.0f} s left")
         return "  ".join(parts)
@@ -128,12 +136,12 @@ class LineProgress:
 class LiveProgress(LineProgress):
     """A callback that updates a small table in a terminal."""
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
+    def __init__(self, stream: IO[str] | None = None, workers: Workers | None = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
         console = Console(stderr=True) if stream is None else Console(file=stream, force_terminal=True)
-        super().__init__(console.file)
+        super().__init__(console.file, workers)
         self._console = console
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
         self._live.start()
@@ -163,6 +171,9 @@ class LiveProgress(LineProgress):
         left = self.time_left()
         table.add_row("time", f"{time.monotonic() - self.started:.0f} s" + ("" if left is None else f", {left:.0f} s left"))
         table.add_row("", ProgressBar(total=1.0, completed=self.used(), width=40))
+        if self._workers is not None:
+            table.add_row("farm", self._workers.line())
+            table.add_row("", workers_table(self._workers))
         return table
 
     def spinner(self) -> str:
@@ -185,6 +196,19 @@ class LiveProgress(LineProgress):
         if self._open:
             self._open = False
             self._live.stop()
+
+
+def workers_table(workers: Workers) -> Any:
+    """The workers of a cluster, a row each, of many only the first."""
+    from rich.table import Table
+
+    table = Table("worker", "does", "busy", "measured", box=None, pad_edge=False)
+    rows = workers.rows()
+    for row in rows[:MAX_WORKERS]:
+        table.add_row(*row)
+    if len(rows) > MAX_WORKERS:
+        table.add_row(f"and {len(rows) - MAX_WORKERS} more")
+    return table
 
 
 def _race(contenders: int) -> str:

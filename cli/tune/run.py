@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..options import Usage, measurable, parse_target, refusing, writable
 from .arguments import parse_rules, parse_space
+from .cluster import Workers
 from .program import parse_program, read_inputs
 from .progress import LineProgress, LiveProgress
 from .saved import Saver, saved_to
@@ -93,11 +94,14 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
         records = None if args.records is None else stack.enter_context(Records(args.records))
         if not args.quiet:
             live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-            progress = LiveProgress() if live else LineProgress(sys.stderr)
+            workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
+            progress = LiveProgress(workers=workers) if live else LineProgress(sys.stderr, workers)
             stack.callback(progress.close)
             callbacks.append(progress)
         trials = args.trials if args.trials is not None or args.seconds is not None else 64
-        own = {"records": records, "seed": args.seed, "callbacks": callbacks, "limits": Limits(run=args.timeout)}
+        own = {"records": records, "seed": args.seed, "callbacks": callbacks}
+        if "measurer" not in options:
+            own["limits"] = Limits(run=args.timeout)
         return autotune(program.func, target, trials, args.seconds, workload=program.workload, **own, **{**options, **named})
 
 

@@ -17,9 +17,9 @@ from .outcome import (
     count,
 )
 from .process import WorkerError
-from .protocol import BuildsAhead, Measurer, Pauses
+from .protocol import BuildsAhead, Measurer, Pauses, Pipelined
 
 __all__ = [
     "BASELINE", "BROKEN", "NO_BASELINE", "OUTCOMES", "Baseline", "BuildsAhead", "Candidate", "Comparison", "Limits",
-    "LocalMeasurer", "Measurement", "Measurer", "Origin", "Outcome", "Parent", "Pauses", "WorkerError", "count",
+    "LocalMeasurer", "Measurement", "Measurer", "Origin", "Outcome", "Parent", "Pauses", "Pipelined", "WorkerError", "count",
 ]  # fmt: skip

@@ -14,14 +14,18 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import workloads
+
 from . import wire
 from .limits import Limits
+from .lock import DeviceLock
 from .memory import memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
 from .process import DIRECTORIES, WorkerError, WorkerProcess, waited
@@ -31,6 +35,7 @@ from .reference import DISTRIBUTIONS, given_file, given_inputs
 if TYPE_CHECKING:
     from ..task import Task
 
+CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: as small as fits the caches, and short
 MAX_CONFIRMATIONS = 4  # timings of a new best: two, and more while they are suspicious
 DEFAULT_REFERENCE_NOTE = "results are compared with the default's"
 SUSPICIOUS_SPREAD = 0.1  # relative to the median; a larger spread of timings is suspicious
@@ -67,7 +72,8 @@ class LocalMeasurer(Measurer):
 
     `workers` is how many build at once (default: the processors at hand, at most 4); `builder` names the module that turns traces
     into kernels (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`); `seed` draws the data, but for the
-    `inputs` given by name. `best`, the shortest checked time so far, decides what is cut off.
+    `inputs` given by name. `best`, the shortest checked time so far, decides what is cut off. A `lock` on the device is held
+    while anything runs on it.
 
     What was submitted is built on all workers at once, and only then run: nothing is built while a kernel is timed.
     """
@@ -81,6 +87,7 @@ class LocalMeasurer(Measurer):
         limits: Limits | None = None,
         seed: int = 0,
         inputs: Mapping[str, np.ndarray] | None = None,
+        lock: DeviceLock | None = None,
     ):
         from codegen import Target
         from codegen.backend import backend
@@ -92,6 +99,7 @@ class LocalMeasurer(Measurer):
             raise ValueError(f"kernels for `{task.target}` cannot be measured here: {missing}")
         given = given_inputs(task.func, inputs or {})
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
+        self._lock: AbstractContextManager[Any] = lock or nullcontext()
         self.best: float | None = None
         self.build_seconds = self.run_seconds = 0.0
         self._results: dict[str, Measurement] = {}
@@ -113,6 +121,7 @@ class LocalMeasurer(Measurer):
         except OSError as error:
             self.close()
             raise WorkerError(f"the inputs could not be written to {self._directory.parent}: {error}") from None
+        self._calibration: wire.Message | None = None  # the request to time the calibration kernel, once it was made
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         first_message = {
             "script": task.func.script(),
@@ -125,7 +134,8 @@ class LocalMeasurer(Measurer):
         self._workers: list[WorkerProcess] = []
         try:
             for _ in range(workers or min(4, host_cores())):
-                self._workers.append(WorkerProcess(first_message, task.threads, resident))
+                inherited = () if lock is None else (lock.descriptor,)
+                self._workers.append(WorkerProcess(first_message, task.threads, resident, inherited))
         except BaseException:
             self.close()
             raise
@@ -218,6 +228,16 @@ class LocalMeasurer(Measurer):
         self._wait_for_builds()
         answer = self._ask(self._workers[0], 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
+
+    def calibrate(self) -> float | None:
+        """Seconds of a call of the calibration kernel, the same for all tasks of a target, now; None if it could not be timed."""
+        self._wait_for_builds()
+        if self._calibration is None:
+            instance = workloads.make("gmm", CALIBRATION_SHAPE)
+            task = type(self.task).of(instance.func, self.task.target)
+            self._calibration = {"script": task.func.script(), "trace": task.default_trace()}
+        answer = self._ask(self._workers[0], self.limits.run, op="calibrate", **self._calibration)
+        return min(answer["samples"]) if answer["outcome"] == "ok" else None
 
     # --- candidates ----------------------------------------------------------------------------------------------------
 
@@ -408,6 +428,11 @@ class LocalMeasurer(Measurer):
     def _ask(self, worker: WorkerProcess, limit: float, **request: Any) -> wire.Message:
         """Send a request and wait for its answer, no longer than `limit` from each `running` on; a dead worker is started
         again."""
+        worker.wait_ready()
+        with self._lock:
+            return self._answer(worker, limit, **request)
+
+    def _answer(self, worker: WorkerProcess, limit: float, **request: Any) -> wire.Message:
         worker.send(**request)
         deadline = time.monotonic() + self.limits.setup
         while True:

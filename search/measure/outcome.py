@@ -79,6 +79,7 @@ class Candidate:
 
 
 BASELINE = Candidate("unscheduled", (), None)
+DRIFTED = "its device drifted"  # how the message of a measurement begins that was taken while the device was not as usual
 NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
 
 
@@ -110,6 +111,11 @@ class Measurement:
     def seconds(self) -> float:
         """The median sample; infinity unless the outcome is ok."""
         return statistics.median(self.samples) if self.outcome == "ok" and self.samples else float("inf")
+
+    @property
+    def drifted(self) -> bool:
+        """Whether its device was not as usual: such a measurement is kept, but says nothing of the candidate."""
+        return self.message.startswith(DRIFTED)
 
     def as_json(self) -> dict[str, Any]:
         """The measurement as JSON data."""

@@ -36,11 +36,11 @@ class WorkerProcess:
     children held when that was found to be too much. `provenance` is what it reported when it was ready.
 
     `task` is the first message to it (see `search.measure.worker`); with its children it may come to hold `resident` bytes
-    (None: no limit).
+    (None: no limit). It inherits the file descriptors `inherited`.
     """
 
-    def __init__(self, task: wire.Message, threads: int, resident: int | None):
-        self._task, self._threads, self._resident = task, threads, resident
+    def __init__(self, task: wire.Message, threads: int, resident: int | None, inherited: tuple[int, ...] = ()):
+        self._task, self._threads, self._resident, self._inherited = task, threads, resident, inherited
         self.kernels: set[int] = set()
         self.known: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,6 +66,7 @@ class WorkerProcess:
                 stderr=self._errors,
                 env=environment,
                 start_new_session=True,
+                pass_fds=self._inherited,
             )
         except OSError as error:  # the temporary folder is gone or full, or there are too many processes or files
             raise WorkerError(f"a worker process could not be started: {error}") from None

@@ -114,3 +114,29 @@ class Pauses(Protocol):
     def pause(self) -> None:
         """End what was started, until it is needed again; data and results are kept."""
         ...
+
+
+@runtime_checkable
+class Pipelined(Protocol):
+    """A measurer with several devices, which is kept full: candidates are submitted whenever there is `room`, and no round waits
+    for its last one."""
+
+    @property
+    def slots(self) -> int:
+        """How many candidates it measures at once."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """How many more candidates it should get now, so that no device waits for the search."""
+        ...
+
+    @property
+    def remark(self) -> str:
+        """What to say of the measurements at the end, as that some were taken twice; empty for nothing."""
+        ...
+
+    def finished(self) -> Iterator[Measurement]:
+        """What was measured for an earlier run, which was killed before it could take it. Who asks for the next one has written
+        the last one down."""
+        ...

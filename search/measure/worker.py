@@ -16,6 +16,7 @@ baseline id: time the program as written; check it, or take its results as the r
 reference trace, target: take the results of the function, scheduled so for a processor, as the reference -> ok, good
 compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples and verdicts by id (and numpy's samples)
 peak     threads, dtype -> ok; flops (a second)
+calibrate: script, trace: time this function, scheduled so -> ok; samples
 drop     ids: forget these kernels -> nothing
 
 An answer says `lost` where this process is to run nothing more, as after a kernel that raised: the parent starts another.
@@ -49,7 +50,7 @@ from tir.script import parse
 
 from . import builder, timing, wire
 from .provenance import Provenance
-from .reference import Arrays, NamedWorkload, make_reference
+from .reference import Arrays, NamedWorkload, make_reference, random_inputs
 
 MAX_SECOND_TIMINGS = 3  # of a short call, before its candidate is stopped as slow
 PAUSE_SECONDS = 0.005  # before each of them
@@ -57,6 +58,7 @@ SPIN_SECONDS = 0.2  # after which idle threads of numpy's library sleep: OpenBLA
 NUMPY_RACE_SHARE = 1 / 3  # of the time of a race
 MAX_LONG_CALLS = 2  # in a turn of a race
 MAX_MESSAGE_CHARACTERS = 4000  # of the message of an outcome
+CALIBRATION_SECONDS = 0.005  # to time the calibration kernel for
 MAX_OPEN_FILES = 256  # more than at the start; with more, the process is replaced
 
 
@@ -90,6 +92,7 @@ class Worker:
         self._kernels: dict[int, Any] = {}
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
+        self._calibration: tuple[Any, list[np.ndarray]] | None = None  # a kernel, and what it is called with
         self._lost = False  # whether this process is to run nothing more
         self._descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
@@ -296,6 +299,16 @@ class Worker:
         if hasattr(self._builder, "peak"):
             return {"outcome": "ok", "flops": self._builder.peak(dtype)}
         return {"outcome": "ok", "flops": peak_flops(self._target, threads=threads, dtype=dtype)}
+
+    def _calibrate(self, script: str, trace: Any) -> wire.Message:
+        if self._calibration is None:
+            func = need_func(parse(script), "a calibration kernel")
+            kernel = self._builder.compile(builder.schedule(func, trace), self._target)
+            self._calibration = kernel, random_inputs(func, np.random.default_rng(0))
+        kernel, arrays = self._calibration
+        self.send(event="running")
+        first = timing.clock(kernel, arrays)
+        return {"outcome": "ok", "samples": timing.samples_of(kernel, arrays, first, CALIBRATION_SECONDS, 3, 50)}
 
     # --- data ----------------------------------------------------------------------------------------------------------
 

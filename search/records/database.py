@@ -251,9 +251,13 @@ class Records:
 
     def of(self, key: str, target: str | Target | None = None) -> list[Record]:
         """All candidates of the function with this key, of all targets unless one is given, in the order measured."""
+        return self.of_print(key, None if target is None else fingerprint(target))
+
+    def of_print(self, key: str, print_: str | None) -> list[Record]:
+        """`of`, for any fingerprint."""
         where, values = "workload = ?", [key]
-        if target is not None:
-            where, values = f"{where} AND fingerprint = ?", [key, fingerprint(target)]
+        if print_ is not None:
+            where, values = f"{where} AND fingerprint = ?", [key, print_]
         with self._transaction("DEFERRED") as connection:
             return _records(connection, standings(connection, where, *values), where, *values)
 

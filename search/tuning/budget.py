@@ -18,8 +18,9 @@ class Budget:
     """`trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
 
     Several `tasks` share it; `certain` of them get a round, by default all. The race of a task takes up to `race` seconds, and
-    about as much again to build, check and warm up; a budget in seconds reserves both. `measured` counts the trials so far;
-    `rounds` has the seconds that one round of the race of a task takes, by its key, where that is known.
+    about as much again to build, check and warm up; a budget in seconds reserves both. `measured` counts the trials so far,
+    `under_way` those that were submitted and have not ended; `batch` is how many are proposed at once. `rounds` has the seconds
+    that one round of the race of a task takes, by its key, where that is known.
     """
 
     def __init__(
@@ -33,7 +34,8 @@ class Budget:
     ):
         self.trials, self.seconds, self.tasks = trials, seconds, tasks
         self._certain = tasks if certain is None else certain
-        self.measured = 0
+        self.measured = self.under_way = 0
+        self.batch = BATCH
         self.rounds: dict[str, float] = {}
         self._race, self._clock = race, clock
         self._started = clock()
@@ -45,8 +47,8 @@ class Budget:
 
     @property
     def left(self) -> int | None:
-        """Trials that are left, None for no limit."""
-        return None if self.trials is None else self.trials - self.measured
+        """Trials that are left to begin, None for no limit."""
+        return None if self.trials is None else max(0, self.trials - self.measured - self.under_way)
 
     @property
     def reserve(self) -> float:
@@ -79,14 +81,15 @@ class Budget:
     @property
     def polishing(self) -> bool:
         """Whether the rest of the budget is for polishing."""
-        return self.used >= 1 - POLISH_SHARE
+        begun = 0.0 if self.trials is None else (self.measured + self.under_way) / self.trials
+        return max(begun, self.used) >= 1 - POLISH_SHARE
 
     def share(self, polishes: bool, each: float = 0.0) -> tuple[int, bool]:
         """The number of candidates of the next round of a single task, and whether the round polishes, if the policy can do so
         (`polishes`). A candidate takes `each` seconds; there are fewer candidates if there is little time left."""
-        batch = BATCH
+        batch = self.batch
         if self.seconds is not None and each > 0:
-            batch = min(BATCH, max(MIN_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
+            batch = min(batch, max(MIN_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
         left = batch if self.left is None else self.left
         last = int(POLISH_SHARE * self.trials) if self.trials is not None and polishes else 0
         if left > last and not self.polishing:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..measure import BASELINE, NO_BASELINE, Baseline, Measurement, Measurer, count
-from ..measure.provenance import same_compiler, versions
+from ..measure.provenance import fingerprint, same_compiler, versions
 from ..records import Records, RecordsError
 from ..task import Task
 from .budget import Budget
@@ -22,10 +22,19 @@ class Journal:
 
     `measurements` are the trials of this run, without duplicates, and `outcomes` counts them. `earlier` are measurements of
     earlier runs, with which the policy is updated; `again` are those of them that are not measured again. `best` is the fastest
-    checked candidate, earlier runs included. `problem` says what went wrong. The others are fields of `Result`.
+    checked candidate, earlier runs included. `problem` says what went wrong. The others are fields of `Result`. Records are those
+    of the devices with the given `fingerprints` (default: this one).
     """
 
-    def __init__(self, task: Task, budget: Budget, records: Records | None, seed: int, callbacks: Sequence[Callback]):
+    def __init__(
+        self,
+        task: Task,
+        budget: Budget,
+        records: Records | None,
+        seed: int,
+        callbacks: Sequence[Callback],
+        fingerprints: Sequence[str] | None = None,
+    ):
         self.task, self.records = task, records
         self._budget, self._callbacks = budget, callbacks
         self.measurements: list[Measurement] = []
@@ -48,7 +57,9 @@ class Journal:
         self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
         # With another version of the compiler times are similar, but what failed then may work now.
-        known = records.of(task.key, task.target) if records is not None else []
+        self._prints = fingerprints or [fingerprint(task.target)]
+        known = [r for p in self._prints for r in records.of_print(task.key, p)] if records is not None else []
+        known = [r for r in known if not r.first.drifted]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
         self.earlier = [r.measurement for r in usable]
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
@@ -105,6 +116,20 @@ class Journal:
         self.emit(Measured(measurement, *self.progress))
         if better:
             self.emit(NewBest(measurement, len(self.measurements)))
+
+    def keep(self, measurement: Measurement) -> None:
+        """Record a measurement that counts for nothing."""
+        self._keep(Records.add, self._run, measurement)
+
+    def found_again(self, measurement: Measurement) -> None:
+        """Add what was measured for an earlier run that was killed: it may be recorded already."""
+        if any(m.digest == measurement.digest and m.candidate == measurement.candidate for m in self.earlier):
+            return
+        if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
+            self._identifiers[id(measurement)] = identifier
+        self.earlier.append(measurement)
+        self.again.append(measurement)
+        self.best = self._fastest()
 
     def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
         """Call a writing method of the records. If the disk is full or the file is damaged, the run continues without records."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import statistics
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -22,7 +23,18 @@ from schedule import ScheduleError
 from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
 
-from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, Pauses, WorkerError
+from ..measure import (
+    BuildsAhead,
+    Candidate,
+    Limits,
+    LocalMeasurer,
+    Measurement,
+    Measurer,
+    Origin,
+    Pauses,
+    Pipelined,
+    WorkerError,
+)
 from ..policy.protocol import Policy, Polishes, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
@@ -56,15 +68,20 @@ class Session:
         self.error: WorkerError | None = None
         self._budget, self._options = budget, options
         self._limits = _limits(task, options.limits or Limits(), budget)
-        self._journal = Journal(task, budget, records, options.seed, callbacks)
+        prints = getattr(options.measurer, "fingerprints", None)  # of other devices than this machine's
+        known = None if prints is None or records is None else prints(task)
+        self._journal = Journal(task, budget, records, options.seed, callbacks, known)
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
         self._measurer: Measurer | None = None
+        self._pipeline: Pipelined | None = None  # the measurer, if it is one
         self._policy: Policy | None = None
         self._first: Sequence[Candidate] = ()  # the candidates measured before those of the policy
         self._measured = 0  # copies included
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._exhausted = False
+        self._under_way = 0  # candidates
+        self._untaught: list[Measurement] = []  # of which the policy does not know
 
     def __enter__(self) -> Session:
         return self
@@ -90,25 +107,42 @@ class Session:
     @property
     def exhausted(self) -> bool:
         """Whether the policy has nothing new to propose, or nothing can be measured."""
-        return self.error is not None or self._exhausted
+        return self.error is not None or (self._exhausted and not self._under_way)
 
     def turns(self) -> Iterator[Turn]:
         """Turns until the budget or the space is used up, where the whole budget is for this task."""
         while not self._budget.spent and not self.exhausted:
             polishes = self._policy is None or isinstance(self._policy, Polishes)
-            spent = sum(self._journal.phases[name] for name in ("propose", "build", "run"))
+            spent = 0.0 if self._pipeline is not None else sum(self._journal.phases[name] for name in ("propose", "build", "run"))
             yield (self, *self._budget.share(polishes, spent / self._measured if self._measured else 0.0))
 
     def step(self, n: int, polish: bool = False) -> None:
         """Measure at most `n` more candidates, next to the best if `polish`. The first step also prepares the data, and measures
         the first candidates, all of them."""
+        if self._measurer is None or self._policy is None:
+            self._catching(lambda: self._start(n))
+        elif self._pipeline is not None:
+            self._catching(lambda: self._feed(n, polish))
+        else:
+            self._catching(lambda: self._continue(n, polish))
+
+    def _catching(self, act: Callable[[], None]) -> None:
+        """Do something that ends the session where workers fail."""
         try:
-            if self._measurer is None or self._policy is None:
-                self._start(n)
-            else:
-                self._continue(self._measurer, self._policy, n, polish)
+            act()
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
+
+    def look(self) -> None:
+        """Take in what has been measured meanwhile, without waiting."""
+        if self._under_way:
+            self._catching(lambda: self._take(0.0))
+
+    def drain(self) -> None:
+        """Wait for what is under way, as long as there is time."""
+        while self._under_way and self.error is None and not self._budget.late:
+            self._catching(lambda: self._take(1.0))
+        self._catching(self._abandon)
 
     def pause(self) -> None:
         """Let go of the worker processes until the next step, where the measurer can."""
@@ -117,17 +151,16 @@ class Session:
 
     def race(self) -> None:
         """Let the leading candidates race."""
-        try:
-            if self._measurer is not None and self.error is None:
-                race(self._journal, self._measurer, self._budget, self._first)
-        except WorkerError as error:
-            self.error, self._journal.problem = error, str(error)
+        if (measurer := self._measurer) is not None and self.error is None:
+            self._catching(lambda: race(self._journal, measurer, self._budget, self._first))
 
     def result(self, interrupted: bool) -> Result:
         """What was found; NothingFound if nothing was, WorkerError if for want of workers, KeyboardInterrupt if for want of
         time."""
         if self.error is not None and (self.best is None or self._measurer is None):
             raise self.error
+        if self._pipeline is not None:
+            self._journal.problem = self._journal.problem or self._pipeline.remark
         result = self._journal.result(interrupted)
         self._journal.emit(Finished(result))
         return result
@@ -140,9 +173,17 @@ class Session:
         own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
         journal.emit(Started(self.task, *own))
         self._measurer = self._stack.enter_context(self._make_measurer())
+        if isinstance(self._measurer, Pipelined):
+            self._pipeline = self._measurer
+            for measurement in self._pipeline.finished():
+                journal.found_again(measurement)
+            budget.batch = max(budget.batch, self._pipeline.slots // 2)
         self._measurer.remember(journal.again)
         with journal.phase("prepare"):
             self._policy, self._first, proposed = self._prepare(self._measurer, n)
+        if self._pipeline is not None:
+            self._submit([*self._first, *proposed])
+            return
         if self._first:
             self._round(self._measurer, self._policy, self._first)
         if proposed and not (self._first and budget.late):  # a budget that is used up is good for one candidate
@@ -223,34 +264,55 @@ class Session:
 
     # --- rounds --------------------------------------------------------------------------------------------------------
 
-    def _continue(self, measurer: Measurer, policy: Policy, n: int, polish: bool) -> None:
+    def _continue(self, n: int, polish: bool) -> None:
         """One round of at most `n` candidates, next to the best if `polish` and the policy can."""
-        with self._journal.phase("propose"):
-            proposed: Sequence[Candidate] = ()
-            if polish and isinstance(policy, Polishes):
-                proposed = _candidates(policy.polish(n, self._rng))
-            proposed = proposed or _candidates(policy.propose(n, self._rng))
+        measurer, policy = self._measurer, self._policy
+        assert measurer is not None and policy is not None
+        proposed = self._propose(n, polish)
         before = self.trials
         if proposed:
             self._round(measurer, policy, proposed)
         self._idle = 0 if self.trials > before else self._idle + len(proposed)
         self._exhausted = not proposed or self._idle >= MAX_COPIES
 
+    def _propose(self, n: int, polish: bool) -> Sequence[Candidate]:
+        policy = self._policy
+        assert policy is not None
+        with self._journal.phase("propose"):
+            proposed: Sequence[Candidate] = ()
+            if polish and isinstance(policy, Polishes):
+                proposed = _candidates(policy.polish(n, self._rng))
+            return proposed or _candidates(policy.propose(n, self._rng))
+
     def _round(self, measurer: Measurer, policy: Policy, proposed: Sequence[Candidate]) -> None:
         """Measure candidates, and update the policy with the measurements."""
         journal = self._journal
-        measured: list[Measurement] = []
         built, ran = measurer.build_seconds, measurer.run_seconds
         for measurement in measurer.measure(proposed):
-            measured.append(measurement)
-            self._measured += 1
-            journal.add(measurement)
-            best = 0.0 if journal.best is None else journal.best.seconds
-            self._budget.rounds[self.task.key] = MAX_LEADERS * best + (journal.numpy or 0.0)
+            self._add(measurement)
             if self._budget.late:
                 break
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran
+        self._teach()
+
+    def _add(self, measurement: Measurement) -> None:
+        """Write a measurement down."""
+        journal = self._journal
+        if measurement.drifted:  # the candidate is measured again
+            journal.keep(measurement)
+            return
+        self._untaught.append(measurement)
+        self._measured += 1
+        journal.add(measurement)
+        best = 0.0 if journal.best is None else journal.best.seconds
+        self._budget.rounds[self.task.key] = MAX_LEADERS * best + (journal.numpy or 0.0)
+
+    def _teach(self) -> None:
+        """Update the policy with what was measured since it was updated last."""
+        journal, policy = self._journal, self._policy
+        assert policy is not None
+        measured, self._untaught = self._untaught, []
         with journal.phase("propose"):
             policy.update(measured)
         journal.scored_per_second = getattr(policy, "scored_per_second", None)
@@ -260,6 +322,56 @@ class Session:
         ranked = getattr(policy, "rank_correlation", None)
         ranked = correlation(measured) if ranked is None else ranked
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
+
+    # --- without rounds ------------------------------------------------------------------------------------------------
+
+    def _feed(self, n: int, polish: bool) -> None:
+        """Submit at most `n` more candidates as soon as there is room for them; where none are to come, wait for one that is
+        under way."""
+        pipeline = self._pipeline
+        assert pipeline is not None
+        self._take(0.0)
+        while self._under_way and not self._budget.late and pipeline.room < max(1, min(n, self._budget.batch // 2)):
+            self._take(0.1)
+        if self._untaught:
+            self._teach()
+        n = min(n, pipeline.room)
+        proposed = self._propose(n, polish) if n and not self._exhausted and not self._budget.late else ()
+        self._submit(proposed)
+        if not proposed:
+            self._exhausted |= n > 0 and not self._under_way
+            self._take(0.1)
+
+    def _submit(self, candidates: Sequence[Candidate]) -> None:
+        assert self._measurer is not None
+        self._measurer.submit(candidates)
+        self._under_way += len(candidates)
+        self._budget.under_way += len(candidates)
+
+    def _take(self, timeout: float) -> None:
+        """Write down what has been measured, and within `timeout` what is measured then, if nothing has been."""
+        measurer, before = self._measurer, self._under_way
+        assert measurer is not None
+        start = time.monotonic()
+        for measurement in measurer.results(timeout):
+            self._add(measurement)
+            if not measurement.drifted:
+                self._under_way -= 1
+                self._budget.under_way -= 1
+                self._idle = self._idle + 1 if measurement.duplicate else 0
+                self._exhausted |= self._idle >= MAX_COPIES
+            timeout = 0.0
+        if self._under_way == before:
+            self._journal.phases["run"] += time.monotonic() - start
+
+    def _abandon(self) -> None:
+        """Forget what is under way."""
+        if self._measurer is not None and self._under_way:
+            self._measurer.cancel()
+            self._budget.under_way -= self._under_way
+            self._under_way = 0
+        if self._untaught:
+            self._teach()
 
 
 def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -298,7 +410,11 @@ def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
 
     try:
         for session, n, polish in turns:
+            for other in tuned:
+                other.look()
             activate(session).step(n, polish)
+        for session in tuned:
+            session.drain()
         for session in tuned:
             activate(session).race()
     except KeyboardInterrupt:

@@ -220,7 +220,8 @@ class _Scheduler:
                 return
             session = self._sessions[task]
             before = session.trials
-            yield session, self._size if self._budget.left is None else min(self._size, self._budget.left), polish
+            size = max(self._size, self._budget.batch if self._budget.batch > BATCH else 0)  # where many are measured at once
+            yield session, size if self._budget.left is None else min(size, self._budget.left), polish
             self._ended(task, session.trials - before)
 
     def _choose(self) -> int | None:

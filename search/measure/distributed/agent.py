@@ -1,0 +1,245 @@
+"""The agent in a Dask worker: it performs jobs by the same `LocalMeasurer`, in the same disposable processes, as one machine.
+
+A job and its answer are JSON texts. All that Dask sends of code is the name of `perform`; an agent of another version
+refuses.
+A job names the operation `op`; its `context` (a hash of the task, the seed, the limits and the versions) and its `key` (a hash of
+the context and the candidate); `versions`; and what the operation takes:
+
+resolve  target: what is this machine's where the target does not say it -> options, provenance
+prepare  task, seed, limits -> baseline, tolerance, note
+measure  task, seed, limits, candidate, best -> measurement; drift, where the calibration kernel took so many times longer
+compare  task, seed, limits, candidates, numpy, rounds, seconds -> candidates, numpy, tolerance
+peak     task, seed, limits, dtype -> flops
+
+Instead of an answer there is `refused` (another version), `aside` (the device is not to be trusted) or `failed` (what is no
+candidate's fault, such as a full disk), each with the reason.
+
+Options of the machine are in Dask's configuration: `tir.device`, the name of the device in its lock, for a machine with several;
+`tir.drift`, the calibration kernel's largest slowdown (default 1.1).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+import dask
+from distributed import Worker, WorkerPlugin, get_worker
+
+from codegen import Target
+from codegen.backend import backend
+
+from ...task import Task
+from ..limits import Limits
+from ..local import LocalMeasurer
+from ..lock import DeviceLock
+from ..outcome import Baseline, Candidate
+from ..process import WorkerError
+from ..protocol import Measurer
+from ..provenance import Provenance, device, same_compiler, versions
+from .finished import Finished
+
+NAME = "tir-agent"
+MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
+MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
+CALIBRATIONS = 3  # timings of it that must agree before it counts as drifted
+ASIDE_AFTER = 3  # candidates in a row during which it drifted
+
+Job = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+def perform(text: str) -> str:
+    """What a Dask task calls: the answer of this worker's agent to a job."""
+    found = _agent(get_worker())
+    return json.dumps({"failed": "a worker has no agent"} if found is None else found.answer(json.loads(text)))
+
+
+def _agent(worker: Worker) -> Agent | None:
+    found = worker.plugins.get(NAME)
+    return found if isinstance(found, Agent) else None
+
+
+def finished(contexts: list[str], dask_worker: Worker) -> dict[str, Answer]:
+    """The unconfirmed answers of these contexts on the machine of a worker, by key."""
+    agent = _agent(dask_worker)
+    return {} if agent is None else {k: a for c in contexts for k, a in agent.finished.all(c).items()}
+
+
+async def confirm(keys: dict[str, list[str]], dask_worker: Worker) -> None:
+    """Forget the answers of these jobs, by context: a coordinator has them. (Dask need not wait for coroutines.)"""
+    if (agent := _agent(dask_worker)) is not None:
+        for context, own in keys.items():
+            agent.finished.confirm(context, own)
+
+
+def refusal(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:
+    """Why jobs of other versions are not performed; empty if they are the same."""
+    if same_compiler(dict(theirs), dict(mine)):
+        return ""
+    asked, here = (", ".join(f"{n} {v.get(n, 'unknown')}" for n in ("tir", "llvmlite", "llvm")) for v in (theirs, mine))
+    return f"the coordinator has {asked}, this worker has {here}; programs and times would not be the same"
+
+
+class Agent(WorkerPlugin):
+    """Performs jobs on the device of its worker, one at a time; what it is `doing` and how long it was `busy`, in seconds, are
+    among the worker's metrics."""
+
+    name = NAME
+    idempotent = True  # whoever connects first brings it
+
+    def setup(self, worker: Worker) -> None:
+        self._mine = versions()
+        self._turn = threading.Lock()  # the device's; Dask's resources give jobs one at a time, but two kinds may be asked for
+        self._measurers: OrderedDict[str, Measurer] = OrderedDict()
+        self._baselines: dict[str, Baseline] = {}
+        self._locks: dict[str, DeviceLock] = {}
+        self._calibrated: dict[str, float] = {}  # by target, the shortest time of the calibration kernel
+        self._drifted = 0  # candidates in a row
+        self._began: float | None = None
+        self._busy = 0.0
+        self._measured = 0
+        self.doing = self.aside = ""
+        self.finished = Finished()
+        self.address = worker.address
+        gpus = any(name.startswith("gpu:") for name in worker.state.total_resources)
+        self._device = device("cuda" if gpus else "llvm")
+        worker.metrics["tir"] = lambda _: self.status()
+
+    def teardown(self, worker: Worker) -> None:
+        for measurer in self._measurers.values():
+            measurer.__exit__()
+
+    def status(self) -> Answer:
+        """What a display shows of this worker."""
+        now = 0.0 if (began := self._began) is None else time.monotonic() - began
+        own = {"doing": self.doing, "busy": self._busy + now, "measured": self._measured, "aside": self.aside}
+        return {**own, "device": self._device}
+
+    def answer(self, job: Job) -> Answer:
+        """Perform a job, whatever comes of it."""
+        if refused := refusal(job["versions"], self._mine):
+            return {"refused": refused}
+        if job["op"] == "measure" and (known := self.finished.get(job["context"], job["key"])) is not None:
+            return known
+        if self.aside:
+            return {"aside": self.aside, "worker": self.address}
+        try:
+            with self._turn:
+                self.doing, self._began = job["op"], time.monotonic()
+                try:
+                    return {**getattr(self, "_" + job["op"])(job), "worker": self.address}
+                finally:
+                    self._busy += time.monotonic() - self._began
+                    self.doing, self._began = "", None
+        except Exception as error:  # the outermost frame: this machine is not fit for the job
+            reason = str(error) if isinstance(error, WorkerError) else f"{type(error).__name__}: {error}"
+            return {"failed": reason, "worker": self.address}
+
+    # --- operations ----------------------------------------------------------------------------------------------------
+
+    def _resolve(self, job: Job) -> Answer:
+        target = Target(job["target"])
+        target = Target(target, **{k: v for k, v in backend(target).here().items() if k not in job["target"]})
+        own = {name: getattr(target, name) for name in ("num_cores", "vector_bits", "l1", "l2", "l3")}
+        return {"options": own, "provenance": asdict(Provenance.here(target))}
+
+    def _prepare(self, job: Job) -> Answer:
+        self.measurer(job)
+        return asdict(self._baselines[job["context"]])
+
+    def _measure(self, job: Job) -> Answer:
+        began = time.monotonic()
+        measurer, candidate = self.measurer(job), Candidate.from_json(job["candidate"])
+        if isinstance(measurer, LocalMeasurer) and job["best"] is not None:
+            measurer.best = job["best"] if measurer.best is None else min(measurer.best, job["best"])
+        self.doing = f"measure {measurer.task.name}" if isinstance(measurer, LocalMeasurer) else "measure"
+        (measurement,) = measurer.measure([candidate])
+        self._measured += 1
+        drift = self._drift(measurer)
+        took = time.monotonic() - began
+        found: Answer = {"measurement": measurement.as_json(), "worker": self.address, "seconds": took}
+        if drift is not None:
+            return {**found, "drift": drift}
+        self.finished.keep(job["context"], job["key"], found)
+        return found
+
+    def _compare(self, job: Job) -> Answer:
+        candidates = [Candidate.from_json(c) for c in job["candidates"]]
+        options = {name: job[name] for name in ("numpy", "rounds", "seconds")}
+        found = self.measurer(job).compare(candidates, **options)
+        return {**asdict(found), "candidates": [m.as_json() for m in found.candidates]}
+
+    def _peak(self, job: Job) -> Answer:
+        return {"flops": self.measurer(job).peak(job["dtype"])}
+
+    # --- what they need ------------------------------------------------------------------------------------------------
+
+    def measurer(self, job: Job) -> Measurer:
+        """The measurer of a job's task, prepared."""
+        context = job["context"]
+        if context not in self._measurers:
+            self._pause()
+            self.doing = "prepare"
+            task = Task.from_json(job["task"])
+            made = self.make(task, Limits(**job["limits"]), job["seed"]).__enter__()
+            try:
+                self._baselines[context] = made.prepare()
+            except BaseException:
+                made.__exit__()
+                raise
+            self._measurers[context] = made
+            while len(self._measurers) > MAX_PREPARED:
+                oldest, measurer = self._measurers.popitem(last=False)
+                measurer.__exit__()
+                del self._baselines[oldest]
+        elif context != next(reversed(self._measurers)):
+            self._pause()
+            self._measurers.move_to_end(context)
+        return self._measurers[context]
+
+    def make(self, task: Task, limits: Limits, seed: int) -> Measurer:
+        """What measures a task on this machine."""
+        return LocalMeasurer(task, limits=limits, seed=seed, workers=1, lock=self.lock(task.target))
+
+    def lock(self, target: str) -> DeviceLock:
+        """The lock on the device that runs kernels for a target."""
+        kind = "cpu" if backend(target).device is None else f"gpu-{os.environ.get('CUDA_VISIBLE_DEVICES', '0')}"
+        name = dask.config.get("tir.device", None) or kind
+        return self._locks.setdefault(name, DeviceLock(name))
+
+    def _pause(self) -> None:
+        """Only one task at a time has worker processes."""
+        if self._measurers:
+            with suppress(AttributeError):
+                self._measurers[next(reversed(self._measurers))].pause()  # type: ignore[attr-defined]
+
+    # --- drift ---------------------------------------------------------------------------------------------------------
+
+    def _drift(self, measurer: Measurer) -> float | None:
+        """By what factor the calibration kernel takes longer than it did, if that is too much however often it is timed; the
+        agent steps aside if that lasts."""
+        if not isinstance(measurer, LocalMeasurer):
+            return None
+        target, ratios = measurer.task.target, []
+        for _ in range(CALIBRATIONS):
+            if (seconds := measurer.calibrate()) is None:
+                return None
+            shortest = self._calibrated[target] = min(self._calibrated.get(target, seconds), seconds)
+            ratios.append(seconds / shortest)
+            if ratios[-1] <= float(dask.config.get("tir.drift", MAX_DRIFT)):
+                self._drifted = 0
+                return None
+        drift = statistics.median(ratios)
+        self._drifted += 1
+        if self._drifted >= ASIDE_AFTER:
+            self.aside = f"the calibration kernel takes {drift:.2f} times as long as before"
+        return drift

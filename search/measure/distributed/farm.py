@@ -1,0 +1,308 @@
+"""The farm as a coordinator sees it: a Dask cluster, its runners, and the jobs that are under way there."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client, Future
+from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
+
+from ..process import WorkerError
+from ..provenance import versions
+from . import agent
+
+MAX_ATTEMPTS = 3  # of a job that workers fail to perform
+PATIENCE_SECONDS = 600.0  # to wait for a scheduler, or for a runner, that is gone
+ASKING_SECONDS = 10.0  # to wait for workers that are asked what they have finished
+CONFIRMED_AT_ONCE = 64  # answers
+ARRIVAL_SECONDS = 2.0  # to wait for the first worker of a cluster that was just started
+RETRY_SECONDS = 0.5
+LOOK_SECONDS = 2.0  # between two looks at which workers there are
+
+LOST = (OSError, CommClosedError, TimeoutError)  # raised where the scheduler does not answer
+
+
+@dataclass(eq=False)
+class Job:
+    """A job under way, for a worker that is `fit` (None: any). Its answer goes to `reply`, with the job; it was `sent` so often,
+    at last `bound` to these workers (none: to all), and `attempts` have failed; workers that are not to get it again are
+    `avoided`."""
+
+    content: dict[str, Any]
+    resource: str
+    reply: queue.SimpleQueue[tuple[Job, dict[str, Any]]]
+    fit: Callable[[Runner], bool] | None = None
+    sent: int = 0
+    bound: set[str] = field(default_factory=set)
+    attempts: int = 0
+    avoided: set[str] = field(default_factory=set)
+    future: Future | None = None
+    name: str = ""  # the scheduler's
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A worker that has a resource: how many jobs it performs at once, and what it says of itself (see `Agent.status`)."""
+
+    address: str
+    name: str
+    slots: int
+    status: dict[str, Any]
+    silent: float  # seconds since it was heard of last
+
+
+class Farm:
+    """Jobs on the workers of a Dask client's cluster. They survive workers, and a scheduler that comes back; what is lost is
+    given to others. Methods are for one thread."""
+
+    def __init__(self, client: Client, patience: float = PATIENCE_SECONDS):
+        self.client, self.agent = client, agent.Agent()
+        self._patience = patience
+        self._jobs: set[Job] = set()
+        self._ended: queue.SimpleQueue[tuple[Job, Future]] = queue.SimpleQueue()
+        self._confirmed: dict[str, list[str]] = {}
+        self._versions = versions()
+        self._looked = 0.0
+        self._given: dict[str, Job] = {}  # by the key that the scheduler knows
+        self.repeated = 0  # times that a job was given to another worker, though one may have performed it
+        self._enter()
+
+    def _enter(self) -> None:
+        """Bring the agent to workers that have none, and hear of those that are lost."""
+        self.client.register_plugin(self.agent)
+        with suppress(ValueError):  # it listens already
+            self.client.subscribe_topic("all", self._heard)
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        """Of what the scheduler tells, the loss of a worker: it gives the jobs of that worker to others."""
+        if isinstance(event[1], dict) and event[1].get("action") == "remove-worker":
+            keys = {*event[1]["processing-tasks"], *event[1]["lost-computed-tasks"]}
+            self.repeated += sum(key in self._given for key in keys)
+
+    def close(self) -> None:
+        """Hear no more of the cluster, whose client stays open."""
+        self.flush()
+        with suppress(ValueError, *LOST):
+            self.client.unsubscribe_topic("all")
+
+    # --- the runners ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dashboard(self) -> str:
+        """The address of Dask's own page."""
+        return self.client.dashboard_link or ""
+
+    def runners(self, resource: str) -> list[Runner]:
+        """The workers that have a resource now."""
+        known = self.client.scheduler_info(n_workers=-1)["workers"]
+        now = time.time()
+        found = []
+        for address, worker in known.items():
+            if slots := int(worker["resources"].get(resource, 0)):
+                status = worker.get("metrics", {}).get("tir", {})
+                found.append(Runner(address, str(worker["name"]), slots, status, now - worker["last_seen"]))
+        return found
+
+    def resources(self) -> list[str]:
+        """The names of what the workers have."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return sorted({name for worker in workers for name in worker["resources"]})
+
+    def need(self, resource: str) -> list[Runner]:
+        """The runners with a resource, those aside left out. WorkerError where there are none, though it waited for some."""
+        start = time.monotonic()
+        while True:
+            with suppress(*LOST):
+                found = self.runners(resource)
+                if fit := [r for r in found if not r.status.get("aside")]:
+                    return fit
+                if found:
+                    reasons = "; ".join(f"{r.name}: {r.status['aside']}" for r in found)
+                    raise WorkerError(f"all workers with the resource {resource} have been put aside: {reasons}")
+                if not self._jobs and time.monotonic() > start + ARRIVAL_SECONDS:  # nothing has been measured there yet
+                    there = ", ".join(self.resources()) or "none"
+                    raise WorkerError(f"no worker of the cluster has the resource {resource}; there are: {there}")
+            if time.monotonic() > start + self._patience:
+                raise WorkerError(f"for {self._patience:.0f} s there was no scheduler, or no worker with the resource {resource}")
+            time.sleep(RETRY_SECONDS)
+            self._reconnect()
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> int:
+        """How many jobs have no answer yet."""
+        return len(self._jobs)
+
+    def submit(self, job: Job) -> None:
+        """Begin a job."""
+        self._jobs.add(job)
+        self._send(job)
+
+    def _send(self, job: Job) -> None:
+        content = {**job.content, "versions": self._versions}
+        suffix = f"-{job.sent}" if job.sent else ""  # the scheduler knows the first one by the first key
+        job.sent += 1
+        job.bound = set()
+        if job.fit is not None or job.avoided:
+            able = {r.address for r in self.need(job.resource) if job.fit is None or job.fit(r)}
+            if not able:
+                raise WorkerError(f"no worker with the resource {job.resource} is fit to {job.content['op']} any more")
+            job.bound = (able - job.avoided) or able
+        job.name = f"tir-{content['key']}{suffix}"
+        self._given[job.name] = job
+        job.future = self.client.submit(
+            agent.perform,
+            json.dumps(content),
+            key=job.name,
+            resources={job.resource: 1},
+            workers=sorted(job.bound) or None,
+        )
+        job.future.add_done_callback(lambda future: self._ended.put((job, future)))
+
+    def cancel(self, jobs: Iterable[Job]) -> None:
+        """Forget jobs; what a worker has begun it ends."""
+        gone = [job for job in jobs if job in self._jobs]
+        for job in gone:
+            self._end(job)
+        with suppress(*LOST):
+            self.client.cancel([job.future for job in gone if job.future is not None])
+
+    def advance(self, timeout: float) -> None:
+        """Wait, no longer than `timeout`, until a job has ended, and hand over the answers of all that have. WorkerError where
+        one cannot be performed."""
+        ended: dict[Job, Future] = {}
+        try:
+            while True:
+                job, future = self._ended.get(timeout=timeout) if not ended else self._ended.get_nowait()
+                if job in self._jobs and job.future is future:
+                    ended[job] = future
+                else:
+                    timeout = 0.0
+        except queue.Empty:
+            pass
+        if not ended:
+            if self.client.status == "closed" and self._jobs:
+                self._begin_again(list(self._jobs))
+            elif any(job.bound for job in self._jobs) and time.monotonic() > self._looked + LOOK_SECONDS:
+                self._release()
+            return
+        good = {job: future for job, future in ended.items() if future.status == "finished"}
+        answers: dict[Job, dict[str, Any]] = {}
+        lost = [job for job, future in ended.items() if future.status in ("cancelled", "lost")]
+        try:
+            texts = self.client.gather(list(good.values()), errors="skip")
+            if len(texts) == len(good):
+                answers = {job: json.loads(text) for job, text in zip(good, texts, strict=True)}
+            else:  # a worker went before it was asked
+                lost += list(good)
+        except (*LOST, CancelledError, FutureCancelledError):
+            lost += list(good)
+        for job, answer in answers.items():
+            self._answered(job, answer)
+        for job, future in ended.items():
+            if future.status == "error":
+                self._again(job, str(future.exception()), None)
+        if lost:
+            self._begin_again(lost)
+
+    def _answered(self, job: Job, answer: dict[str, Any]) -> None:
+        """An answer, or why there is none."""
+        if "refused" in answer:
+            self.cancel([job])
+            raise WorkerError(f"a worker refused the job: {answer['refused']}")
+        if "failed" in answer:
+            self._again(job, answer["failed"], answer.get("worker"))
+        elif "aside" in answer or "drift" in answer:
+            job.avoided.add(answer["worker"])
+            self.repeated += "drift" in answer
+            if "drift" in answer:
+                job.reply.put((job, answer))
+            self._send(job)
+        else:
+            self._end(job)
+            job.reply.put((job, answer))
+
+    def _end(self, job: Job) -> None:
+        self._jobs.discard(job)
+        self._given.pop(job.name, None)
+
+    def _again(self, job: Job, reason: str, worker: str | None) -> None:
+        """A worker could not perform a job: others may, if it has not failed too often."""
+        job.attempts += 1
+        self.repeated += 1
+        if worker is not None:
+            job.avoided.add(worker)
+        if job.attempts >= MAX_ATTEMPTS:
+            self.cancel([job])
+            raise WorkerError(f"{job.attempts} workers failed to {job.content['op']}: {reason}")
+        self._send(job)
+
+    # --- loss ----------------------------------------------------------------------------------------------------------
+
+    def _begin_again(self, jobs: Sequence[Job]) -> None:
+        """The scheduler has forgotten these: what workers have finished of them is taken, the rest begins again."""
+        for resource in {job.resource for job in jobs}:
+            self.need(resource)
+        self._enter()
+        known = self.finished({job.content["context"] for job in jobs})
+        for job in jobs:
+            if (answer := known.get(job.content["key"])) is not None:
+                self._answered(job, answer)
+            else:
+                self.repeated += 1
+                self._send(job)
+
+    def _release(self) -> None:
+        """Jobs that are bound to workers which have all gone begin again: Dask would wait for these."""
+        self._looked = time.monotonic()
+        with suppress(*LOST):
+            there = set(self.client.scheduler_info(n_workers=-1)["workers"])
+            for job in [job for job in self._jobs if job.bound and not job.bound & there]:
+                self.client.cancel([job.future])
+                self._send(job)
+
+    def _reconnect(self) -> None:
+        """A new client where the old one gave up."""
+        if self.client.status == "closed":
+            with suppress(*LOST):
+                self.client = Client(self.client._start_arg, security=self.client.security, timeout=RETRY_SECONDS * 4)
+
+    # --- what workers have finished ------------------------------------------------------------------------------------
+
+    def finished(self, contexts: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The unconfirmed answers of these contexts on all machines, by the keys of their jobs."""
+        addresses = list(self.client.scheduler_info(n_workers=-1)["workers"])
+        return self._each(addresses, lambda a: self.client.run(agent.finished, list(contexts), workers=[a]).get(a, {}))
+
+    def _each(self, addresses: Sequence[str], ask: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+        """Ask workers at once, those that don't answer in time left out."""
+        found: dict[str, Any] = {}
+        pool = ThreadPoolExecutor(max(1, min(32, len(addresses))))
+        with suppress(TimeoutError):
+            for asked in as_completed([pool.submit(ask, a) for a in addresses], timeout=ASKING_SECONDS):
+                with suppress(*LOST):
+                    found |= asked.result()
+        pool.shutdown(wait=False)
+        return found
+
+    def confirm(self, context: str, key: str) -> None:
+        """The answer to a job is written down, so that workers need not keep it."""
+        self._confirmed.setdefault(context, []).append(key)
+        if sum(map(len, self._confirmed.values())) >= CONFIRMED_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Tell the workers what is confirmed."""
+        keys, self._confirmed = self._confirmed, {}
+        with suppress(*LOST):
+            if keys:
+                self.client.run(agent.confirm, keys, wait=False, on_error="ignore")

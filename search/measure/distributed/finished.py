@@ -1,0 +1,56 @@
+"""Measurements that have ended and that no coordinator has confirmed: a file each, so that nothing measured is lost with a
+worker, a scheduler or a coordinator."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from codegen.cache import default_path
+
+MAX_AGE = 7 * 24 * 3600.0  # seconds after which nobody will ask for a measurement
+
+
+class Finished:
+    """The answers of jobs in a folder that all agents of a user on this machine share, by the context of the job and its key."""
+
+    def __init__(self, directory: Path | None = None):
+        self._directory = directory or default_path().with_name("finished")
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for file in self._directory.glob("*/*"):
+            with suppress(OSError):
+                if time.time() - file.stat().st_mtime > MAX_AGE:
+                    file.unlink()
+
+    def keep(self, context: str, key: str, answer: dict[str, Any]) -> None:
+        """Keep an answer, whole or not at all. A full disk keeps none, which only matters if the coordinator is lost as well."""
+        folder = self._directory / context
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
+            with os.fdopen(handle, "w", encoding="utf-8") as part:
+                json.dump(answer, part)
+            os.replace(name, folder / key)
+
+    def get(self, context: str, key: str) -> dict[str, Any] | None:
+        """The answer kept for a job, None without one."""
+        try:
+            return json.loads((self._directory / context / key).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def all(self, context: str) -> dict[str, dict[str, Any]]:
+        """All answers of a context, by the keys of their jobs."""
+        names = [file.name for file in sorted((self._directory / context).glob("*")) if file.suffix != ".part"]
+        return {name: answer for name in names if (answer := self.get(context, name)) is not None}
+
+    def confirm(self, context: str, keys: list[str]) -> None:
+        """Forget answers that a coordinator has written down."""
+        for key in keys:
+            with suppress(OSError):
+                (self._directory / context / key).unlink()

@@ -1,0 +1,254 @@
+"""The measurer of a task on a Dask cluster: `tir.autotune(func, measurer=DaskMeasurer(client))`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from codegen import Target
+from codegen.backend import backend
+
+from ..limits import Limits
+from ..outcome import DRIFTED, Baseline, Candidate, Comparison, Measurement
+from ..protocol import Measurer
+from ..provenance import Provenance, versions
+from .farm import PATIENCE_SECONDS, Farm, Job
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from ...task import Task
+
+LOOK_SECONDS = 2.0  # after which the farm's size is looked at again
+SPARE = 1.5  # of the candidates that the devices measure while the search does not look
+MAX_LEAD = 8  # candidates under way, relative to the devices
+
+
+def resource(target: str | Target) -> str:
+    """The name of what measures for a target, as a resource of Dask workers: `cpu:znver4`, `gpu:sm_90`."""
+    target = Target(target)
+    return f"cpu:{target.mcpu}" if backend(target).device is None else f"gpu:{target.arch}"
+
+
+class DaskMeasurer:
+    """Makes measurers of tasks on the workers of a Dask `client`'s cluster that have the resource of the task's target.
+
+    `limits` and `seed` are those of `LocalMeasurer`. With `rounds` a batch is proposed when the last one has been measured, as on
+    one machine; without, the devices are kept busy. `patience` is for how many seconds it waits for a scheduler that has gone,
+    or for workers when all have.
+    """
+
+    def __init__(
+        self, client: Client, *, limits: Limits | None = None, seed: int = 0, rounds: bool = False,
+        patience: float = PATIENCE_SECONDS,
+    ):  # fmt: skip
+        self.farm = Farm(client, patience)
+        self._limits, self._seed, self._rounds = limits or Limits(), int(seed), rounds
+
+    def __call__(self, task: Task) -> TaskMeasurer:
+        """The measurer of a task."""
+        return (TaskMeasurer if self._rounds else PipelinedMeasurer)(self.farm, task, self._limits, self._seed)
+
+    def resolve(self, target: str | Target) -> Target:
+        """The target with the cores and caches of the machines that measure for it where it does not say them."""
+        text = str(target)
+        given = Target(text)
+        answer = _ask(self.farm, resource(given), {"op": "resolve", "target": text})
+        return Target(given, **answer["options"])
+
+    def fingerprints(self, task: Task) -> list[str]:
+        """Those of the devices that measure for a task, that of the most first."""
+        devices = Counter(r.status.get("device") for r in self.farm.need(resource(task.target)))
+        return list(dict.fromkeys(_provenance(self.farm, task.target, name).fingerprint for name, _ in devices.most_common()))
+
+
+def _provenance(farm: Farm, target: str, device: str | None) -> Provenance:
+    return Provenance(**_ask(farm, resource(target), {"op": "resolve", "target": target}, device)["provenance"])
+
+
+def _ask(farm: Farm, needed: str, content: dict[str, Any], device: str | None = None) -> dict[str, Any]:
+    """Have one job performed, on a device of this name if one is given, and wait for it."""
+    reply: queue.SimpleQueue[tuple[Job, dict[str, Any]]] = queue.SimpleQueue()
+    context = content.get("context", "")
+    key = f"{content['op']}-{_hash(context, content, str(time.time_ns()))}"
+    farm.need(needed)
+    fit = None if device is None else lambda r: r.status.get("device", device) == device
+    job = Job({"context": context, "key": key, **content}, needed, reply, fit)
+    farm.submit(job)
+    try:
+        while True:
+            farm.advance(1.0)
+            try:
+                return reply.get_nowait()[1]
+            except queue.Empty:
+                continue
+    finally:
+        farm.cancel([job])
+
+
+def _hash(*data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:24]
+
+
+class TaskMeasurer(Measurer):
+    """Measures the candidates of one task on a farm, in rounds. `best` is the shortest checked time so far by the fingerprint of
+    the device; `twice` counts programs that were measured more than once."""
+
+    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int):
+        self.task, self.farm = task, farm
+        self.best: dict[str, float] = {}
+        self.twice = 0
+        self.resource = resource(task.target)
+        content = {"task": task.as_json(), "limits": asdict(limits), "seed": seed}
+        own = [versions().get(name) for name in ("tir", "llvmlite", "llvm")]
+        self._context = _hash(content, own)
+        self._content = {**content, "context": self._context}
+        self._replies: queue.SimpleQueue[tuple[Job, dict[str, Any]]] = queue.SimpleQueue()
+        self._under_way: dict[Job, Candidate] = {}
+        self._yielded: Job | None = None  # whose measurement is being written down
+        self._results: dict[tuple[str, str], Measurement] = {}  # by fingerprint and digest
+        self._primary: Provenance | None = None
+        self._took: deque[float] = deque(maxlen=256)  # seconds of the latest jobs
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+        self.farm.flush()
+
+    def remember(self, measurements: Sequence[Measurement]) -> None:
+        for m in measurements:
+            self._note(m)
+
+    def prepare(self) -> Baseline:
+        """Draw the data on one of the machines, whose device becomes the one that races run on, and time the program as written
+        there; the other machines do so when they get their first candidate."""
+        answer = self._ask("prepare")
+        measurement = Measurement.from_json(answer["measurement"])
+        self._primary = measurement.provenance
+        self._note(measurement)
+        return Baseline(measurement, answer["tolerance"], answer["note"])
+
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        if candidates:
+            self.farm.need(self.resource)
+        best = None if self._primary is None else self.best.get(self._primary.fingerprint)
+        for c in candidates:
+            key = _hash(self._context, c.sketch, c.row, c.trace)
+            content = {"op": "measure", **self._content, "key": key, "candidate": c.as_json(), "best": best}
+            job = Job(content, self.resource, self._replies)
+            self._under_way[job] = c
+            self.farm.submit(job)
+
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        """Measurements as they arrive. Who asks for the next has written the last one down."""
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        start = time.perf_counter()
+        while self._under_way or not self._replies.empty():
+            try:
+                job, answer = self._replies.get_nowait()
+            except queue.Empty:
+                if (left := deadline - time.monotonic()) < 0:
+                    break
+                self.farm.advance(min(left, 1.0))
+                if self._replies.empty() and left <= 0:
+                    break
+                continue
+            if (candidate := self._under_way.get(job)) is not None:
+                self.run_seconds += time.perf_counter() - start
+                yield self._measurement(job, candidate, answer)
+                start = time.perf_counter()
+                if "drift" not in answer:
+                    self.farm.confirm(self._context, job.content["key"])
+        self.run_seconds += time.perf_counter() - start
+
+    def cancel(self) -> None:
+        self.farm.cancel(self._under_way)
+        self._under_way.clear()
+
+    def compare(
+        self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
+    ) -> Comparison:
+        options = {"numpy": numpy, "rounds": rounds, "seconds": seconds}
+        answer = self._ask("compare", candidates=[c.as_json() for c in candidates], **options)
+        compared = tuple(map(Measurement.from_json, answer["candidates"]))
+        return Comparison(compared, tuple(answer["numpy"]), answer["tolerance"])
+
+    def peak(self, dtype: str = "float32") -> float | None:
+        return self._ask("peak", dtype=dtype)["flops"]
+
+    # --- steps ---------------------------------------------------------------------------------------------------------
+
+    def _ask(self, op: str, **more: Any) -> dict[str, Any]:
+        """Have a job performed on the device that races run on, by whichever of the machines that have it."""
+        device = None if self._primary is None else self._primary.device
+        return _ask(self.farm, self.resource, {"op": op, **self._content, **more}, device)
+
+    def _measurement(self, job: Job, candidate: Candidate, answer: dict[str, Any]) -> Measurement:
+        """The measurement in an answer; of a program that is known, the known one."""
+        self._took.append(answer["seconds"])
+        m = replace(Measurement.from_json(answer["measurement"]), candidate=candidate)
+        if "drift" in answer:
+            message = f"{DRIFTED}: a fixed kernel took {answer['drift']:.2f} times as long as before"
+            return replace(m, message=message, max_error=None, duplicate=False)
+        del self._under_way[job]
+        known = self._results.get((m.provenance.fingerprint, m.digest)) if m.provenance is not None and m.digest else None
+        if known is not None:
+            self.twice += not m.duplicate
+            return replace(known, candidate=candidate, duplicate=True, build_seconds=m.build_seconds)
+        self._note(m)
+        return m
+
+    def _note(self, m: Measurement) -> None:
+        print_ = "" if m.provenance is None else m.provenance.fingerprint
+        if m.digest:
+            self._results.setdefault((print_, m.digest), m)
+        if m.outcome == "ok" and m.max_error is not None:
+            self.best[print_] = min(self.best.get(print_, m.seconds), m.seconds)
+
+
+class PipelinedMeasurer(TaskMeasurer):
+    """Measures the candidates of one task on a farm that is kept busy, also by other tasks."""
+
+    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int):
+        super().__init__(farm, task, limits, seed)
+        self._before = farm.repeated
+        self._slots = (0, 0.0)  # their number, and when that was seen
+        self._left = time.monotonic()  # when the search last turned away
+        self._away = 0.0  # seconds until it came back, lately
+
+    @property
+    def slots(self) -> int:
+        count, seen = self._slots
+        if not count or time.monotonic() - seen > LOOK_SECONDS:
+            count = sum(r.slots for r in self.farm.need(self.resource))
+            self._slots = count, time.monotonic()
+        return count
+
+    @property
+    def room(self) -> int:
+        each = max(0.05, sum(self._took) / len(self._took)) if self._took else 1.0
+        lead = min(MAX_LEAD, 2.0 + SPARE * self._away / each)
+        return max(0, round(lead * self.slots) - self.farm.under_way)
+
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        self._away = max(0.5 * self._away, time.monotonic() - self._left)
+        yield from super().results(timeout)
+        self._left = time.monotonic()
+
+    @property
+    def remark(self) -> str:
+        times = self.farm.repeated - self._before
+        twice = f"; {self.twice} programs were measured twice" if self.twice else ""
+        said = f"candidates were given to another worker {times} times, as theirs was lost, failed or drifted" if times else ""
+        return (said + twice).removeprefix("; ")
+
+    def finished(self) -> Iterator[Measurement]:
+        """What was measured for an earlier run of this task, and this seed, that was killed."""
+        for key, answer in self.farm.finished([self._context]).items():
+            yield Measurement.from_json(answer["measurement"])
+            self.farm.confirm(self._context, key)

@@ -1,0 +1,55 @@
+"""A lock on a device of this machine: one kernel at a time runs on it, whichever process of whichever user asks.
+
+It is a lock of the operating system on a file, tied to a file descriptor that worker processes inherit: when whoever took it is
+killed, it stays taken until the worker that may still run a kernel has ended, too, and then it is free.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+DIRECTORY = Path("/run/lock")  # of locks on devices, as the Filesystem Hierarchy Standard has it; elsewhere the temporary folder
+
+
+class DeviceLock:
+    """The lock on the device called `name`; a context manager that waits for it. `descriptor` is for children to inherit."""
+
+    def __init__(self, name: str, directory: Path | None = None):
+        if directory is None:
+            directory = DIRECTORY if os.access(DIRECTORY, os.W_OK) else Path(tempfile.gettempdir())
+        self.path = directory / f"tir-device-{re.sub(r'[^A-Za-z0-9._-]', '-', name)}"
+        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if os.fstat(self.descriptor).st_uid == os.getuid():
+            os.fchmod(self.descriptor, 0o666)  # whatever the umask: other users lock it, too
+
+    def __enter__(self) -> DeviceLock:
+        import fcntl
+
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import fcntl
+
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    @property
+    def taken(self) -> bool:
+        """Whether somebody else holds it now."""
+        import fcntl
+
+        other = os.open(self.path, os.O_RDWR)  # another description of the file, whose lock excludes that of the first
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(other)
+        return False
+
+    def close(self) -> None:
+        """Let go of the file; what children inherited stays theirs."""
+        os.close(self.descriptor)

@@ -1,0 +1,257 @@
+"""Measuring on a Dask cluster: the same results as here, faults as outcomes, and nothing lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from distributed import Client, LocalCluster
+
+from benchmarks.pretend import PretendAgent, PretendMeasurer
+from search.measure import Candidate, Limits, LocalMeasurer, WorkerError
+from search.measure.distributed.agent import Agent, refusal
+from search.measure.distributed.farm import Farm
+from search.measure.distributed.measurer import DaskMeasurer, resource
+from search.measure.lock import DeviceLock
+from search.records import Records
+from search.task import Task
+from search.tuning.autotune import autotune
+from tests.programs import matmul
+from tests.search import farm
+from tests.search.measure.test_faults import FAULTS, FUNC, GOOD, QUICK, Listed
+from tests.test_architecture import ROOT
+
+TARGET = "llvm -num-cores 1"
+SMALL = matmul(7, 13, 40)
+LISTED = [Candidate("listed", (n,), {"n": n}) for n in range(20)]
+
+
+@contextmanager
+def cluster(agent: Agent, slots: int = 1, workers: int = 2):
+    """A client of workers in this process that have this agent."""
+    options = {"processes": False, "threads_per_worker": slots, "resources": {resource(TARGET): slots}}
+    with LocalCluster(n_workers=workers, dashboard_address=":0", **options) as made, Client(made) as client:
+        client.register_plugin(agent)
+        yield client
+
+
+def hashed(candidate: Candidate) -> tuple[float, float]:
+    """Seconds that follow from the trace, and no waiting."""
+    return 1e-3 * (1 + hashlib.sha256(json.dumps(candidate.trace).encode()).digest()[0]), 0.0
+
+
+@pytest.fixture(scope="module")
+def pretending():
+    with cluster(PretendAgent(hashed), slots=3) as client:
+        yield client
+
+
+# --- as at home --------------------------------------------------------------------------------------------------------
+
+
+def tuned(measurer, **options):
+    result = autotune(SMALL, TARGET, 20, seed=3, measurer=measurer, **options)
+    return {(m.candidate.sketch, m.candidate.row, m.seconds) for m in result.measurements}, result.seconds, result.trace
+
+
+def test_results_in_rounds_are_those_of_one_machine(pretending):
+    own = {"search": "evolution", "model": "none", "space": "limited"}
+    home = tuned(lambda task: PretendMeasurer(task, hashed), **own)
+    assert tuned(DaskMeasurer(pretending, rounds=True, seed=3), **own) == home
+    assert len(home[0]) == 20
+
+
+def test_results_without_rounds_are_those_of_one_machine(pretending):
+    """Where the measurements don't decide what is proposed."""
+    home, away = (
+        tuned(measurer, search=Listed(LISTED), first=())
+        for measurer in (lambda task: PretendMeasurer(task, hashed), DaskMeasurer(pretending, seed=3))
+    )
+    assert away == home and len(home[0]) == 20
+
+
+def test_a_farm_that_is_kept_busy_keeps_to_the_budget(pretending, tmp_path):
+    measurer = DaskMeasurer(pretending, seed=5)
+    own = {"seed": 5, "measurer": measurer, "records": tmp_path / "tune.db", "model": "none", "space": "limited"}
+    result = autotune(SMALL, TARGET, 41, **own)
+    assert result.trials == 41 and measurer.farm.under_way == 0
+    rows = [(m.candidate.sketch, m.candidate.row) for m in result.measurements]
+    assert len(set(rows)) == 41  # none was proposed twice while it was under way
+    assert autotune(SMALL, TARGET, 5, **own).earlier == 41
+    with Records(tmp_path / "tune.db") as records:
+        assert len(records) == 46
+
+
+def test_the_target_gets_what_the_machine_of_a_worker_has(pretending):
+    measurer = DaskMeasurer(pretending)
+    assert str(measurer.resolve(TARGET)) == str(Task.of(SMALL, TARGET).target)
+
+
+# --- faults of candidates ----------------------------------------------------------------------------------------------
+
+
+class FaultyAgent(Agent):
+    """Builds with the builder of `test_faults`."""
+
+    def make(self, task, limits, seed):
+        return LocalMeasurer(task, limits=limits, seed=seed, workers=1, builder="faulty_builder", lock=self.lock(task.target))
+
+    def _drift(self, measurer):
+        return None
+
+
+def test_faults_are_outcomes_on_any_worker(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "search"))
+    chosen = ("segfault", "loop", "wrong", "no such loop")
+    faults = [Candidate(name, (), FAULTS[name][0]) for name in chosen]
+    with cluster(FaultyAgent()) as client:
+        measurer = DaskMeasurer(client, limits=QUICK)
+        result = autotune(
+            FUNC, TARGET, 7, search=Listed([*faults, *GOOD]), first=(), measurer=measurer, records=tmp_path / "tune.db"
+        )
+    found = {m.candidate.sketch: m.outcome for m in result.measurements}
+    assert found == {name: FAULTS[name][1] for name in chosen} | {"tiles": "ok"}
+    with Records(tmp_path / "tune.db") as records:
+        assert len(records) == 7
+
+
+# --- workers that are not fit ------------------------------------------------------------------------------------------
+
+
+def test_other_versions_are_refused(pretending, monkeypatch):
+    measurer = DaskMeasurer(pretending)
+    monkeypatch.setitem(measurer.farm._versions, "tir", "0.0.1")
+    with pytest.raises(
+        WorkerError, match=r"^a worker refused the job: the coordinator has tir 0\.0\.1, llvmlite .*, this worker"
+    ):
+        measurer.resolve(TARGET)
+    versions = {"tir": "1", "llvmlite": "2", "llvm": "3"}
+    assert refusal(versions, {**versions, "numpy": "4"}) == ""
+    assert refusal(versions, {"tir": "1", "llvm": "4"}) == (
+        "the coordinator has tir 1, llvmlite 2, llvm 3, this worker has tir 1, llvmlite unknown, llvm 4; "
+        "programs and times would not be the same"
+    )
+
+
+def test_a_target_without_workers_is_refused(pretending):
+    measurer = DaskMeasurer(pretending)
+    with pytest.raises(WorkerError) as raised:
+        measurer.resolve("cuda -arch sm_80")
+    assert str(raised.value) == f"no worker of the cluster has the resource gpu:sm_80; there are: {resource(TARGET)}"
+
+
+class DriftingAgent(PretendAgent):
+    """The device of the first worker becomes slow after its second candidate."""
+
+    def _drift(self, measurer):
+        if self.slow and self._measured > 2:
+            self._drifted += 1
+            self.aside = "slow" if self._drifted > 1 else ""
+            return 1.5
+        return None
+
+    def setup(self, worker):
+        super().setup(worker)
+        self.slow = worker.name == 0
+
+
+def test_a_device_that_drifts_is_put_aside_and_its_rows_are_marked(tmp_path):
+    with cluster(DriftingAgent(hashed)) as client:
+        measurer = DaskMeasurer(client)
+        result = autotune(SMALL, TARGET, 20, search=Listed(LISTED), measurer=measurer, records=tmp_path / "tune.db")
+        deadline = time.monotonic() + 10  # until the workers have told the scheduler
+        while {r.name: r.status.get("aside") for r in measurer.farm.runners(resource(TARGET))} != {"0": "slow", "1": ""}:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert result.trials == 20 and result.outcomes["ok"] == 20
+    with Records(tmp_path / "tune.db") as records:
+        marked = [r.first for r in records.of(result.task.key, TARGET) if r.first.drifted]
+    assert {m.message for m in marked} == {"its device drifted: a fixed kernel took 1.50 times as long as before"}
+    assert len(marked) == measurer.farm.repeated == 2
+
+
+def test_the_calibration_kernel_is_timed_beside_candidates():
+    task = Task.of(SMALL, TARGET)
+    with LocalMeasurer(task, limits=replace(QUICK, baseline=1.0), workers=1) as measurer:
+        assert 0 < measurer.calibrate() < 1 and 0 < measurer.calibrate() < 1
+
+
+# --- loss --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_coordinator_did_not_take_is_found_by_the_next(pretending, tmp_path):
+    task, limits = Task.of(SMALL, TARGET), Limits()
+    candidates = [Candidate("lost", (n,), {"n": n}) for n in range(5)]
+    first = DaskMeasurer(pretending, limits=limits, seed=11)(task)
+    first.prepare()
+    first.submit(candidates)
+    measured = list(first.results())  # nothing is confirmed before the farm is told to, as if it were killed here
+    first.farm._confirmed.clear()
+    result = autotune(
+        SMALL, TARGET, 3, search=Listed(LISTED), first=(), seed=11, measurer=DaskMeasurer(pretending, limits=limits, seed=11),
+        records=tmp_path / "tune.db",
+    )  # fmt: skip
+    assert result.earlier == len(measured) == 5 and result.trials == 3
+    with Records(tmp_path / "tune.db") as records:
+        assert len(records) == 8
+    third = DaskMeasurer(pretending, limits=limits, seed=11)(task)
+    deadline = time.monotonic() + 10
+    while left := list(third.finished()):  # the second run confirms, and does not wait until workers have heard of it
+        assert time.monotonic() < deadline, left
+
+
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from search.measure.lock import DeviceLock
+lock = DeviceLock("d", Path(sys.argv[1]))
+lock.__enter__()
+if not (child := os.fork()):
+    time.sleep(60)
+print(child, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_lock_survives_its_holder_as_long_as_what_it_started(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    child = int(holder.stdout.readline())
+    lock = DeviceLock("d", tmp_path)
+    assert lock.taken
+    holder.kill()
+    holder.wait()
+    assert lock.taken
+    os.kill(child, signal.SIGKILL)
+    with lock:  # waits until the child has ended
+        assert lock.taken
+    assert not lock.taken
+    lock.close()
+    holder.stdout.close()
+
+
+def test_dask_is_loaded_by_those_alone_who_use_it():
+    code = (
+        "import sys, search, search.measure, search.tuning.autotune, cli.tune.run, cli.tune.network, search.measure.local;"
+        "print({'dask', 'distributed'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_a_farm_names_its_workers(pretending):
+    there = Farm(pretending)
+    assert sorted((r.name, r.slots) for r in there.runners(resource(TARGET))) == [("0", 3), ("1", 3)]
+    assert there.resources() == [resource(TARGET)]
+
+
+def test_nothing_is_lost_where_a_worker_is_killed(tmp_path):
+    """The small form of `python -m tests.search.farm`."""
+    found = farm.run(tmp_path, farm.Faults(kills=1, stops=0, restarts=0, cuts=0), trials=12, wait=0.2, every=0.5, workers=2)
+    assert found.recorded == 12 and found.winner == (8,)
