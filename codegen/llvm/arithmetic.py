@@ -97,6 +97,8 @@ class Arithmetic(Memory):
             case Cast(dtype, value):
                 return self.cast(dtype, value)
             case Select(c, t, f, lazy):
+                if dtypes.is_float(e.dtype) and not lazy:
+                    return self._before_loops(e, lambda: self.choice(c, t, f, lazy))
                 return self.choice(c, t, f, lazy)
             case Call(op, args):
                 return self._before_loops(e, lambda: self.call(op, args, e.dtype))

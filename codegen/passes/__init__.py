@@ -14,6 +14,7 @@ from .compact_gpu_buffers import compact_local_buffers, compact_shared_buffers, 
 from .cross_thread_reduction import lower_cross_thread_reduction
 from .guards import clip_loops, version_guards
 from .lower_blocks import lower_blocks
+from .multiply_by_reciprocals import multiply_by_reciprocals
 from .order_unrolled import order_unrolled
 from .promote_registers import promote_registers
 from .promote_temporaries import promote_temporaries
@@ -46,6 +47,7 @@ CPU_PASSES: tuple[Pass, ...] = (
     lower_blocks,
     simplify_all,
     combine_lanes,
+    multiply_by_reciprocals,
     compact_buffers,
     unswitch,
     clip_loops,

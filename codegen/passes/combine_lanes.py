@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, annotation
-from tir.traverse import map_statements, variables
+from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, annotation, seq
+from tir.traverse import map_statements, names, substitute, variables, with_fresh_loops
+
+from .split_vectors import MAX_CHUNKS, widest
 
 ANNOTATION = "combine_lanes"
 OPERATORS = ("+", "*", "min", "max")
@@ -14,19 +16,46 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
               => for k in vectorized(n): C[c] = C[c] + X(k)
 
     where c does not depend on k and the operator is + * min or max; the update may stand under conditions. The backend computes X
-    for all lanes and combines them in pairs. The annotation is the schedule's leave to change the order in which floats are
-    combined; a loop whose body is anything else than one such update stays serial.
+    for all lanes and combines them in pairs. What fills several registers is combined register by register first,
+
+    Rewrite   for k in vectorized(4 * w): C[c] = C[c] + X(k)
+              => for k in vectorized(w): C[c] = C[c] + ((X(k) + X(k + w)) + (X(k + 2 * w) + X(k + 3 * w)))
+
+    The annotation is the schedule's leave to change the order in which floats are combined; a loop whose body is anything else
+    than one such update stays serial.
     """
+
+    taken = names(func)
 
     def visit(s: Stmt) -> Stmt:
         match s:
             case For(var, Const(), body, Kind.SERIAL) if annotation(s.annotations, ANNOTATION):
                 update = _only_statement(body)
                 if isinstance(update, Store) and updated(update) and not any(var.name in variables(i) for i in update.indices):
-                    return s.with_(kind=Kind.VECTORIZED)
+                    return by_registers(s.with_(kind=Kind.VECTORIZED), target.lanes(widest(body)), taken)
         return map_statements(s, visit)
 
     return func.with_(body=visit(func.body))
+
+
+def by_registers(loop: For, lanes: int, taken: set[str]) -> Stmt:
+    """A loop of vectors whose registers, of so many lanes, are combined first; the rest of its length is a loop of its own."""
+    assert isinstance(loop.extent, Const)
+    update, k, n = loop.body, loop.var, int(loop.extent.value)
+    count, rest = divmod(n, lanes)
+    if not isinstance(update, Store) or not 1 < count <= MAX_CHUNKS:
+        return loop
+    found = updated(update)
+    assert found is not None
+    op, operand = found
+    parts = [substitute(operand, {k: k + i * lanes}) if i else operand for i in range(count)]
+    while len(parts) > 1:
+        pairs = [Binary(op, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    old = Load(update.buffer, update.indices)
+    whole = loop.with_(extent=Const(lanes), body=update.with_(value=Binary(op, old, parts[0])))
+    tail = with_fresh_loops(loop.with_(extent=Const(rest), body=substitute(update, {k: k + count * lanes})), taken)
+    return seq(whole, tail) if rest else whole
 
 
 def _only_statement(s: Stmt) -> Stmt:

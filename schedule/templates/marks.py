@@ -90,13 +90,13 @@ def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Se
         s.annotate(loop, key, s.choose(name, options, **about))
 
 
-def stream(s: OpenSchedule, name: str) -> None:
-    """Whether a block writes a parameter past the caches, if what it reads and writes may be too large to stay in them: else each
-    line would be read from memory before it is overwritten."""
+def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
+    """Whether a block writes a parameter past the caches, if what it reads and writes, with the stages in its loops, may be too
+    large to stay in them: else each line would be read from memory before it is overwritten."""
     block = s.block(name)
     if not isinstance(block.body, Store) or block.is_reduction or not s.get_loops(name):
         return
-    size, l3 = traffic(s.func, block), s.target.machine.l3
+    size, l3 = traffic(s.func, block, *map(s.block, stages)), s.target.machine.l3
     if 4 * size <= l3:
         return
     values: tuple[str | tuple[str, ...], ...] = ((), stored(block).buffer.name)
@@ -147,9 +147,10 @@ def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
     return found
 
 
-def traffic(func: PrimFunc, block: Block) -> int:
-    """The bytes of the parameters that a block reads and writes, if it writes one; 0 if not, or where a length is symbolic."""
-    names = {stored(block).buffer.name, *(x.buffer.name for x in loads(block.body))}
+def traffic(func: PrimFunc, block: Block, *stages: Block) -> int:
+    """The bytes of the parameters that a block, and the stages in its loops, read and write, if it writes one; 0 if not, or where
+    a length is symbolic."""
+    names = {stored(block).buffer.name, *(x.buffer.name for b in (block, *stages) for x in loads(b.body))}
     touched = [p for p in func.buffers if p.name in names]
     if not any(p.name == stored(block).buffer.name for p in touched) or not all(
         isinstance(n, Const) for p in touched for n in p.shape

@@ -14,8 +14,9 @@ from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
+from tir import dtypes
 from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
-from tir.traverse import loads, walk
+from tir.traverse import loads, variables, walk
 
 from .block_analysis import contraction, is_elementwise, loop_of, regular, size, stored
 from .lanes import in_lanes, partial_results
@@ -103,7 +104,8 @@ def build(s: OpenSchedule, found: Rows) -> None:
     axes, bits = s.block(found.last).iters, max(32, element_bits(s.block(found.last)))
     loops = nest(s, found)
     share_out(s, found.last, loops[:-1], size(tuple(axes)), s.target.machine.softmax_cycles(bits))
-    stream(s, found.last)
+    stages = [b.name for b in blocks_below(s.func.body) if b.name in found.stages]
+    stream(s, found.last, stages)
 
 
 def nest(s: OpenSchedule, found: Rows) -> list[str]:
@@ -124,9 +126,18 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
             s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
         else:
             prefetch(s, in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits))))
-    s.vectorize(s.get_loops(found.last)[-1])
+    _vectorize(s, found.last)
     done(s, found.last)
     return loops
+
+
+def _vectorize(s: OpenSchedule, block: str) -> None:
+    """Run a block's innermost loop in vectors, in which quotients by a number a row may be products with its reciprocal."""
+    loop, column = s.get_loops(block)[-1], s.block(block).iters[-1].var.name
+    s.vectorize(loop)
+    quotients = [n for n in walk(s.block(block).body) if isinstance(n, Binary) and n.op == "/" and dtypes.is_float(n.dtype)]
+    if any(column not in variables(n.b) for n in quotients):
+        s.annotate(loop, "allow_reciprocal", True)
 
 
 def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:
@@ -136,7 +147,7 @@ def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> N
     def keep(new: OpenSchedule) -> None:
         new.compute_at(stage, row, preserve_unit_loops=True)
         if whole and not new.block(stage).is_reduction:
-            new.vectorize(new.get_loops(stage)[-1])
+            _vectorize(new, stage)
 
     ways = {"kept": keep} | ({} if s.block(stage).is_reduction else {"again": lambda new: new.compute_inline(stage)})
     one_of(s, f"place of {stage}", ways, seed="again" if cheap else "kept", block=stage, role=Role.LOCATION)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tir
+from tests.codegen.harness import check_pass
 from tir import te
 from tir.interpreter import run
 from tir.traverse import loops
@@ -25,17 +26,31 @@ def annotated(func):
 
 
 def test_marks_the_loop_of_an_update():
-    func = annotated(reduction(te.sum, 3, 16, "float32"))
-    assert (
-        tir.dump(func, "llvm -num-cores 1", after="combine_lanes")
-        .split("# --- ")[-1]
-        .endswith(
-            """    for i in range(3):
-        C[i] = T.float32(0.0)
-        for k in T.vectorized(16, annotations={"combine_lanes": T.bool(True)}):
-            C[i] = C[i] + A[i, k]
-"""
-        )
+    check_pass(
+        annotated(reduction(te.sum, 3, 16, "float32")),
+        "combine_lanes",
+        """
+        for i in range(3):
+            C[i] = T.float32(0.0)
+            for k in T.vectorized(16, annotations={"combine_lanes": T.bool(True)}):
+                C[i] = C[i] + A[i, k]
+        """,
+        lanes=16,
+    )
+
+
+def test_combines_registers_before_lanes():
+    check_pass(
+        annotated(reduction(te.sum, 3, 27, "float32")),
+        "combine_lanes",
+        """
+        for i in range(3):
+            C[i] = T.float32(0.0)
+            for k in T.vectorized(8, annotations={"combine_lanes": T.bool(True)}):
+                C[i] = C[i] + (A[i, k] + A[i, k + 8] + A[i, k + 16])
+            for k_1 in T.vectorized(3, annotations={"combine_lanes": T.bool(True)}):
+                C[i] = C[i] + A[i, k_1 + 24]
+        """,
     )
 
 
