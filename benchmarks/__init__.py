@@ -29,6 +29,8 @@ BENCHMARKS = (
     "vector_math",
     "breadth",
     "calls",
+    "interop",
+    "symbolic",
     "levels",
     "interleaved",
     "published",

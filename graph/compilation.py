@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-import tir
 from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import users_cache
+from search.compilation import compile_function
 from search.records import opened
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, Var
+from tir.te import Tensor, create_prim_func
 
 from .fusion import fuse
 from .ir import Graph
-from .kernels import compiled, looked_up, scheduled
+from .kernels import compiled
 from .memory import plan
 from .model import Model
 from .passes import optimize
@@ -23,14 +25,16 @@ from .prepare import filled, prepared
 if TYPE_CHECKING:
     from codegen.cuda import CudaKernel
     from search import Records
+    from search.sizes import Sizes
 
 Cache = ObjectCache | Literal["user"] | None
+Computation = PrimFunc | Sequence[Tensor | Var]  # a function, or the parameters of one as `te` has them, outputs last
 
 
 @overload
 def compile(
-    graph: Graph,
-    target: str | Target = "llvm",
+    computation: Graph,
+    target: str | Target | None = None,
     *,
     records: str | Path | Records | None = None,
     cache: Cache = "user",
@@ -38,31 +42,45 @@ def compile(
 ) -> Model: ...
 @overload
 def compile(
-    graph: PrimFunc, target: str | Target = "llvm", *, records: str | Path | Records | None = None, cache: Cache = "user"
+    computation: Computation,
+    target: str | Target | None = None,
+    *,
+    records: str | Path | Records | None = None,
+    cache: Cache = "user",
+    sizes: Sizes | None = None,
 ) -> Kernel | CudaKernel: ...
 
 
-def compile(graph, target="llvm", *, records=None, cache="user", winograd=True):
-    """A network as one native function for `target`, a processor; or a function, not yet scheduled, as a kernel for any target.
+def compile(computation, target=None, *, records=None, cache="user", winograd=True, sizes=None):
+    """A network as one native function for `target`, a processor; or a function, not yet scheduled, as a kernel for any target
+    (default: this processor). A function may be given as the list of tensors that `te.create_prim_func` takes.
 
     Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, and `tir.default_schedule` where they
-    hold none; where they are of another target or processor, the warning NearHit says so. Kernels of networks that were compiled
-    before are taken from `cache`: that of the user, another one, or None for none. Without `winograd`, all convolutions of a
-    network are computed directly (see `passes.winograd`). Raises TypeError for what is no Graph or PrimFunc, GraphError for a
-    malformed graph, RecordsError for a file that cannot be used, and what `tir.build` raises.
+    hold none; where they are of another target or processor, the warning NearHit says so. What was compiled before is taken from
+    `cache`: that of the user, another one, or None for none. Without `winograd`, all convolutions of a network are computed
+    directly (see `passes.winograd`). A function whose sizes are open (`te.var`) becomes a kernel for all of them, and `sizes`
+    names those that it shall be fast at: `{"n": (1, 128)}`.
+
+    Raises TypeError for what is none of these, GraphError for a malformed graph, RecordsError for a file that cannot be used,
+    ValueError for `sizes` that the function has not, and what `tir.build` raises.
     """
-    target = Target(target)
+    target = Target(target or "llvm")
     objects = users_cache() if cache == "user" else cache
+    if isinstance(computation, list | tuple) and any(isinstance(t, Tensor) for t in computation):
+        computation = create_prim_func(computation)
     with opened(records) as known:
-        match graph:
+        match computation:
             case PrimFunc():
-                return tir.build(scheduled(graph, target, looked_up(graph, target, known)).func, target, cache=objects)
+                return compile_function(computation, target, known, objects, sizes)
+            case Graph() if sizes is not None:
+                raise ValueError("sizes is for functions; the shapes of a network are given to tir.load_onnx")
             case Graph():
                 if backend(target).device is not None:
                     raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
-                graph = optimize(graph)
+                graph = optimize(computation)
                 return assembled(filter_minimally(graph, fastest(target)) if winograd else graph, target, known, objects)
-    raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, or a PrimFunc, got {type(graph).__name__}")
+    kind = type(computation).__name__
+    raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
 
 
 def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None) -> Model:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
-import tir
 from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import compiler_sources
 from codegen.constants import split_constants
@@ -19,8 +17,8 @@ from codegen.llvm.build import build, llvm_ir
 from codegen.llvm.compile import Library
 from codegen.llvm.emit import symbol
 from codegen.processor import host_cores, host_processor
-from schedule import Schedule
-from search.records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
+from search.compilation import looked_up, scheduled
+from search.records import Lookup, Records
 from tir.ir import Buffer, Const, PrimFunc, const_shape
 from tir.verify.bounds import refuse_out_of_bounds
 
@@ -153,26 +151,6 @@ def _shared(jobs: Sequence[Job]) -> Iterator[bytes]:
             done += 1
     except BrokenProcessPool:
         yield from (job.done() for job in jobs[done:])
-
-
-def looked_up(func: PrimFunc, target: Target, records: Records | None) -> Lookup | None:
-    """What records say of a function; a warning where they are of another target."""
-    if records is None:
-        return None
-    found = look_up(func, target, records)
-    if found.kind == "near":
-        warnings.warn(f"not tuned for this target: {found.why}", NearHit, stacklevel=2)
-    return found
-
-
-def scheduled(func: PrimFunc, target: Target, lookup: Lookup | None) -> Schedule:
-    """The schedule that was found in records, if it applies, else the default one."""
-    if lookup is not None:
-        try:
-            return recorded_schedule(func, lookup)
-        except NoRecord:
-            pass
-    return tir.default_schedule(func, target)
 
 
 def encoded(parts: Sequence[Part]) -> bytes:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from graph import Graph, GraphError, compile, load_onnx, tune_graph
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
+    from search.jit import jit
 
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse
     from .arith.simplify import simplify
     from .interpreter import run
     from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
     from .script.diff import diff
+    from .specialize import specialize
     from .verify import verify
 
 __version__ = "0.1.0"
@@ -41,6 +43,8 @@ _NAMES = {
         "graph": ("Graph", "GraphError", "compile", "load_onnx", "tune_graph"),
         "codegen": ("Kernel", "Target", "build", "dump"),
         "search": ("NothingFound", "Records", "autotune", "best_schedule", "default_schedule", "tune_tasks"),
+        "search.jit": ("jit",),
+        "tir.specialize": ("specialize",),
     }.items()
     for name in names
 }
@@ -49,7 +53,8 @@ __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
     "analysis", "autotune", "best_schedule", "build", "compile", "default_schedule", "diff", "dtypes", "dump", "interpreter",
-    "ir", "load_onnx", "replay", "run", "script", "simplify", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
+    "ir", "jit", "load_onnx", "replay", "run", "script", "simplify", "specialize", "te", "traverse",
+    "tune_graph", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from tir.traverse import loads, walk
 from ..processor import fuses_multiply_add
 from . import dot, halves
 from . import math as vector_math
-from .memory import SHUFFLED_STRIDES, Memory
+from .memory import SHUFFLED_STRIDES, Memory, hoistable
 from .values import TYPES, CodegenError, Value, constant, lone_variables, typed, zero
 
 BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
@@ -107,8 +107,7 @@ class Arithmetic(Memory):
 
     def _hoisted(self, e: Expr, write: Callable[[], Value]) -> Value:
         """A pure integer expression, computed once in the outermost frame that knows its variables."""
-        divisors = (n.b for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%"))
-        if any(isinstance(n, (Load, Call)) for n in walk(e)) or not all(isinstance(n, Const) for n in divisors):
+        if not hoistable(e):
             return write()
         home = self.home(self.variables(e))
         key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)

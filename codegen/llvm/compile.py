@@ -46,13 +46,7 @@ def optimize(text: str, target, others: Sequence[str] = ()) -> tuple[llvm.Module
     """Parse and verify a module, and run `PASSES` on it. What it calls of the modules `others` becomes a part of it, which nobody
     else sees."""
     tm = machine(target)
-    module = llvm.parse_assembly(text)
-    own = {f.name for f in module.functions if not f.is_declaration}
-    for other in others:
-        module.link_in(llvm.parse_assembly(other))
-    for function in module.functions:
-        if not function.is_declaration and function.name not in own:
-            function.linkage = "internal"
+    module = _linked(text, others)
     module.verify()
     options = llvm.create_pipeline_tuning_options()
     for name, value in TUNING.items():
@@ -63,6 +57,22 @@ def optimize(text: str, target, others: Sequence[str] = ()) -> tuple[llvm.Module
         getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
     return module, tm
+
+
+def _linked(text: str, others: Sequence[str]) -> llvm.ModuleRef:
+    module = llvm.parse_assembly(text)
+    own = {f.name for f in module.functions if not f.is_declaration}
+    for other in others:
+        module.link_in(llvm.parse_assembly(other))
+    for function in module.functions:
+        if not function.is_declaration and function.name not in own:
+            function.linkage = "internal"
+    return module
+
+
+def linked(texts: Sequence[str]) -> str:
+    """The first of these modules with what it calls of the others, which nobody else sees."""
+    return str(_linked(texts[0], texts[1:]))
 
 
 def object_code(text: str, target) -> bytes:

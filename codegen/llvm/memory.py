@@ -10,7 +10,7 @@ from tir import dtypes
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, multiply, polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Buffer, Const, Expr, For, Load, Store, Var
+from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var
 from tir.traverse import substitute, walk
 
 from ..alignment import ALIGNMENT
@@ -23,6 +23,18 @@ SHUFFLED_STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, no
 PREFETCH_BYTES = 64  # bytes that a prefetch fetches
 STATEMENT_REGISTERS = 8  # vector registers that a statement needs beside accumulators and loads from in front of its loop
 NON_TEMPORAL_BYTES = 16  # bytes: the alignment that non-temporal stores need, and the shortest that is worth one
+
+
+def hoistable(e: Expr) -> bool:
+    """Whether an integer expression may be computed before it is known that it is needed: it reads no memory, and divides by
+    constants alone."""
+    divisors = [n.b for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%")]
+    return not any(isinstance(n, (Load, Call)) for n in walk(e)) and all(isinstance(n, Const) for n in divisors)
+
+
+def stays(offset: Polynomial) -> bool:
+    """Whether an offset is computed where it is needed."""
+    return not all(hoistable(atom) for m in offset for atom in m)
 
 
 class Memory(Writer):
@@ -38,7 +50,7 @@ class Memory(Writer):
         levels = {id(f): i for i, f in enumerate(self.frames)}
         for m, c in offset.items():
             if m:
-                frame = self.top if self._read({m: c}) else self.home(self.term_variables({m: c}))
+                frame = self.top if stays({m: c}) else self.home(self.term_variables({m: c}))
                 groups.setdefault(levels[id(frame)], {})[m] = c
         for level in sorted(groups):
             frame = self.frames[level]
@@ -120,7 +132,7 @@ class Memory(Writer):
         key = ("place", place, self._read(place.offset))
         frame = place.home
         if frame is None or frame not in self.frames or key not in frame.known:
-            frame = self.top if key[2] else self.home(self.term_variables(place.offset))  # loads stay where they are
+            frame = self.top if stays(place.offset) else self.home(self.term_variables(place.offset))
             place.home = frame
             offset = {m: c for m, c in place.offset.items() if m}
             frame.known[key] = Value(self.address(buffer, offset), "ptr")
@@ -162,7 +174,7 @@ class Memory(Writer):
         buffer, top = place.access.buffer.name, self.top
         if top.stored is None or buffer in top.stored or place.home is top or self.mask or self.wanted or place.stride is None:
             return None
-        if self._read(place.offset):
+        if stays(place.offset):
             return None
         home = self.home(self.term_variables(place.offset))
         result = None
@@ -380,7 +392,7 @@ class Memory(Writer):
         conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
         if place.stride is None or place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
             return None
-        if self._read(place.offset):
+        if stays(place.offset):
             return None
         used = set().union(*(self.sources[c] for c in conditions), *(self.variables(a) for m in place.offset for a in m))
         for loop, step in place.copies:

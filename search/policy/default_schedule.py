@@ -6,12 +6,14 @@ import numpy as np
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError, replay
-from tir.ir import PrimFunc, need_func
+from tir.ir import PrimFunc, Var, need_func
+from tir.specialize import specialize
 from tir.traverse import blocks
 
 from ..backends import search_backend
 from ..population.programs import sketch_programs
 from ..population.sample import sample
+from ..sizes import Sizes, adapted, combinations
 from ..space import annotation
 from ..space.derivation import MANY_BLOCKS, Space
 from ..space.generation import generate
@@ -23,14 +25,20 @@ SAMPLED_ROWS = 2048  # of each sketch, among which the model chooses
 FEW_CHOICES = Space("few", DEFAULT, annotation.annotate_in_place)
 
 
-def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
+def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Sizes | None = None) -> Schedule:
     """The schedule of the template library for `func`, if it consists of patterns that the library knows; else the one that the
     analytic cost model predicts to be the fastest, of all sketches and sampled tile sizes.
 
+    Of a function whose sizes are open (`te.var`), the schedule for the largest of `sizes`, as `{"n": 512}`, is taken as far as
+    it is legal for all of them (`search.sizes`).
+
     Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError if an extent
-    is symbolic.
+    is symbolic and no parameter says what it is.
     """
     func, target = need_func(func, "default_schedule"), Target(target)
+    if sizes is not None or any(isinstance(p, Var) for p in func.params):
+        row = max(combinations(func, sizes), key=lambda row: sum(row.values()))
+        return adapted(func, default_schedule(specialize(func, row), target).trace, row)
     known = search_backend(target).library(func, target)
     return known if known is not None else constructed(func, target)
 

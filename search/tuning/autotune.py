@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from tir.ir import PrimFunc
+from tir.specialize import sizes as sizes_of
 
 from ..measure import Candidate, Limits, Measurer
 from ..measure.reference import NamedWorkload, given_inputs
 from ..policy.protocol import Policy
 from ..records import Records
+from ..sizes import Sizes
 from ..task import Task
 from .budget import Budget
-from .events import Callback
+from .events import Callback, Event
 from .options import Options, check_budget, check_options
 from .result import NothingFound, Result
 from .session import default_candidate, drive, sessions
+from .sizes import SizesResult, tune_sizes
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["NothingFound", "Result", "Policy", "autotune", "default_candidate"]
 
 
+@overload
 def autotune(
     func: PrimFunc,
     target: str | Target = "llvm",
@@ -51,7 +56,48 @@ def autotune(
     builder: str | None = None,
     inputs: Mapping[str, np.ndarray] | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
-) -> Result:
+    sizes: None = None,
+) -> Result: ...
+@overload
+def autotune(
+    func: PrimFunc,
+    target: str | Target = "llvm",
+    trials: int | None = 64,
+    seconds: float | None = None,
+    *,
+    sizes: Sizes,
+    records: str | Path | Records | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callback] = (),
+    search: str | Policy | Callable[[Task], Policy] | None = None,
+    model: str | CostModel | None = None,
+    space: str | Callable[[OpenSchedule], object] | None = None,
+    first: Sequence[Candidate] | None = None,
+    limits: Limits | None = None,
+    measurer: Callable[[Task], Measurer] | None = None,
+) -> SizesResult: ...
+def autotune(
+    func: PrimFunc,
+    target: str | Target = "llvm",
+    trials: int | None = 64,
+    seconds: float | None = None,
+    *,
+    records: str | Path | Records | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callback] = (),
+    search: str | Policy | Callable[[Task], Policy] | None = None,
+    model: str | CostModel | None = None,
+    space: str | Callable[[OpenSchedule], object] | None = None,
+    rules: Sequence[Rule] | None = None,
+    first: Sequence[Candidate] | None = None,
+    limits: Limits | None = None,
+    workload: NamedWorkload | None = None,
+    workers: int | None = None,
+    builder: str | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    measurer: Callable[[Task], Measurer] | None = None,
+    sizes: Sizes | None = None,
+) -> Result | SizesResult:
     """Search for the fastest schedule of `func`, measuring candidates on this machine.
 
     The budget is `trials` new candidates, `seconds` of wall time, or whichever ends first. The first candidates are `first`, by
@@ -69,6 +115,10 @@ def autotune(
     the module `builder`; `inputs` are arrays, by the names of parameters, that candidates are run on, instead of random ones; or
     `measurer` makes another measurer of the task.
 
+    A function whose sizes are open (`te.var`) is tuned at each combination of `sizes`, such as `{"n": (1, 128)}`, under one
+    budget; the `SizesResult` has a `Result` for each, and one `kernel` for all sizes. `rules`, `workload`, `workers`, `builder`
+    and `inputs` are for a function of constant sizes.
+
     Ctrl-C ends the run and returns the best so far, or is passed on where there is none yet. The same seed gives the same data
     and the same proposals as long as measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError
     for a bad budget, target, option or input, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError
@@ -76,6 +126,13 @@ def autotune(
     """
     if measurer is not None and not (limits is workers is builder is inputs is None):
         raise ValueError("limits, workers, builder and inputs are those of the local measurer; another measurer brings its own")
+    if sizes is not None or (isinstance(func, PrimFunc) and sizes_of(func)):
+        if not (rules is workload is workers is builder is inputs is None):
+            raise ValueError("rules, workload, workers, builder and inputs are for a function of constant sizes")
+        given: dict[str, Any] = {"records": records, "seed": seed, "search": search, "model": model, "space": space}
+        given |= {"first": first, "limits": limits, "measurer": measurer}
+        given["callbacks"] = [partial(_of_any_task, callback) for callback in callbacks]
+        return tune_sizes(func, target, sizes, trials=trials, seconds=seconds, **given)
     check_budget(trials, seconds)
     options = Options(records, seed, callbacks, search, model, space, rules, first, limits, workers, builder, inputs, measurer)
     check_options(options)
@@ -85,3 +142,7 @@ def autotune(
     with sessions([task], budget, options, [callbacks]) as (session,):
         interrupted = drive([session], session.turns())
     return session.result(interrupted)
+
+
+def _of_any_task(callback: Callback, task: Task, event: Event) -> None:
+    callback(event)

@@ -473,3 +473,17 @@ def test_a_block_that_was_not_lowered():
     with pytest.raises(CodegenError) as caught:
         emit(func, codegen.Target(ONE))
     assert str(caught.value) == "block `B` reached code generation; lower_blocks must run first"
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_a_place_that_a_division_by_a_size_decides(size):
+    """It is computed in the loop where it is needed, for the size may be 0."""
+    m = te.var("m")
+    a = te.placeholder((m, 13), name="A")
+    r = te.reduce_axis((0, 5), name="r")
+    out = te.compute((2, m, 13), lambda i, j, c: te.sum(a[j, c] * (r + i).astype("float32"), axis=r), name="C")
+    s = Schedule(te.create_prim_func([a, out, m]))
+    i, j, c, *_ = s.get_loops("C")
+    s.fuse(i, j)
+    s.vectorize(s.split(c, [None, 8])[1])
+    same(s.func, integers(s.func, 0, {"m": size}))

@@ -1,0 +1,78 @@
+"""What the ways to call a kernel cost: by place, by name, with outputs that are made, with arrays of other libraries.
+
+The kernel adds two small arrays, so that a call is all that is timed. Rows of other libraries' arrays are those that are
+installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+import tir
+from tir import te
+
+from .options import Options
+from .runner import Effort, circumstances, race
+
+ROWS = DEFAULT = ("add-5x7",)
+
+
+class _DLPack:
+    """An array with DLPack alone."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """One result: microseconds of each way to call, and of numpy's own addition."""
+    A, B = te.placeholder((5, 7), name="A"), te.placeholder((5, 7), name="B")
+    n = te.var("n")
+    X = te.placeholder((n, 7), name="X")
+    target = tir.Target("llvm", num_cores=1)
+    add = tir.build(te.create_prim_func([A, B, te.compute((5, 7), lambda i, j: A[i, j] + B[i, j], name="C")]), target)
+    sized = tir.build(te.create_prim_func([n, X, te.compute((n, 7), lambda i, j: X[i, j] + 1.0, name="Y")]), target)
+
+    @tir.jit(target=target)
+    def jitted(A: te.Tensor, B: te.Tensor) -> te.Tensor:
+        return te.compute(A.shape, lambda i, j: A[i, j] + B[i, j], name="C")
+
+    a, b, c = (np.ones((5, 7), "float32") for _ in range(3))
+    ways: dict[str, Callable[[], object]] = {
+        "place": lambda: add(a, b, c),
+        "made": lambda: add(a, b),
+        "out": lambda: add(a, b, out=c),
+        "name": lambda: add(A=a, B=b, C=c),
+        "bound": add.bind(a, b, c),
+        "size": lambda: sized(5, a, c),
+        "size_found": lambda: sized(a, c),
+        "jit": lambda: jitted(a, b),
+        "numpy": lambda: np.add(a, b, out=c),
+    }
+    x, y, z = map(_DLPack, (a, b, c))
+    ways["dlpack"] = lambda: add(x, y, z)
+    if find_spec("torch"):
+        import torch
+
+        s, t, u = map(torch.from_numpy, (a, b, c))
+        ways["torch"] = lambda: add(s, t, u)
+        ways["torch_itself"] = lambda: torch.add(s, t, out=u)
+    if find_spec("jax"):
+        import jax.numpy as jnp
+
+        f, g = jnp.asarray(a), jnp.asarray(b)
+        ways["jax"] = lambda: add(f, g, c)
+    for way in ways.values():
+        way()
+    timings = race(ways, Effort(seconds=options.seconds, sample=1e-3))
+    yield {"threads": 1, **circumstances(), **{f"{name}_us": t.median * 1e6 for name, t in timings.items()}}

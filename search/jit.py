@@ -1,0 +1,154 @@
+"""`tir.jit`: a function of tensors that is called with arrays, and compiled when it meets new shapes or dtypes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from codegen import ObjectCache, Target
+from codegen.cache import users_cache
+from codegen.dlpack import host_array
+from tir.ir import PrimFunc
+from tir.te import Placeholder, Tensor, create_prim_func, placeholder
+
+from .compilation import compile_function
+from .records import Records, opened
+
+if TYPE_CHECKING:
+    from codegen import Kernel
+    from codegen.cuda import CudaKernel
+
+Specialization = tuple[Any, ...]  # of each argument the shape and dtype, or the value
+
+
+class Jit:
+    """A function in the vocabulary of `te`, compiled for the shapes and dtypes of the arrays that it is called with.
+
+    Arguments that are arrays become tensors of their shapes; all others are passed as they are, and belong to what a kernel is
+    compiled for. `kernels` are those compiled so far. A call returns what the function does: an array, or a tuple of them.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Tensor | tuple[Tensor, ...]],
+        target: str | Target | None = None,
+        records: str | Path | Records | None = None,
+        cache: ObjectCache | Literal["user"] | None = "user",
+    ):
+        functools.update_wrapper(self, function)
+        self.function, self.target, self.records = function, Target(target or "llvm"), records
+        self.kernels: dict[Specialization, Kernel | CudaKernel] = {}
+        self._cache: Any = cache
+        self._signature = inspect.signature(function)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        out = named.pop("out", None) if "out" not in self._signature.parameters else None
+        arguments, key = self._arguments(args, named)
+        kernel = self.kernels.get(key)
+        if kernel is None:
+            kernel = self._compiled(arguments, key)
+        arrays = [a for a, described in zip(arguments.values(), key, strict=True) if isinstance(described, _Array)]
+        return kernel(*arrays) if out is None else kernel(*arrays, out=out)
+
+    def kernel(self, *args: Any, **named: Any) -> Kernel | CudaKernel:
+        """The kernel that a call with these arguments runs."""
+        arguments, key = self._arguments(args, named)
+        return self.kernels[key] if key in self.kernels else self._compiled(arguments, key)
+
+    def func(self, *args: Any, **named: Any) -> PrimFunc:
+        """What the function computes of these arguments, not yet scheduled."""
+        return self._func(*self._arguments(args, named))
+
+    def _arguments(self, args: tuple, named: dict[str, Any]) -> tuple[dict[str, Any], Specialization]:
+        """The arguments by name, arrays as those of numpy, and what a kernel for them is made for."""
+        if not named and len(args) == len(self._signature.parameters):
+            given = dict(zip(self._signature.parameters, args, strict=True))
+        else:
+            try:
+                bound = self._signature.bind(*args, **named)
+            except TypeError as error:
+                raise TypeError(f"{self.function.__name__}{self._signature}: {error}") from None
+            bound.apply_defaults()
+            given = dict(bound.arguments)
+        described: list[Any] = []
+        for name, value in given.items():
+            try:
+                array = host_array(value)
+            except TypeError as error:
+                raise TypeError(f"{self.function.__name__}: {name} {error}") from None
+            if array is not None:
+                given[name] = array
+                described.append(_Array((array.shape, array.dtype)))
+            else:
+                described.append((type(value), value))
+        key = tuple(described)
+        try:
+            hash(key)
+        except TypeError:
+            wrong = next(name for name, (_, v) in zip(given, key, strict=True) if type(v).__hash__ is None)
+            kind = type(given[wrong]).__name__
+            raise TypeError(
+                f"{self.function.__name__}: {wrong} must be an array, or a value that a kernel can be made for, got {kind}"
+            ) from None
+        return given, key
+
+    def _func(self, arguments: dict[str, Any], key: Specialization) -> PrimFunc:
+        name = self.function.__name__
+        tensors = {
+            n: placeholder(d[0], d[1].name, n) if isinstance(d, _Array) else arguments[n]
+            for n, d in zip(arguments, key, strict=True)
+        }
+        made = self.function(**tensors)
+        outputs = list(made) if isinstance(made, tuple | list) else [made]
+        if not outputs or any(not isinstance(t, Tensor) or isinstance(t.op, Placeholder) for t in outputs):
+            found = ", ".join(type(t).__name__ for t in outputs)
+            raise TypeError(f"{name} must return a tensor that it computes, or a tuple of them, got {found or 'nothing'}")
+        inputs = [t for t, d in zip(tensors.values(), key, strict=True) if isinstance(d, _Array)]
+        return create_prim_func([*inputs, *outputs], name=name)
+
+    def _compiled(self, arguments: dict[str, Any], key: Specialization) -> Kernel | CudaKernel:
+        objects = users_cache() if self._cache == "user" else self._cache
+        with opened(self.records) as records:
+            kernel = compile_function(self._func(arguments, key), self.target, records, objects)
+        self.kernels[key] = kernel
+        return kernel
+
+
+class _Array(tuple[tuple[int, ...], np.dtype]):
+    """The shape and dtype of an array."""
+
+    __slots__ = ()
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> Jit: ...
+@overload
+def jit(
+    *,
+    target: str | Target | None = None,
+    records: str | Path | Records | None = None,
+    cache: ObjectCache | Literal["user"] | None = "user",
+) -> Callable[[Callable[..., Any]], Jit]: ...
+
+
+def jit(function=None, /, *, target=None, records=None, cache="user"):
+    """Decorator: a function of tensors, called with arrays (see `Jit`).
+
+        @tir.jit
+        def product(A, B):
+            k = te.reduce_axis((0, A.shape[1]), name="k")
+            return te.compute((A.shape[0], B.shape[1]), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k))
+
+        c = product(a, b)
+
+    Each combination of shapes and dtypes is compiled once, as by `tir.compile`, whose options `target`, `records` and `cache`
+    are. Arrays are numpy's, or of the host with DLPack or `__array_interface__`.
+    """
+    if function is None:
+        return functools.partial(Jit, target=target, records=records, cache=cache)
+    return Jit(function)

@@ -1,0 +1,133 @@
+"""Functions with sizes that are not known: a schedule that is right for all of them, made of one for sizes that are.
+
+A schedule is made for the function at some sizes, and its steps are taken on the function itself. Each step is checked there as
+any other, so that the result is right for all sizes. What differs: a loop whose length is unknown is cut such that the levels
+that covered it at the known sizes don't repeat for nothing at small ones, it becomes a vector only in parts, and steps that are
+refused are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
+from math import prod
+from typing import Any
+
+from schedule import REGISTRY, Schedule, ScheduleError, Trace
+from schedule.primitive import find_loop, path
+from schedule.random_variables import map_leaves, with_values
+from tir import dtypes
+from tir.ir import Block, Const, For, Kind, PrimFunc
+from tir.specialize import sizes, specialize
+from tir.traverse import blocks, stores
+
+TYPICAL_SIZE = 128  # a size where none is named: a few vectors, and more than the rows of a register tile
+MAX_VARIANTS = 64  # combinations of named sizes: each is a kernel of its own
+MAX_VECTOR_BITS = 1024  # of a part of a loop of unknown length that becomes a vector: two registers of the widest
+
+Sizes = Mapping[str, int | Iterable[int]]
+
+
+def combinations(func: PrimFunc, named: Sizes | None) -> list[dict[str, int]]:
+    """The sizes that a function shall be fast at, one dict each: all combinations of those named for each of its sizes.
+
+    Without `named`, one of TYPICAL_SIZE each. Raises ValueError where one is left out, or `specialize` refuses it.
+    """
+    own = [v.name for v in sizes(func)]
+    if named is None:
+        return [dict.fromkeys(own, TYPICAL_SIZE)]
+    if missing := [name for name in own if name not in named]:
+        raise ValueError(f"sizes names sizes for all of {', '.join(own)} of {func.name}; {', '.join(missing)} is left out")
+    values = {name: tuple(v) if isinstance(v, Iterable) else (v,) for name, v in named.items()}
+    found: list[dict[str, int]] = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
+    if not 1 <= len(found) <= MAX_VARIANTS:
+        raise ValueError(f"sizes names {len(found)} combinations for {func.name}; 1 to {MAX_VARIANTS} can be built")
+    for row in found:
+        specialize(func, row)
+    return list({tuple(row.items()): row for row in found}.values())
+
+
+def adapted(func: PrimFunc, trace: Trace, values: Mapping[str, int]) -> Schedule:
+    """The steps of a schedule of `func` for these values of its sizes, taken on `func` as far as they are legal there."""
+    s, known = Schedule(func), Schedule(specialize(func, values))
+    drawn: dict[str, Any] = {}
+    unfused: dict[str, str] = {}
+    for step in trace:
+        bound = with_values(step.bound, drawn)
+        if step.names:  # the same number at random for both
+            found = _take(known, step.name, bound)
+            drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True)
+            continue
+        mine = map_leaves(bound, lambda v: unfused.get(v) or _counterpart(v, s, known) if isinstance(v, str) else v)
+        try:
+            if step.name == "fuse" and (kept := _open_loop(mine["loops"], s)) is not None:
+                unfused[_take(known, "fuse", bound)] = kept
+                continue
+            if step.name == "split":
+                factors = _open_level(mine["loop"], bound["loop"], bound["factors"], s, known)
+                bound, mine = bound | {"factors": factors}, mine | {"factors": factors}
+            _take(known, step.name, bound)
+            if step.name == "vectorize":
+                mine = {"loop": _part(mine["loop"], s)}
+            _take(s, step.name, mine)
+        except ScheduleError:
+            continue
+    _vectorize_rest(s)
+    return s
+
+
+def _vectorize_rest(s: Schedule) -> None:
+    """Vectorise what a step that was left out would have: the innermost loops of blocks that are computed by themselves, over the
+    last dimension of what they write."""
+    for block in blocks(s.func):
+        around = [find_loop(s.func, name) for name in s.get_loops(block.name)]
+        if block.is_reduction or not around or any(loop.kind is Kind.VECTORIZED for loop in around):
+            continue
+        inner, last = around[-1], block.iters[-1]
+        if last.binding == inner.var and all(x.indices[-1:] == (last.var,) for x in stores(block)):
+            with suppress(ScheduleError):
+                s.vectorize(_part(inner.name, s))
+
+
+def _take(s: Schedule, name: str, bound: dict[str, Any]) -> Any:
+    args, kwargs = REGISTRY[name].spread(bound)
+    return getattr(s, name)(*args, **kwargs)
+
+
+def _counterpart(name: str, s: Schedule, known: Schedule) -> str:
+    """The name of a loop of `known` in `s`, where steps that were left out let names differ: the one at its place around the same
+    block. Other names are the same."""
+    if not path(known.func, For, name):
+        return name
+    for block in blocks(known.func):
+        loops = known.get_loops(block.name)
+        if name in loops and path(s.func, Block, block.name) and len(own := s.get_loops(block.name)) == len(loops):
+            return own[loops.index(name)]
+    return name
+
+
+def _open_loop(loops: Sequence[str], s: Schedule) -> str | None:
+    """The first loop of unknown length that is inside another of `loops`, which are to be fused: divisions by its length would
+    say where an iteration is, and nothing could be proved of it."""
+    return next((name for name in loops[1:] if not isinstance(find_loop(s.func, name).extent, Const)), None)
+
+
+def _open_level(mine: str, name: str, factors: list, s: Schedule, known: Schedule) -> list:
+    """The factors of a split. Of a loop of unknown length the next level that is more than one iteration is left open where the
+    outermost, open one has one iteration at the known size."""
+    unknown, length = find_loop(s.func, mine).extent, find_loop(known.func, name).extent
+    if isinstance(unknown, Const) or not isinstance(length, Const) or factors[:1] != [None]:
+        return factors
+    level = next((n for n, f in enumerate(factors[1:-1], 1) if f > 1), None)
+    if level is None or length.value > prod(factors[1:]):
+        return factors
+    return [*factors[:level], 1, *factors[level + 1 :]]
+
+
+def _part(name: str, s: Schedule) -> str:
+    """The loop that becomes a vector: of one of unknown length a part, which is cut off."""
+    if isinstance(find_loop(s.func, name).extent, Const):
+        return name
+    widest = max(8 * dtypes.nbytes(b.dtype) for b in s.func.buffers)
+    return s.split(name, [None, max(1, MAX_VECTOR_BITS // widest)])[1]

@@ -1,0 +1,37 @@
+"""Functions of open sizes, for sizes that are known."""
+
+from __future__ import annotations
+
+import pytest
+
+import tir
+from tir import te
+from tir.specialize import sizes
+
+
+def padded(n, m=5) -> list[te.Tensor]:
+    A = te.placeholder((n, m), name="A")
+    return [A, te.compute((n + 1, 2 * m), lambda i, j: te.if_then_else(te.all(i < n, j < m), A[i, j], 0.0), name="B")]
+
+
+def test_it_is_the_function_written_with_these_sizes() -> None:
+    n, m = te.var("n"), te.var("m")
+    func = te.create_prim_func([n, *padded(n, m), m])
+    assert [v.name for v in sizes(func)] == ["n", "m"]
+    assert tir.specialize(func, {"n": 7, "m": 13}).script() == te.create_prim_func(padded(7, 13)).script()
+    assert tir.specialize(func, {"m": 13}).script() == te.create_prim_func([n, *padded(n, 13)]).script()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"N": 7}, "no size of main is named 'N'; did you mean n? there are: n"),
+        ({"n": 0}, "the size n of main must be a positive integer, got 0"),
+        ({"n": 7.0}, "the size n of main must be a positive integer, got 7.0"),
+    ],
+)
+def test_refusals(values, message) -> None:
+    n = te.var("n")
+    with pytest.raises(ValueError) as caught:
+        tir.specialize(te.create_prim_func([n, *padded(n)]), values)
+    assert str(caught.value) == message

@@ -1,0 +1,42 @@
+"""A function whose sizes are variables, for sizes that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .arith.simplify import simplify
+from .ir import Buffer, Const, For, Iter, Node, PrimFunc, Var
+from .nearest import no_such
+from .traverse import rewrite, substitute
+
+
+def sizes(func: PrimFunc) -> tuple[Var, ...]:
+    """The parameters of a function that are sizes, in call order."""
+    return tuple(p for p in func.params if isinstance(p, Var))
+
+
+def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
+    """The function for these values of its sizes, by name, which are parameters no longer. Names of loops and blocks stay.
+
+    Raises ValueError for a name that is no size, or a value that is no positive integer.
+    """
+    known = {v.name: v for v in sizes(func)}
+    for name, value in values.items():
+        if name not in known:
+            raise ValueError(no_such(f"size of {func.name}", name, known))
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+            raise ValueError(f"the size {name} of {func.name} must be a positive integer, got {value!r}")
+    params = tuple(p for p in func.params if p.name not in values)
+    consts = {name: Const(value.__index__(), known[name].dtype) for name, value in values.items()}
+    return rewrite(substitute(func.with_(params=params), consts), _folded)
+
+
+def _folded(n: Node) -> Node | None:
+    """Lengths and extents of constants as constants."""
+    match n:
+        case For() | Iter():
+            return n.with_(extent=simplify(n.extent))
+        case Buffer():
+            return n.with_(shape=tuple(map(simplify, n.shape)))
+        case _:
+            return None
