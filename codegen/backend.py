@@ -18,6 +18,7 @@ from .passes import CPU_PASSES, GPU_PASSES, Pass
 from .processor import (
     MCPU,
     default_processor,
+    foreign_triple,
     host_processor,
     known_processor,
     missing_features,
@@ -106,8 +107,9 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("arch"):
         raise ValueError("target option arch is for cuda; use mcpu with llvm")
     host_cpu, host_features = host_processor()
-    mcpu = given.get("mcpu") or default_processor()
-    if mcpu != host_cpu and not known_processor(mcpu):
+    mtriple = foreign_triple(given.get("mtriple") or "")
+    mcpu = given.get("mcpu") or ("generic" if mtriple else default_processor())
+    if mcpu != host_cpu and not known_processor(mcpu, mtriple):
         source = "target option mcpu" if given.get("mcpu") else f"environment variable {MCPU}"
         raise ValueError(
             f"{source}: LLVM knows no processor {mcpu!r} of this kind; its names are those of "
@@ -116,18 +118,19 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     # Another processor than the host's brings its own features; LLVM derives them from its name.
     mattr = given.get("mattr")
     if mattr is None:
-        mattr = host_features if mcpu == host_cpu else ""
+        mattr = host_features if mcpu == host_cpu and not mtriple else ""
     bits = given.get("vector_bits")
-    bits = vector_bits(processor_features(mcpu, mattr)) if bits is None else integer_option("vector_bits", bits)
+    bits = vector_bits(processor_features(mcpu, mattr, mtriple)) if bits is None else integer_option("vector_bits", bits)
     if bits not in (64, 128, 256, 512, 1024, 2048):
         raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
     move = switch_option("move_threads", given.get("move_threads", True))
-    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move}
+    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move, "mtriple": mtriple}
 
 
 def _llvm_spelling(target: Target) -> str:
     text = f"llvm -num-cores {target.num_cores} -mcpu {target.mcpu}"
-    usual = type(target)("llvm", num_cores=target.num_cores, mcpu=target.mcpu)
+    text += f" -mtriple {target.mtriple}" if target.mtriple else ""
+    usual = type(target)("llvm", num_cores=target.num_cores, mcpu=target.mcpu, mtriple=target.mtriple)
     if target.mattr != usual.mattr:
         text += f" -mattr {shlex.quote(target.mattr)}"
     for key in ("vector_bits", "l1", "l2", "l3"):
@@ -140,7 +143,7 @@ def _llvm_spelling(target: Target) -> str:
 
 
 def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    for key in ("mcpu", "mattr", "move_threads"):
+    for key in ("mcpu", "mattr", "move_threads", "mtriple"):
         if given.get(key):
             raise ValueError(f"target option {key} is for llvm; use arch with cuda")
     arch = given.get("arch") or "sm_90"
@@ -165,7 +168,7 @@ BACKENDS: dict[str, Backend] = {
             texts={"llvm_ir": _later("codegen.llvm.build", "llvm_ir"), "asm": _later("codegen.llvm.build", "asm")},
             options=_llvm_options,
             spelling=_llvm_spelling,
-            missing=lambda target: missing_features(target.mcpu, target.mattr),
+            missing=lambda target: missing_features(target.mcpu, target.mattr, target.mtriple),
         ),
         Backend(
             "cuda",

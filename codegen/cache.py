@@ -179,7 +179,8 @@ def compiler_sources(*others: str) -> str:
 
 def object_key(text: str, target) -> str:
     """The name under which the object of a module for a target is kept: 64 hexadecimal digits."""
-    described = {"target": [target.mcpu, target.mattr], "compiler": _compiler()}
+    machine = [target.mtriple] if target.mtriple else []  # else that of this process, which is a part of the compiler
+    described = {"target": [target.mcpu, target.mattr, *machine], "compiler": _compiler()}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode() + b"\0" + text.encode()).hexdigest()
 
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Set
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 # Of Linux on x86-64, by which a process asks for tile registers (asm/unistd_64.h, asm/prctl.h): the system call, what is asked,
 # and for which part of the state of the processor.
@@ -25,9 +26,9 @@ avx avx2 fma fma4 xop f16c avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert
 avx512f avx512cd avx512dq avx512bw avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq
 avx512bf16 avx512fp16 avx10.1 avx10.2 egpr ndd nf zu cf ccmp ppx push2pop2
 amx-tile amx-int8 amx-bf16 amx-fp16
-neon fullfp16 bf16 dotprod i8mm sve sve2
 """
-INSTRUCTION_SETS = frozenset(_INSTRUCTION_SETS.split())
+_ARM_INSTRUCTION_SETS = "neon fullfp16 bf16 dotprod i8mm sve sve2"
+INSTRUCTION_SETS = frozenset(f"{_INSTRUCTION_SETS} {_ARM_INSTRUCTION_SETS}".split())
 
 
 class UnsupportedProcessor(RuntimeError):
@@ -47,7 +48,7 @@ def vector_registers(features: Set[str], bits: int) -> int:
 
 def fuses_multiply_add(features: Set[str]) -> bool:
     """Whether a processor has fused multiply-adds; all have them but older ones with x86."""
-    return "fma" in features or platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686")
+    return bool({"fma", "neon"} & features) or platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686")
 
 
 @cache
@@ -73,10 +74,33 @@ def default_processor() -> str:
     return os.environ.get(MCPU) or host_processor()[0]
 
 
-def processor_features(mcpu: str, mattr: str) -> frozenset[str]:
+def processor_features(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     """LLVM's names of the features of a processor `mcpu` with and without what `mattr` says: for this one all, for others those
-    in `INSTRUCTION_SETS`."""
-    return host_features() if (mcpu, mattr) == host_processor() else _features_of(mcpu, mattr)
+    in `INSTRUCTION_SETS`. `mtriple` is that of another kind of machine."""
+    return host_features() if (mcpu, mattr, mtriple) == (*host_processor(), "") else _features_of(mcpu, mattr, mtriple)
+
+
+def foreign_triple(mtriple: str) -> str:
+    """LLVM's triple of a kind of machine, empty for this one. ValueError where LLVM has no code generator for it."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    here = llvm.get_process_triple()
+    systems = [next((s for s in ("linux", "darwin", "windows") if s in triple), "") for triple in (mtriple, here)]
+    if not mtriple or (mtriple.split("-")[0] == here.split("-")[0] and systems[0] == systems[1]):
+        return ""
+    try:
+        llvm.Target.from_triple(mtriple)
+    except RuntimeError as error:
+        raise ValueError(f"target option mtriple: {error}; such as aarch64-linux-gnu was expected") from None
+    return mtriple
+
+
+def described_machine(mtriple: str, **options: Any) -> Any:
+    """LLVM's description of a machine, of this one where `mtriple` is empty."""
+    import llvmlite.binding as llvm
+
+    return llvm.Target.from_triple(mtriple or llvm.get_process_triple()).create_target_machine(**options)
 
 
 @cache
@@ -85,14 +109,16 @@ def host_features() -> frozenset[str]:
     return frozenset(word[1:] for word in host_processor()[1].split(",") if word.startswith("+"))
 
 
-def missing_features(mcpu: str, mattr: str) -> str:
+def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
     """Why code for a processor cannot run on this one; empty if it can."""
+    if mtriple:
+        return f"this processor, {host_processor()[0]}, is none of {mtriple}"
     missing = sorted((processor_features(mcpu, mattr) & INSTRUCTION_SETS) - host_features())
     return f"this processor, {host_processor()[0]}, has no {', '.join(missing)}" if missing else ""
 
 
 @cache
-def _features_of(mcpu: str, mattr: str) -> frozenset[str]:
+def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     """Of `INSTRUCTION_SETS` those that a processor has.
 
     LLVM does not say them, but it inlines a function only where its caller has all features of it. So for each set there is a
@@ -101,15 +127,22 @@ def _features_of(mcpu: str, mattr: str) -> frozenset[str]:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
-    known = {word[1:] for word in host_processor()[1].split(",")}  # of this kind of processor, by this version of LLVM
-    names = sorted(INSTRUCTION_SETS & known)
+    if mtriple:
+        sets = {"aarch64": _ARM_INSTRUCTION_SETS, "arm64": _ARM_INSTRUCTION_SETS, "x86_64": _INSTRUCTION_SETS}
+        names = sorted(sets.get(mtriple.split("-")[0], "").split())
+    else:
+        known = {word[1:] for word in host_processor()[1].split(",")}  # of this kind of processor, by this version of LLVM
+        names = sorted(INSTRUCTION_SETS & known)
+    own = f'"target-cpu"="{mcpu}"' if mtriple else ""  # which on AArch64 decides more than instruction sets
     lines = ["@seen = external global i32"]
     for n, name in enumerate(names):
-        lines.append(f'define internal void @f{n}() "target-features"="+{name}" {{ store volatile i32 {n}, ptr @seen ret void }}')
+        lines.append(
+            f'define internal void @f{n}() {own} "target-features"="+{name}" {{ store volatile i32 {n}, ptr @seen ret void }}'
+        )
     calls = " ".join(f"call void @f{n}()" for n in range(len(names)))
     lines.append(f'define void @caller() "target-cpu"="{mcpu}" "target-features"="{mattr}" {{ {calls} ret void }}')
     module = llvm.parse_assembly("\n".join(lines))
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+    machine = described_machine(mtriple)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     builder.getModulePassManager().run(module, builder)
     called = {f.name for f in module.functions}
@@ -117,7 +150,7 @@ def _features_of(mcpu: str, mattr: str) -> frozenset[str]:
 
 
 @cache
-def known_processor(mcpu: str) -> bool:
+def known_processor(mcpu: str, mtriple: str = "") -> bool:
     """Whether LLVM has a processor of that name. LLVM reports an unknown one on the error stream only, and aborts later."""
     import llvmlite.binding as llvm
 
@@ -129,7 +162,7 @@ def known_processor(mcpu: str) -> bool:
     with tempfile.TemporaryFile() as messages:
         try:
             os.dup2(messages.fileno(), 2)
-            llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(cpu=mcpu)
+            described_machine(mtriple, cpu=mcpu)
         finally:
             os.dup2(errors, 2)
             os.close(errors)

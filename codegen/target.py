@@ -27,8 +27,9 @@ class Target:
     the environment variable TIR_MCPU says) and `mattr` (its features, as LLVM writes them), `vector_bits` (widest vector
     register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0),
     threads of parallel loops that find themselves on the core of their caller leave it, for good: they are those of the whole
-    process. For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal
-    numbers, for speed. Raises ValueError for what it does not understand.
+    process. `mtriple` is LLVM's name of another kind of machine, as aarch64-linux-gnu, whose processor is `mcpu`: kernels for it
+    are exported, or run by workers on such machines. For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of
+    division and math functions, and subnormal numbers, for speed. Raises ValueError for what it does not understand.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Target:
     arch: str
     fast_math: bool
     move_threads: bool
+    mtriple: str
 
     def __init__(self, spec: str | Target = "llvm", **options) -> None:
         if isinstance(spec, Target):
@@ -68,7 +70,7 @@ class Target:
     @property
     def features(self) -> frozenset[str]:
         """LLVM's names of what the processor has; of one that is not the host's, those that decide what code it runs."""
-        return processor_features(self.mcpu, self.mattr) if self.mcpu else frozenset()
+        return processor_features(self.mcpu, self.mattr, self.mtriple) if self.mcpu else frozenset()
 
     @property
     def machine(self) -> Machine:
@@ -82,7 +84,9 @@ class Target:
         return machine
 
 
-_OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "move_threads", "kind")
+_OPTIONS = (
+    "num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "move_threads", "mtriple", "kind",
+)  # fmt: skip
 
 
 def _option(name: str) -> str:
@@ -117,12 +121,12 @@ def _parse(spec: str) -> dict:
 
 def _complete(given: dict) -> dict:
     """All options of a target: what is the same for all kinds, and what its backend makes of the rest."""
-    for key in ("mcpu", "mattr", "arch"):
+    for key in ("mcpu", "mattr", "arch", "mtriple"):
         if not isinstance(given.get(key, ""), (str, type(None))):
             raise ValueError(f"target option {key} must be a string, got {given[key]!r}")
     found = backend(given["kind"])
     result: dict[str, Any] = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": ""}
-    result |= {"fast_math": False, "move_threads": False}
+    result |= {"fast_math": False, "move_threads": False, "mtriple": ""}
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
         result[key] = integer_option(key, given.get(key, default))

@@ -11,7 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ..openmp import runtime_symbols
-from ..processor import UnsupportedProcessor, missing_features
+from ..processor import UnsupportedProcessor, described_machine, missing_features
 from .scratch import RELEASE
 
 # What LLVM does to a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller
@@ -37,9 +37,8 @@ def machine(target, level: int | None = None) -> llvm.TargetMachine:
     """LLVM's description of the target, without its own vectorisers in mind; `level`, 0 to 3, is how hard it tries in generating
     code, if not as `MACHINE` says."""
     _initialize()
-    triple = llvm.Target.from_triple(llvm.get_process_triple())
     options = MACHINE if level is None else {**MACHINE, "opt": level}
-    return triple.create_target_machine(cpu=target.mcpu, features=target.mattr, **options)
+    return described_machine(target.mtriple, cpu=target.mcpu, features=target.mattr, **options)
 
 
 def optimize(text: str, target, others: Sequence[str] = ()) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
@@ -95,7 +94,7 @@ class Library:
     UnsupportedProcessor where the target has instructions that this processor has not."""
 
     def __init__(self, objects: Sequence[bytes], names: Sequence[str], target, runtime: Mapping[str, int] = {}):
-        if missing := missing_features(target.mcpu, target.mattr):
+        if missing := missing_features(target.mcpu, target.mattr, target.mtriple):
             raise UnsupportedProcessor(
                 f'code for `{target}` cannot run here: {missing}. Build it for this processor, target "llvm", to run it here; '
                 "for a machine that has them, `export` writes it as a file"

@@ -39,7 +39,8 @@ def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     if found.device is not None:  # which processor launches the kernels does not matter
         described = {"kind": found.kind, **{key: getattr(target, key) for key in found.described}, "gpu": found.device()}
     else:
-        described = {**asdict(target), "cpu": processor() if cpu is None else cpu}
+        named = {k: v for k, v in asdict(target).items() if k != "mtriple" or v}  # records from before it was an option count
+        described = {**named, "cpu": processor() if cpu is None else cpu}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
 
 
