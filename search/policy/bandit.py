@@ -42,11 +42,11 @@ class Bandit:
         self.trials[sketch] += 1
         self.best[sketch] = min(self.best[sketch], seconds)
 
-    def shares(self, n: int) -> np.ndarray:
-        """The number of the next `n` trials that each sketch gets."""
+    def shares(self, n: int, under_way: np.ndarray) -> np.ndarray:
+        """The number of the next `n` trials that each sketch gets, if so many trials of each are under way."""
         picked = np.zeros(len(self.trials), dtype=np.int64)
         for _ in range(n):
-            picked[self.order(picked)[0]] += 1
+            picked[self.order(under_way + picked)[0]] += 1
         return picked
 
     def order(self, picked: np.ndarray) -> np.ndarray:

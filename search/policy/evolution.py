@@ -51,7 +51,7 @@ class Settings:
     rows and their mutants.
 
     Of a batch the share `blind` is random, and the share `near` are mutants of measured rows. Rows closer than `distance`, in
-    doublings of a size, are not measured in one batch if there are others. A population has rows of `variants` different variants
+    doublings of a size, are not under way at once if there are others. A population has rows of `variants` different variants
     of its sketch, of which `unseen` are new, except for the first population. With `polish` the end of the budget goes to the
     neighbours of the best rows.
     """
@@ -92,6 +92,7 @@ class _Island:
     rows: list[tuple[int, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     seen: dict[tuple[int, ...], None] = field(default_factory=dict)
+    under_way: dict[tuple[int, ...], None] = field(default_factory=dict)  # rows that were proposed and not measured
 
     def best(self, count: int) -> np.ndarray:
         """The fastest measured rows, best first."""
@@ -110,6 +111,12 @@ class _Pool:
     places: np.ndarray  # of the rows in the space in which distances are counted
     left: np.ndarray  # whether it was not picked
     family: Family
+    apart: np.ndarray  # the distance to the nearest row that is picked or under way
+
+    def penalize(self, places: np.ndarray) -> None:
+        """Rows near these places are to be picked after others."""
+        for place in places:
+            np.minimum(self.apart, np.abs(self.places - place).sum(axis=1), out=self.apart)
 
 
 class Evolution:
@@ -195,8 +202,10 @@ class Evolution:
         self._batch += 1
         self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
-        planned = self._bandit.shares(n)
-        picked = np.zeros(len(self.sketches), dtype=np.int64)
+        # What is under way counts as measured, without a better time than those known (the constant liar).
+        under_way = [np.array(list(i.under_way), dtype=np.int64).reshape(-1, i.sketch.columns) for i in self._islands]
+        picked = np.array([len(rows) for rows in under_way], dtype=np.int64)
+        planned = self._bandit.shares(n, picked)
         pools: dict[int, _Pool] = {}
         chosen: list[Candidate] = []
         for number, row in self._start[:n]:
@@ -208,6 +217,7 @@ class Evolution:
                 if number not in pools:
                     settings = self.settings.scaled(max(1, int(planned[number])))
                     pools[number] = self._evolved(self._islands[number], settings, rng)
+                    pools[number].penalize(_places(self.sketches[number], under_way[number]))
                 found = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
                 if found is not None:
                     break
@@ -234,6 +244,7 @@ class Evolution:
                 trusted.model.update(island.programs, rows, seconds)
             for row, s in measured:
                 self._known.add((number, row))
+                island.under_way.pop(row, None)
                 island.rows.append(row)
                 island.seconds.append(s)
                 self._bandit.update(number, s)
@@ -300,6 +311,7 @@ class Evolution:
         if isinstance(origin, Family):
             origin = origin.origin(values, {*self._islands[number].rows}) or Origin("sample", self._batch)
         self._known.add((number, values))
+        self._islands[number].under_way[values] = None
         scores = self._predicted.get((number, values))
         if scores is None or not len(scores):
             return Candidate(sketch.name, values, sketch.trace(values).as_json(), origin=origin)
@@ -319,13 +331,11 @@ class Evolution:
         if len(near) and rng.random() < self.settings.near:
             left = near
         k = left[0]
-        taken = pool.places[~pool.left]
-        if len(taken):
-            ahead = left[:256]
-            apart = np.abs(pool.places[ahead, None, :] - taken[None, :, :]).sum(axis=2).min(axis=1)
-            if (apart >= self.settings.distance).any():
-                k = ahead[np.argmax(apart >= self.settings.distance)]
+        far = pool.apart[left[:256]] >= self.settings.distance
+        if far.any():
+            k = left[np.argmax(far)]
         pool.left[k] = False
+        pool.penalize(pool.places[k : k + 1])
         row = pool.rows[k]
         self._predicted[(number, tuple(row.tolist()))] = pool.scores[k]
         return row
@@ -502,7 +512,8 @@ class Evolution:
         rows, scores = rows[order], scores[order]
         close = {tuple(r) for r in near.tolist()}
         is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
-        return _Pool(rows, scores, is_near, _places(island.sketch, rows), np.ones(len(rows), dtype=bool), family)
+        places, apart = _places(island.sketch, rows), np.full(len(rows), np.inf)
+        return _Pool(rows, scores, is_near, places, np.ones(len(rows), dtype=bool), family, apart)
 
     # --- scores ---
 
