@@ -39,6 +39,7 @@ BENCHMARKS = (
     "quality",
     "model",
     "networks",
+    "distributed",
 )
 
 DEFAULT = ("cpu", "compile_time", "parallel_region", "search_throughput", "interpreter", "import_time")  # if none is named
