@@ -131,6 +131,10 @@ class Pipelined(Protocol):
         """How many more candidates it should get now, so that no device waits for the search."""
         ...
 
+    def comparable(self, measurement: Measurement) -> Measurement:
+        """The measurement as the device that counts would have made it, as far as can be told: that which prepared."""
+        ...
+
     @property
     def remark(self) -> str:
         """What to say of the measurements at the end, as that some were taken twice; empty for nothing."""

@@ -57,14 +57,16 @@ class Journal:
         self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
         # With another version of the compiler times are similar, but what failed then may work now.
-        self._prints = fingerprints or [fingerprint(task.target)]
+        self._prints = fingerprints or [fingerprint(task.target)]  # the first is that of the device that counts
+        self.comparable: Callable[[Measurement], Measurement] = lambda m: m  # the time that the device that counts would take
         known = [r for p in self._prints for r in records.of_print(task.key, p)] if records is not None else []
         known = [r for r in known if not r.first.drifted]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
-        self.earlier = [r.measurement for r in usable]
+        self.earlier = [r.measurement for r in usable if r.fingerprint == self._prints[0]]
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
         self._identifiers = {id(r.measurement): r.id for r in usable}  # of the rows in the records
         self._run = records.start(task, seed) if records is not None else ""
+        self._device: str | None = None  # the fingerprint of the device that counts, once it is known
         self.best = self._fastest()
 
     def emit(self, event: Event) -> None:
@@ -90,6 +92,7 @@ class Journal:
     def prepared(self, baseline: Baseline, limit: float) -> None:
         """The program as written has run, or was stopped after `limit` seconds."""
         m = self.baseline = baseline.measurement
+        self._device = None if m.provenance is None else m.provenance.fingerprint
         self.tolerance, self.problem = baseline.tolerance, self.problem or baseline.note
         self.baseline_stopped = limit if m.outcome == "run_timeout" and m.message != NO_BASELINE else None
 
@@ -104,13 +107,15 @@ class Journal:
             self._copied |= measurement.outcome == "ok"
             return
         measurement = replace(measurement, ended=self._budget.elapsed)
+        identifier = self._keep(Records.add, self._run, measurement)
+        measurement = self.comparable(measurement)
         self.measurements.append(measurement)
         self.outcomes[measurement.outcome] += 1
         self._budget.measured += 1
-        if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
+        if identifier is not None:
             self._identifiers[id(measurement)] = identifier
         checked = measurement.outcome == "ok" and measurement.max_error is not None
-        better = checked and (self.best is None or measurement.seconds < self.best.seconds)
+        better = checked and self._own(measurement) and (self.best is None or measurement.seconds < self.best.seconds)
         if better:
             self.best = measurement
         self.emit(Measured(measurement, *self.progress))
@@ -123,13 +128,19 @@ class Journal:
 
     def found_again(self, measurement: Measurement) -> None:
         """Add what was measured for an earlier run that was killed: it may be recorded already."""
-        if any(m.digest == measurement.digest and m.candidate == measurement.candidate for m in self.earlier):
+        if any(m.digest == measurement.digest and m.candidate == measurement.candidate for m in self.again):
             return
         if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
             self._identifiers[id(measurement)] = identifier
-        self.earlier.append(measurement)
         self.again.append(measurement)
+        if measurement.provenance is not None and measurement.provenance.fingerprint == self._prints[0]:
+            self.earlier.append(measurement)
         self.best = self._fastest()
+
+    def _own(self, measurement: Measurement) -> bool:
+        """Whether it is of the device that counts: times of others are no more than a hint."""
+        origin = measurement.provenance
+        return self._device is None or origin is None or origin.fingerprint == self._device
 
     def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
         """Call a writing method of the records. If the disk is full or the file is damaged, the run continues without records."""
@@ -164,12 +175,13 @@ class Journal:
     ) -> None:
         """Add a race: for each candidate its measurement before, and in the race. The `winner` becomes the best. If that is
         `certain`, the records say so, and no candidate that this run knows counts as faster."""
-        results = {self._identifiers[id(before)]: after for before, after in entries if self.recorded(before)}
+        own = [(before, after) for before, after in entries if self._own(before)]
+        results = {self._identifiers[id(before)]: after for before, after in own if self.recorded(before)}
         identifier = None
         if winner is not None:
             before, self.best = winner
-            identifier = self._identifiers.get(id(before))
-            if identifier is None and self.best.candidate == BASELINE:  # otherwise a later run would not know it
+            identifier = self._identifiers.get(id(before)) if self._own(before) else None
+            if identifier is None and (self.best.candidate == BASELINE or not self._own(before)):  # a later run is to know it
                 identifier = self._keep(Records.add, self._run, self.best)
                 results |= {} if identifier is None else {identifier: self.best}
         if results:
@@ -181,7 +193,7 @@ class Journal:
         self.best = self._fastest()
 
     def _fastest(self) -> Measurement | None:
-        checked = (m for m in self.sound if m.outcome == "ok" and m.max_error is not None)
+        checked = (m for m in self.sound if m.outcome == "ok" and m.max_error is not None and self._own(m))
         return min(checked, key=lambda m: m.seconds, default=None)
 
     def recorded(self, m: Measurement) -> bool:

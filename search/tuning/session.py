@@ -69,7 +69,7 @@ class Session:
         self._budget, self._options = budget, options
         self._limits = _limits(task, options.limits or Limits(), budget)
         prints = getattr(options.measurer, "fingerprints", None)  # of other devices than this machine's
-        known = None if prints is None or records is None else prints(task)
+        known = None if prints is None else prints(task)
         self._journal = Journal(task, budget, records, options.seed, callbacks, known)
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
@@ -175,6 +175,7 @@ class Session:
         self._measurer = self._stack.enter_context(self._make_measurer())
         if isinstance(self._measurer, Pipelined):
             self._pipeline = self._measurer
+            journal.comparable = self._pipeline.comparable
             for measurement in self._pipeline.finished():
                 journal.found_again(measurement)
             budget.batch = max(budget.batch, self._pipeline.slots // 2)
@@ -302,7 +303,7 @@ class Session:
         if measurement.drifted:  # the candidate is measured again
             journal.keep(measurement)
             return
-        self._untaught.append(measurement)
+        self._untaught.append(journal.comparable(measurement))
         self._measured += 1
         journal.add(measurement)
         best = 0.0 if journal.best is None else journal.best.seconds

@@ -6,8 +6,9 @@ A job names the operation `op`; its `context` (a hash of the task, the seed, the
 the context and the candidate); `versions`; and what the operation takes:
 
 resolve  target: what is this machine's where the target does not say it -> options, provenance
-prepare  task, seed, limits -> baseline, tolerance, note
-measure  task, seed, limits, candidate, best -> measurement; drift, where the calibration kernel took so many times longer
+prepare  task, seed, limits -> measurement, tolerance, note, calibration
+measure  task, seed, limits, candidate, best -> measurement, seconds that this took, and calibration, those of the calibration
+         kernel; drift, where that took so many times longer
 compare  task, seed, limits, candidates, numpy, rounds, seconds -> candidates, numpy, tolerance
 peak     task, seed, limits, dtype -> flops
 
@@ -153,8 +154,11 @@ class Agent(WorkerPlugin):
         return {"options": own, "provenance": asdict(Provenance.here(target))}
 
     def _prepare(self, job: Job) -> Answer:
-        self.measurer(job)
-        return asdict(self._baselines[job["context"]])
+        measurer = self.measurer(job)
+        if isinstance(measurer, LocalMeasurer):
+            self._drift(measurer)
+        calibration = self._calibrated.get(job["task"]["target"])
+        return {**asdict(self._baselines[job["context"]]), "calibration": calibration}
 
     def _measure(self, job: Job) -> Answer:
         began = time.monotonic()
@@ -165,8 +169,14 @@ class Agent(WorkerPlugin):
         (measurement,) = measurer.measure([candidate])
         self._measured += 1
         drift = self._drift(measurer)
+        calibration = self._calibrated.get(measurer.task.target) if isinstance(measurer, LocalMeasurer) else None
         took = time.monotonic() - began
-        found: Answer = {"measurement": measurement.as_json(), "worker": self.address, "seconds": took}
+        found: Answer = {
+            "measurement": measurement.as_json(),
+            "worker": self.address,
+            "seconds": took,
+            "calibration": calibration,
+        }
         if drift is not None:
             return {**found, "drift": drift}
         self.finished.keep(job["context"], job["key"], found)

@@ -114,6 +114,7 @@ class TaskMeasurer(Measurer):
         self._yielded: Job | None = None  # whose measurement is being written down
         self._results: dict[tuple[str, str], Measurement] = {}  # by fingerprint and digest
         self._primary: Provenance | None = None
+        self._calibrations: dict[str, float] = {}  # by fingerprint, seconds of the calibration kernel
         self._took: deque[float] = deque(maxlen=256)  # seconds of the latest jobs
 
     def __exit__(self, *_: object) -> None:
@@ -125,18 +126,21 @@ class TaskMeasurer(Measurer):
             self._note(m)
 
     def prepare(self) -> Baseline:
-        """Draw the data on one of the machines, whose device becomes the one that races run on, and time the program as written
+        """Draw the data on a machine with the commonest device, on which races will run, too, and time the program as written
         there; the other machines do so when they get their first candidate."""
-        answer = self._ask("prepare")
+        devices = Counter(r.status.get("device") for r in self.farm.need(self.resource))
+        answer = self._ask("prepare", {}, devices.most_common(1)[0][0])
         measurement = Measurement.from_json(answer["measurement"])
         self._primary = measurement.provenance
         self._note(measurement)
+        self._calibrate(measurement, answer)
         return Baseline(measurement, answer["tolerance"], answer["note"])
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
         if candidates:
             self.farm.need(self.resource)
         best = None if self._primary is None else self.best.get(self._primary.fingerprint)
+        best = best if len(self.best) < 2 else None  # times of several devices
         for c in candidates:
             key = _hash(self._context, c.sketch, c.row, c.trace)
             content = {"op": "measure", **self._content, "key": key, "candidate": c.as_json(), "best": best}
@@ -174,18 +178,18 @@ class TaskMeasurer(Measurer):
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
     ) -> Comparison:
         options = {"numpy": numpy, "rounds": rounds, "seconds": seconds}
-        answer = self._ask("compare", candidates=[c.as_json() for c in candidates], **options)
+        answer = self._ask("compare", {"candidates": [c.as_json() for c in candidates], **options})
         compared = tuple(map(Measurement.from_json, answer["candidates"]))
         return Comparison(compared, tuple(answer["numpy"]), answer["tolerance"])
 
     def peak(self, dtype: str = "float32") -> float | None:
-        return self._ask("peak", dtype=dtype)["flops"]
+        return self._ask("peak", {"dtype": dtype})["flops"]
 
     # --- steps ---------------------------------------------------------------------------------------------------------
 
-    def _ask(self, op: str, **more: Any) -> dict[str, Any]:
+    def _ask(self, op: str, more: dict[str, Any], device: str | None = None) -> dict[str, Any]:
         """Have a job performed on the device that races run on, by whichever of the machines that have it."""
-        device = None if self._primary is None else self._primary.device
+        device = device if self._primary is None else self._primary.device
         return _ask(self.farm, self.resource, {"op": op, **self._content, **more}, device)
 
     def _measurement(self, job: Job, candidate: Candidate, answer: dict[str, Any]) -> Measurement:
@@ -201,7 +205,23 @@ class TaskMeasurer(Measurer):
             self.twice += not m.duplicate
             return replace(known, candidate=candidate, duplicate=True, build_seconds=m.build_seconds)
         self._note(m)
+        self._calibrate(m, answer)
         return m
+
+    def _calibrate(self, m: Measurement, answer: dict[str, Any]) -> None:
+        """Note what the calibration kernel takes on the device of a measurement."""
+        if m.provenance is not None and answer.get("calibration"):
+            known = self._calibrations.get(m.provenance.fingerprint, answer["calibration"])
+            self._calibrations[m.provenance.fingerprint] = min(known, answer["calibration"])
+
+    def comparable(self, measurement: Measurement) -> Measurement:
+        """A measurement on another device than that of races, in proportion to how fast both run the calibration kernel."""
+        if self._primary is None or measurement.provenance is None:
+            return measurement
+        here, there = (self._calibrations.get(p.fingerprint) for p in (self._primary, measurement.provenance))
+        if here is None or there is None or here == there:
+            return measurement
+        return replace(measurement, samples=tuple(s * here / there for s in measurement.samples))
 
     def _note(self, m: Measurement) -> None:
         print_ = "" if m.provenance is None else m.provenance.fingerprint

@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import yaml
 from distributed import Client, LocalCluster
 
 from benchmarks.pretend import PretendAgent, PretendMeasurer
+from cli.worker import parser
 from search.measure import Candidate, Limits, LocalMeasurer, WorkerError
 from search.measure.distributed.agent import Agent, refusal
 from search.measure.distributed.farm import Farm
@@ -46,6 +48,10 @@ def cluster(agent: Agent, slots: int = 1, workers: int = 2):
 def hashed(candidate: Candidate) -> tuple[float, float]:
     """Seconds that follow from the trace, and no waiting."""
     return 1e-3 * (1 + hashlib.sha256(json.dumps(candidate.trace).encode()).digest()[0]), 0.0
+
+
+def waited(candidate: Candidate) -> tuple[float, float]:
+    return hashed(candidate)[0], 0.02
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +193,44 @@ def test_the_calibration_kernel_is_timed_beside_candidates():
 # --- loss --------------------------------------------------------------------------------------------------------------
 
 
+class SlowerAgent(PretendAgent):
+    """The first worker has another processor, on which all takes three times as long, the calibration kernel too."""
+
+    def setup(self, worker):
+        super().setup(worker)
+        self._slow = worker.name == 0
+        self._device = "slower" if self._slow else "usual"
+
+    def answer(self, job):
+        found = super().answer(job)
+        measured = found.get("measurement")
+        if measured is not None and job["op"] in ("measure", "prepare"):
+            measured["provenance"]["fingerprint"] = measured["provenance"]["device"] = self._device
+            found["calibration"] = 3.0 if self._slow else 1.0
+            measured["samples"] = [(3.0 if self._slow else 1.0) * s for s in measured["samples"]]
+        elif "provenance" in found:
+            found["provenance"]["fingerprint"] = self._device
+        return found
+
+
+def test_times_are_compared_within_one_device(tmp_path):
+    with cluster(SlowerAgent(waited), workers=3) as client:
+        deadline = time.monotonic() + 10
+        measurer = DaskMeasurer(client)
+        while len({r.status.get("device") for r in measurer.farm.runners(resource(TARGET))} - {None}) < 2:
+            assert time.monotonic() < deadline  # until the workers have told the scheduler
+            time.sleep(0.05)
+        assert measurer.fingerprints(Task.of(SMALL, TARGET)) == ["usual", "slower"]
+        result = autotune(SMALL, TARGET, 20, search=Listed(LISTED), first=(), measurer=measurer, records=tmp_path / "tune.db")
+    assert {m.provenance.device for m in result.measurements} == {"usual", "slower"}
+    assert all(m.seconds == pytest.approx(waited(m.candidate)[0]) for m in result.measurements)  # in memory, as on the usual one
+    assert result.seconds == min(waited(c)[0] for c in LISTED)  # wherever it was measured, it won the race on the usual one
+    with Records(tmp_path / "tune.db") as records:
+        slow, usual = (records.of_print(result.task.key, name) for name in ("slower", "usual"))
+        assert len(slow) + len(usual) >= 20 and slow and usual
+        assert all(r.seconds == pytest.approx(3 * waited(r.first.candidate)[0]) for r in slow)
+
+
 def test_what_a_killed_coordinator_did_not_take_is_found_by_the_next(pretending, tmp_path):
     task, limits = Task.of(SMALL, TARGET), Limits()
     candidates = [Candidate("lost", (n,), {"n": n}) for n in range(5)]
@@ -235,6 +279,15 @@ def test_a_lock_survives_its_holder_as_long_as_what_it_started(tmp_path):
     assert not lock.taken
     lock.close()
     holder.stdout.close()
+
+
+def test_the_compose_file_starts_a_scheduler_and_workers():
+    services = yaml.safe_load((ROOT / "examples" / "farm" / "compose.yaml").read_text())["services"]
+    assert set(services) == {"scheduler", "worker-1", "worker-2"}
+    for name in ("worker-1", "worker-2"):
+        command = services[name]["command"].split("&& ")[1].strip('"')
+        args = parser().parse_args(command.removeprefix("python -m tir.worker ").split())
+        assert (args.address, args.cores) == ("tcp://scheduler:8786", [0, 1, 2, 3])
 
 
 def test_dask_is_loaded_by_those_alone_who_use_it():
