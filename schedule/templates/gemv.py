@@ -1,12 +1,15 @@
 """Matrix times vector: as fast as the matrix comes from memory.
 
 Where the sum runs along the rows of the matrix, some rows that lie far apart are read at once: each is a stream of its own, which
-the processor fetches ahead. Where it runs across them, some rows are added to the result at a time, from its start to its end.
+the processor fetches ahead. Where it runs across them, some rows are added to the result at a time, from its start to its end. A
+matrix that is constant is packed into panels of a few vectors of columns then, so that each is one stream, and what it is added to
+stays in registers.
 """
 
 from __future__ import annotations
 
 from functools import partial as having
+from math import ceil
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
@@ -15,7 +18,7 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Const
 from tir.traverse import stores
 
-from .block_analysis import Contraction, at_axes, last_axis, loop_of, merged, pairing, size
+from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, merged, pairing, size
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
 
@@ -24,6 +27,7 @@ ROWS_PER_PASS = 8  # that are added to the result at a time
 ROWS_AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
 VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors of each
 VECTORS_PER_TILE = (16, 1, 2, 4, 8, 32)  # numbers of vectors to which rows are added at a time
+MAX_ROW_BYTES = 1 << 14  # of a part of the result, up to which whole rows are added to it: it stays in the first-level cache
 
 
 def matches(block: Block) -> Contraction | None:
@@ -64,9 +68,10 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     """Schedule the product of a matrix and a vector, whose loops are still as they were made. ScheduleError where a step is
     refused."""
     machine, work = s.target.machine, extent(c.columns[0]) * extent(c.reduction[0])
-    way = _dot if along_rows(c) else _add_rows
+    constant = c.right.buffer.name in s.constants
+    way = _dot if along_rows(c) else _panels if constant else _add_rows
     # Since the last call, other kernels have pushed a matrix that is constant out of the second-level cache.
-    nbytes = machine.l2 + 1 if c.right.buffer.name in s.constants else work * c.bits // 8
+    nbytes = machine.l2 + 1 if constant else work * c.bits // 8
     seed = machine.threads(work * machine.read_cycles(c.bits, nbytes))
     teams(s, c.block, seed, work, lambda new, threads: way(new, c, threads))
     done(s, c.block)
@@ -125,7 +130,10 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
 def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes."""
     rows, columns, lanes = extent(c.reduction[0]), extent(c.columns[0]), s.target.machine.lanes(c.bits)
-    width = s.choose(f"{c.block} columns", list(dict.fromkeys(min(n * lanes, columns) for n in VECTORS_PER_TILE)), block=c.block)
+    part = ceil(columns / (lanes * threads))  # vectors of a thread
+    whole = (part,) if part * lanes * c.bits // 8 <= MAX_ROW_BYTES else ()
+    widths = list(dict.fromkeys(min(n * lanes, columns) for n in (*whole, *VECTORS_PER_TILE)))
+    width = s.choose(f"{c.block} columns", widths, block=c.block)
     count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in (ROWS_PER_PASS, 2, 4, 16, 32))), block=c.block)
     each = -(-columns // (width * threads))  # tiles of a thread
     j0, j1, j2 = s.split(loop_of(c.columns[0]), [None, each, width], preserve_unit_iters=False)
@@ -134,3 +142,27 @@ def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     s.vectorize(j2)
     if threads > 1:
         share(s, c.block, [j0])
+
+
+def _panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
+    """Loops: panels of columns (threads); rows; lanes. What follows the product point by point is done with each panel.
+
+    At the seed, a panel has so many vectors that their additions hide the latency of each, the panels as equal as can be."""
+    machine, columns = s.target.machine, extent(c.columns[0])
+    lanes = machine.lanes(c.bits)
+    vectors, most = ceil(columns / lanes), ceil(machine.fmas * machine.core.latency)
+    panels = ceil(ceil(vectors / most) / threads) * threads
+    widths = [min(n, vectors) * lanes for n in (ceil(vectors / panels), *VECTORS_PER_TILE)]
+    width = s.choose(f"{c.block} columns", list(dict.fromkeys(widths)), block=c.block)
+    after = epilogue(s, c.block, anywhere=True)
+    panel, j = s.split(loop_of(c.columns[0]), [None, width], preserve_unit_iters=False)
+    s.reorder(panel, loop_of(c.reduction[0]), j)
+    s.vectorize(j)
+    copy = s.pack(c.block, c.right.buffer.name, preserve_unit_loops=True)
+    s.vectorize(s.get_loops(copy)[-1])
+    done(s, copy)
+    if after is not None:
+        s.reverse_compute_at(after, panel, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(after)[-1])
+    if threads > 1:
+        share(s, c.block, [panel])

@@ -15,6 +15,7 @@ from search.population.sample import legalize, sample
 from search.space import generate
 from tests.schedule.harness import well_formed
 from tir import te, workloads
+from tir.constants import with_constants
 from tir.ir import PrimFunc, const_shape
 
 ROWS = 6  # drawn of each sketch
@@ -74,6 +75,7 @@ CASES = {
     "one row": (product(1, 1201, 310), "C: matrix and vector"),
     "one short row": (product(1, 36, 109), "C: matrix and vector"),
     "one row, across": (product(1, 1201, 310, "kj"), "C: matrix and vector"),
+    "one row, across a constant": (with_constants(product(1, 201, 310, "kj"), ["B"]), "C: matrix and vector"),
     "few rows": (product(5, 1111, 250), "C: dot products"),
     "few columns of a product": (product(1111, 7, 300, "kj"), "C: dot products"),
 }
