@@ -40,7 +40,8 @@ MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # of a comparison of two models: call
 @dataclass
 class TaskProgress:
     """A task of a network. `before` are the seconds of all its `calls` in one run of the network with the default schedule, as
-    measured there; `default` and `best` those of one call alone, None where not known; `trials` its candidates so far."""
+    measured there; `default` and `best` those of one call alone, None where not known; `trials` its candidates so far, beside
+    those `recorded` before."""
 
     func: PrimFunc
     key: str
@@ -49,6 +50,7 @@ class TaskProgress:
     default: float | None = None
     best: float | None = None
     trials: int = 0
+    recorded: int = 0
 
     @property
     def label(self) -> str:
@@ -220,7 +222,8 @@ def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records) -> 
         best = records.best(task.key, task.target)
         default = None if best is None else _default_record(records, task)
         seconds, fastest = (None if r is None else r.measurement.seconds for r in (default, best))
-        tasks[task.key] = TaskProgress(row.func, task.key, row.calls, row.seconds, seconds, fastest)
+        known = len(records.of(task.key, task.target))
+        tasks[task.key] = TaskProgress(row.func, task.key, row.calls, row.seconds, seconds, fastest, recorded=known)
     longest = sorted(tasks.values(), key=lambda t: -t.before)
     return Progress(model.graph.name, str(model.target), longest, profile.copying)
 

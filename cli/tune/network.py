@@ -115,6 +115,8 @@ class NetworkLines:
         self.line(f"{len(progress.tasks)} tasks in {calls} calls: {duration(progress.before)} with default schedules")
         if self._workers is not None and self._workers.dashboard:
             self.line(f"the dashboard of the cluster: {self._workers.dashboard}")
+        if known := [t for t in progress.tasks if t.recorded]:
+            self.line(f"going on from {sum(t.recorded for t in known)} recorded candidates of {len(known)} of the tasks")
 
     def round_ended(self, progress: Progress) -> None:
         self.line(f"{progress.elapsed:6.1f} s  {self.status(progress)}  {_label(progress)}")

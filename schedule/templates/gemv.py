@@ -155,7 +155,7 @@ def _panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
     widths = [min(n, vectors) * lanes for n in (ceil(vectors / panels), *VECTORS_PER_TILE)]
     width = s.choose(f"{c.block} columns", list(dict.fromkeys(widths)), block=c.block)
     after = epilogue(s, c.block, anywhere=True)
-    panel, j = s.split(loop_of(c.columns[0]), [None, width], preserve_unit_iters=False)
+    panel, j = s.split(loop_of(c.columns[0]), [None, width])
     s.reorder(panel, loop_of(c.reduction[0]), j)
     s.vectorize(j)
     copy = s.pack(c.block, c.right.buffer.name, preserve_unit_loops=True)

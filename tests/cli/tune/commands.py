@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tir import tune
@@ -21,3 +23,10 @@ def run(*argv: str) -> int:
 def sleeps(*seconds: float) -> list[dict[str, float]]:
     """The wishes of candidates that take so many seconds."""
     return [{"sleep": s} for s in seconds]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)

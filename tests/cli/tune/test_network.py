@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -18,11 +21,28 @@ from search.keys import key
 from search.names import SEED_LIMIT
 from search.task import Task
 from search.tuning.events import RoundEnded, Started
+from tests.cli.tune.commands import ROOT, wait_for
 from tests.graph.fake_measurer import DEFAULT, WRITTEN, Fake, Once
 from tests.graph.models import model
 from tir import tune
 
 ONE = ("--threads", "1")
+
+# A run whose first task gets no further than its default schedule.
+HANGS = """
+import sys, time
+from tests.graph.fake_measurer import Fake, Once
+from tir.tune import main
+
+class Hangs(Fake):
+    def of(self, candidate):
+        if candidate.trace is None:
+            time.sleep(1000)
+        return super().of(candidate)
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], measurer=Hangs, search=lambda task: Once(None)))
+"""
 
 
 @pytest.fixture
@@ -73,6 +93,24 @@ def test_what_is_recorded_is_known(path, capsys):
     out, err = capsys.readouterr()
     first = next(line for line in err.splitlines() if " x default, " in line)
     assert float(first.split()[4]) == 2.0 and "kept" not in out  # times the default
+
+
+def test_kill_9_loses_nothing(path, capsys):
+    arguments = ["small.onnx", "--shape", "x=7,13", *ONE, "--trials", "64", "--records", "tune.db"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", HANGS, *arguments], stderr=subprocess.PIPE, text=True, env=environment)
+    wait_for(lambda: path.with_name("tune.db").exists() and recorded() == [1])
+    process.kill()
+    assert "going on from" not in process.communicate(timeout=30)[1]
+    assert main(*ONE, "--trials", "64", "--records", "tune.db") == 0
+    assert "going on from 1 recorded candidates of 1 of the tasks\n" in capsys.readouterr().err
+    assert sorted(recorded()) == [2, 3]  # the fake measurer does not remember the first one
+
+
+def recorded() -> list[int]:
+    """The candidates of each task in tune.db."""
+    with tir.Records("tune.db") as records:
+        return [s.records for s in records.summaries()]
 
 
 def test_ctrl_c_keeps_the_best(path, capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from search.measure import OUTCOMES
-from tests.cli.tune.commands import SHAPE, run, sleeps
+from tests.cli.tune.commands import SHAPE, run, sleeps, wait_for
 
 
 def test_a_run_ends_with_json_a_table_and_a_file_to_apply(cli, tmp_path):
@@ -76,13 +76,6 @@ def test_candidates_slower_than_the_program_as_written_leave_it_the_best(cli):
     result = json.loads(out)
     assert result["seconds"]["best"] < 0.2
     assert "no candidate was faster than the program as written" in err
-
-
-def wait_for(condition, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def children(pid: int) -> list[int]:

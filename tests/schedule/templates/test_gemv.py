@@ -48,5 +48,5 @@ def test_panels_of_constants_are_packed_once():
 
 @pytest.mark.parametrize(("columns", "target", "each"), [(768, ONE, 768), (768, TWO, 384), (50257, TWO, 256)])
 def test_rows_of_other_matrices_are_read_whole_where_the_result_stays_in_the_cache(columns, target, each):
-    s = tir.default_schedule(one_row(109, columns, constant=False), f"{target} -mcpu znver4")
+    s = tir.default_schedule(one_row(3072, columns, constant=False), f"{target} -mcpu znver4")
     assert f"vectorized({each})" in s.func.outline()
