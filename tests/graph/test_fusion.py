@@ -147,7 +147,8 @@ def test_parts_of_one_value_are_operands_of_their_own():
     assert [v.name for v in group.inputs] == ["x", "x"]
     check_groups(graph, [group], inputs)
     assert rules(group.func) == ["packing"]
-    assert len(blocks(tir.default_schedule(group.func, ONE).func)) == 2, "the product, and a copy of what it reads rows of"
+    made = {b.name for b in blocks(tir.default_schedule(group.func, ONE).func)}
+    assert made <= {"matmul", "p0_global", "p1_global"}, "the product, and copies of what it reads"
 
 
 def test_elementwise_is_read_from_the_loop_nest():
