@@ -2,8 +2,7 @@
 
 Where the sum runs along the rows of the matrix, some rows that lie far apart are read at once: each is a stream of its own, which
 the processor fetches ahead. Where it runs across them, some rows are added to the result at a time, from its start to its end. A
-matrix that is constant is packed into panels of a few vectors of columns then, so that each is one stream, and what it is added to
-stays in registers.
+constant matrix is packed into panels of a few vectors of columns then: each is one stream, and its sums stay in registers.
 """
 
 from __future__ import annotations

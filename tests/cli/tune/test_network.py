@@ -171,5 +171,5 @@ def test_the_live_table():
         live.close()
     shown = stream.getvalue()
     assert "small: 4 ms, 1.75 x default, 16 of 64 trials" in shown
-    (row,) = {line.strip() for line in shown.splitlines() if "gmm(" in line and "2.00" in line}
+    *_, row = [line for line in shown.splitlines() if "gmm(" in line and "2.00" in line]  # a slow machine shows earlier ones
     assert "gmm(7x13, 13x109) -> 7x109" in row and "100.0%" in row and "6 ms" in row and "3 ms" in row
