@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc, need_func
+from tir.traverse import foreign_calls
 from tir.verify.bounds import refuse_out_of_bounds
 
 from .backend import backend
@@ -63,6 +64,8 @@ def lower(
     known = found.pass_names()
     if after is not None and after not in known:
         raise ValueError(f"there is no pass {after!r}; the passes are {', '.join(known)}")
+    for s in foreign_calls(func.body):
+        raise ValueError(f"{func.name}: `T.{s.call.op}` is a foreign call, which cannot be compiled")
     for name, run in zip(known, found.passes, strict=True):
         func = run(func, target)
         if observe is not None:

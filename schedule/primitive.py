@@ -14,10 +14,10 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tir.ir import Block, Buffer, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
+from tir.ir import Block, Buffer, Const, For, Kind, Node, Opaque, PrimFunc, Seq, Stmt, seq
 from tir.memo import memoized
 from tir.nearest import did_you_mean
-from tir.traverse import fresh, map_statements, names, substatements, walk_stmts
+from tir.traverse import foreign_calls, fresh, loops, map_statements, named_buffers, names, stores, substatements, walk_stmts
 
 from .buffer_annotations import without_stale_annotations
 from .error import Mark, ScheduleError, listing
@@ -106,9 +106,10 @@ class Primitive(Generic[P, R]):
         args, kwargs = self.spread(bound)
         try:
             made: Any = self.function(func, *args, **kwargs)
+            new, names = made
+            _need_kept_memory(func, new)
         except ScheduleError as error:
             raise error.located(self.text(bound), func) from None
-        new, names = made
         return without_stale_annotations(func, new), names
 
     def __call__(self, func: PrimFunc, *args: P.args, **kwargs: P.kwargs) -> tuple[PrimFunc, R]:
@@ -117,6 +118,30 @@ class Primitive(Generic[P, R]):
         except ScheduleError as error:
             raise error.located(self.raw_text(args, kwargs), func) from None
         return self.apply(func, bound)
+
+
+def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
+    """Refuse a step after which a foreign call is given memory that is laid out in another way, or not all that it had."""
+
+    def given(s: Opaque) -> tuple[Any, ...]:
+        return s.call.op, tuple((b.shape, b.dtype) for b in named_buffers(s.call))
+
+    calls = foreign_calls(new.body)
+    if not calls:
+        return
+    before = foreign_calls(old.body)
+    known = {given(s) for s in before}
+    for s in calls:
+        buffers = named_buffers(s.call)
+        around, found = loops(s.body), stores(s.body)
+        whole = [x.buffer for x in found] == buffers and [x.extent for x in around] == [dim for b in buffers for dim in b.shape]
+        in_order = [v for x in found for v in x.indices] == [x.var for x in around]
+        if given(s) not in known or not (whole and in_order):
+            raise ScheduleError(
+                f"`T.{s.call.op}` is a foreign call, and its memory would be another than the one that it expects",
+                *((x, "the call") for x in before if x.call.op == s.call.op),
+                hint="steps may move the call, and change other buffers",
+            )
 
 
 def primitive(function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]) -> Primitive[P, R]:

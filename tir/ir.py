@@ -15,7 +15,7 @@ import keyword
 import math
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, dataclass_transform
@@ -362,6 +362,38 @@ NOTHING = Evaluate(Const(0))  # a statement that has none
 
 
 @node
+class Text(Node):
+    """A text among the arguments of a foreign call."""
+
+    value: str
+
+
+@node
+class Address(Node):
+    """The memory of a buffer among the arguments of a foreign call."""
+
+    buffer: Buffer
+
+
+@node
+class Foreign(Node):
+    """A call of what the IR knows nothing about. The arguments are expressions, texts, addresses and such calls."""
+
+    op: str
+    args: tuple[Node, ...]
+    dtype: str = ""
+
+
+@node
+class Opaque(Stmt):
+    """A foreign call for its effect. `body` stands for that effect in analyses: it reads and writes all elements of the buffers
+    that are named. It says nothing about the values: a function with such a call can be scheduled and printed, not run."""
+
+    call: Foreign
+    body: Stmt = field(compare=False, hash=False)
+
+
+@node
 class Range(Node):
     """The integers `min .. min + extent - 1`."""
 
@@ -610,6 +642,15 @@ def annotation(annotations: Annotations, key: str, default=None):
 def annotated(annotations: Annotations, key: str, value) -> Annotations:
     """The annotations with `key` set to `value`."""
     return tuple(sorted([(k, v) for k, v in annotations if k != key] + [(key, value)], key=lambda kv: kv[0]))
+
+
+def opaque(call: Foreign, buffers: Iterable[Buffer], loop: Callable[[str], str]) -> Opaque:
+    """A foreign call that names these buffers; `loop` makes the names of the loops of its effect, from wanted ones."""
+    parts = []
+    for b in buffers:
+        loops = [Var(loop(f"{b.name}_{n}"), dim.dtype) for n, dim in enumerate(b.shape)]
+        parts.append(nest(zip(loops, b.shape, strict=True), Store(b, tuple(loops), Load(b, tuple(loops)))))
+    return Opaque(call, seq(*parts) if parts else NOTHING)
 
 
 def separate(separators: Any, rank: int) -> bool:

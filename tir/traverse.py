@@ -11,7 +11,29 @@ from dataclasses import fields
 from operator import is_
 from typing import TypeVar
 
-from .ir import Allocate, Binary, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
+from .ir import (
+    Address,
+    Allocate,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Foreign,
+    If,
+    Kind,
+    Let,
+    Load,
+    Node,
+    Opaque,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from .memo import memoized
 
 # The result of a rewrite: a node of the same sort as the given one (expression, statement, function).
 N = TypeVar("N", bound=Node)
@@ -48,7 +70,7 @@ def children(node: Node) -> list[Node]:
 def substatements(node: Node) -> tuple[Stmt, ...]:
     """The statements directly below, in program order: a block's init before its body."""
     kind = type(node)
-    if kind is For or kind is Let or kind is Allocate or kind is PrimFunc:
+    if kind is For or kind is Let or kind is Allocate or kind is PrimFunc or kind is Opaque:
         return (node.body,)  # type: ignore[attr-defined]
     if kind is Seq:
         return node.stmts  # type: ignore[attr-defined]
@@ -273,6 +295,21 @@ def loads(node: Node) -> list[Load]:
 
 def stores(node: Node) -> list[Store]:
     return [n for n in walk_stmts(node) if type(n) is Store]
+
+
+@memoized
+def has_foreign_calls(stmt: Stmt) -> bool:
+    return type(stmt) is Opaque or any(map(has_foreign_calls, substatements(stmt)))
+
+
+def foreign_calls(stmt: Stmt) -> list[Opaque]:
+    return [s for s in walk_stmts(stmt) if type(s) is Opaque] if has_foreign_calls(stmt) else []
+
+
+def named_buffers(call: Foreign) -> list[Buffer]:
+    """The buffers whose memory a foreign call is given, in order, each once."""
+    found = [n.buffer for n in walk(call) if type(n) in (Address, Load)]  # type: ignore[attr-defined]
+    return list({b.name: b for b in found}.values())
 
 
 def names(func: PrimFunc) -> set[str]:

@@ -29,6 +29,7 @@ from tir.ir import (
     If,
     Kind,
     Let,
+    Opaque,
     PrimFunc,
     Seq,
     Stmt,
@@ -130,6 +131,8 @@ class Function(Arithmetic, Threads):
                 self.pinned = pinned
             case Evaluate(value):
                 self.expr(value)
+            case Opaque(call):
+                raise CodegenError(f"`T.{call.op}` is a foreign call, which cannot be compiled")
             case Block():
                 raise CodegenError(f"block `{s.name}` reached code generation; lower_blocks must run first")
             case _:

@@ -10,7 +10,7 @@ from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Expr, For, PrimFunc, Seq, Stmt, conjunction, conjuncts
+from tir.ir import TRUE, Axis, Block, Expr, For, Foreign, PrimFunc, Seq, Stmt, conjunction, conjuncts
 from tir.traverse import map_children, map_statements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
@@ -110,6 +110,8 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
                 return map_children(s, lambda c: visit(c, ranges))
             case Expr():
                 return replaced(s, ranges)
+            case Foreign():
+                return substitute(s, mapping)
             case _:
                 return s
 

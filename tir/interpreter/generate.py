@@ -28,6 +28,7 @@ from ..ir import (
     Kind,
     Let,
     Load,
+    Opaque,
     PrimFunc,
     Select,
     Seq,
@@ -185,6 +186,8 @@ class Generator:
                     self._stmt(body)
             case Evaluate(value):
                 self._line(self._expr(value))
+            case Opaque(call):
+                raise InterpreterError(f"{self.func.name}: `T.{call.op}` is a foreign call, and cannot be run")
             case _:
                 assert_never(s)  # type: ignore[arg-type]
 

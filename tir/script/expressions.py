@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-from functools import cache
+from functools import cache, reduce
 from types import ModuleType
 from typing import Any
 
 from .. import dtypes, elementwise
 from ..arith.prove import prove
-from ..ir import Binary, Buffer, Const, Expr, as_expr, binary
+from ..arith.simplify import simplify
+from ..intrinsics import INTRINSICS
+from ..ir import Address, Binary, Buffer, Const, Expr, Foreign, Node, Text, as_expr, binary, cast
 from ..nearest import did_you_mean
 from . import ir as namespace_ir
 from . import namespace
@@ -23,8 +25,8 @@ from .context import MAX_BITS, MAX_ITEMS, NUMBER
 from .elements import Elements
 from .operators import Operators
 from .source import syntax
-from .values import Data, Scope, is_python_value
-from .views import Reshaped, Subview
+from .values import Data, Pointer, Scope, is_python_value
+from .views import Reshaped, Subview, element_count, strides
 
 # The namespaces by module name: `tir.script.tir` adds only `prim_func`, which needs the parser, to `namespace`.
 _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
@@ -146,6 +148,14 @@ class Expressions(Operators, Elements):
         match base, name:
             case (Buffer(), "data"):
                 return Data(base)
+            case (Reshaped() | Subview(), "data"):
+                return Data(base.buffer)
+            case (Buffer() | Reshaped() | Subview(), "strides"):
+                steps = strides(base.buffer.shape if isinstance(base, Subview) else base.shape)
+                kept = [steps[d] for d in base.dims] if isinstance(base, Subview) else steps
+                return tuple(d.value if isinstance(d, Const) else d for d in kept)
+            case (Buffer() | Reshaped() | Subview(), "elem_offset"):
+                return self.first_element(base)
             case (Buffer() | Reshaped() | Subview(), "shape"):
                 return tuple(d.value if isinstance(d, Const) else d for d in base.shape)
             case (Buffer(), "dtype" | "name" | "scope") | (Expr(), "dtype" | "astype"):
@@ -167,11 +177,24 @@ class Expressions(Operators, Elements):
         except AttributeError as e:
             raise self.error(str(e), node) from None
 
+    def first_element(self, base: Buffer | Reshaped | Subview) -> Expr:
+        """How many elements of its memory stand before a buffer or a view."""
+        match base:
+            case Reshaped():
+                return base.offset
+            case Subview():
+                parts = zip(base.starts, strides(base.buffer.shape), strict=True)
+                return simplify(reduce(lambda total, part: total + part[0] * part[1], parts, as_expr(0)), self.ranges)
+            case _:
+                return Const(0)
+
     def member(self, space: Any, name: str, node: ast.Attribute) -> Any:
         """A name of T, I or T.axis."""
         known = _members(space)
         if name not in known:
             refused = namespace.REFUSED.get(name) if space is namespace else None
+            if space is namespace and name in (*namespace.FOREIGN, *namespace.FOREIGN_ARGUMENTS):
+                refused = "foreign calls are statements: T.evaluate(T.call_extern(...))"
             hint = refused or did_you_mean(name, known, f"{self.text(node.value)}.")
             raise self.error(f"`{self.text(node)}` is not in the dialect", node, hint)
         return known[name]
@@ -179,6 +202,9 @@ class Expressions(Operators, Elements):
     # --- calls ---------------------------------------------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> Any:
+        of_library = self.of_library(node)
+        if of_library is not None:
+            return of_library
         called = self.value(node.func)
         match called:
             case namespace.Form():
@@ -203,6 +229,51 @@ class Expressions(Operators, Elements):
         if not self.live:
             raise self.error(f"`{self.text(node.func)}` cannot be called: nothing is executed in a text", node)
         return self.guard(called, node, *args, **keywords)
+
+    def foreign(self, node: ast.expr, inner: bool = False) -> Foreign | None:
+        """A foreign call, or None where a node is none."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or self.namespace(node.func.value) is None:
+            return None
+        op = node.func.attr
+        if op not in namespace.FOREIGN and not (inner and op in namespace.FOREIGN_ARGUMENTS):
+            return None
+        stated = [k for k in node.keywords if k.arg != "dtype"]
+        if stated:
+            raise self.error(f"`{self.text(node.func)}` takes its arguments in order, and dtype", stated[0].value)
+        dtype = next((self.value(k.value) for k in node.keywords), "")
+        return Foreign(op, tuple(map(self.foreign_argument, node.args)), getattr(dtype, "name", dtype))
+
+    def foreign_argument(self, node: ast.expr) -> Node:
+        """An argument of a foreign call."""
+        found = self.foreign(node, inner=True)
+        if found is not None:
+            return found
+        match self.value(node):
+            case str() as text:
+                return Text(text)
+            case Data(buffer) | (Buffer() as buffer):
+                return Address(buffer)
+            case Pointer() as memory:
+                return Address(memory.viewed_as(memory.extents, element_count(memory.extents)))
+            case value:
+                return self.guard(as_expr, node, self.checked(value, node))
+
+    def of_library(self, node: ast.Call) -> Expr | None:
+        """A pure function of a library, or of LLVM, that is one of T."""
+        called = self.foreign(node)
+        pure = ("call_pure_extern", "call_extern", "call_llvm_pure_intrin", "call_llvm_intrin")
+        if called is None or called.op not in pure:
+            return None
+        dtype, name, args = called.dtype, *_name_and_arguments(called)
+        if not dtype and called.args and isinstance(called.args[0], Text):
+            dtype = called.args[0].value
+        plain = name.removeprefix("llvm.").split(".")[0]
+        for known in (plain, plain.removesuffix("f")):
+            known = namespace.OF_LIBRARIES.get(known, known)
+            if known in (*INTRINSICS, "min", "max") and args:
+                result = self.guard(_members(namespace)[known], node, *args)
+                return self.guard(cast, node, result, dtype) if dtype else result
+        return None
 
     def of_dtype(self, called: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         """A function of T; `dtype` of one that has no such parameter says what its result is."""
@@ -277,6 +348,13 @@ class Expressions(Operators, Elements):
         result = self.expr(body)
         self.scope = outer
         return result
+
+
+def _name_and_arguments(call: Foreign) -> tuple[str, list[Expr]]:
+    """The name of the function that is called, which a dtype may precede, and its values; LLVM's have their number in front."""
+    texts = [a.value for a in call.args if isinstance(a, Text)]
+    values = [a for a in call.args if isinstance(a, Expr)]
+    return texts[-1] if texts else "", values[1:] if "llvm" in call.op else values
 
 
 @cache

@@ -245,13 +245,10 @@ _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
         Shuffle vscale vectorlow vectorhigh""",
     f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": "exp10 fma erfc lgamma",
-    "write out what it computes as loops; `tensorize` puts machine instructions in": """
-        call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
-        tvm_access_ptr address_of reinterpret""",
+    "reinterpreted memory has no counterpart": "reinterpret",
     "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
     "the operations on bits are bit_and, bit_or, bit_xor, shl and shr": "popcount clz",
     "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)": "bind",
-    "synchronisation is put in when a program is built for a GPU": "tvm_storage_sync",
     "results are written to parameters": "ret",
     "only counted loops: for i in range(n)": "While",
     "write `if condition:` and `else:`": "If Then Else",
@@ -259,3 +256,18 @@ _INSTEAD = {
     "tir.verify proves accesses in bounds": "Assert",
 }
 REFUSED = {name: hint for hint, names in _INSTEAD.items() for name in names.split()}
+
+# Calls of what the IR knows nothing about, as statements under `T.evaluate`, and what occurs among their arguments.
+FOREIGN = (
+    *("call_extern", "call_pure_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed"),
+    *("call_cpacked", "tvm_call_packed", "tvm_call_cpacked", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync"),
+    *("tvm_bmma_sync", "tvm_fill_fragment", "tvm_storage_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async"),
+    *("ptx_commit_group", "ptx_wait_group", "mma_store", "mma_fill"),
+)
+FOREIGN_ARGUMENTS = (
+    *("tvm_access_ptr", "address_of", "type_annotation", "tvm_stack_make_array", "tvm_stack_make_shape"),
+    *("tvm_stack_alloca", "tvm_struct_get"),
+)
+
+# Pure functions of libraries and of LLVM that are functions of T, by their names without `llvm.` and the dtype.
+OF_LIBRARIES = {"fabs": "abs", "rint": "nearbyint", "fmin": "min", "fmax": "max", "minnum": "min", "maxnum": "max"}

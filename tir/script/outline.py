@@ -29,6 +29,7 @@ from ..ir import (
     Let,
     Load,
     Node,
+    Opaque,
     PrimFunc,
     Select,
     Seq,
@@ -38,7 +39,7 @@ from ..ir import (
     conjunction,
 )
 from ..traverse import blocks, rewrite, substitute
-from .printer import expr_text
+from .printer import expr_text, foreign_text
 
 WIDTH = 120
 
@@ -86,6 +87,8 @@ class _Outline:
                 self.add(body, depth, values, ranges)
             case Evaluate(value):
                 self._write(depth, _text(self._known(value, values, ranges)))
+            case Opaque(call):
+                self._write(depth, foreign_text(call).replace("T.", ""))
             case _:
                 assert_never(s)  # type: ignore[arg-type]
 

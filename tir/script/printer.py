@@ -14,6 +14,7 @@ from ..arith.simplify import simplify
 from ..ir import (
     COMPARISONS,
     TRUE,
+    Address,
     Allocate,
     Binary,
     Block,
@@ -24,17 +25,21 @@ from ..ir import (
     Evaluate,
     Expr,
     For,
+    Foreign,
     If,
     Iter,
     Kind,
     Let,
     Load,
+    Node,
+    Opaque,
     PrimFunc,
     Region,
     Select,
     Seq,
     Stmt,
     Store,
+    Text,
     Unary,
     Var,
 )
@@ -242,6 +247,20 @@ def _value(v) -> str:
             return repr(v)
 
 
+def foreign_text(n: Node) -> str:
+    """A foreign call, or an argument of one."""
+    match n:
+        case Foreign(op, args, dtype):
+            stated = [f'dtype="{dtype}"'] if dtype else []
+            return f"T.{op}({', '.join([*map(foreign_text, args), *stated])})"
+        case Text(value):
+            return _string(value)
+        case Address(buffer):
+            return f"{buffer.name}.data"
+    assert isinstance(n, Expr)
+    return _expr(n, 0)
+
+
 def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
@@ -281,6 +300,8 @@ def _stmt(out: Printed, s: Stmt, depth: int) -> None:
             _stmt(out, body, depth)
         case Evaluate(value):
             out.add(depth, f"T.evaluate({_expr(value, 0)})", s)
+        case Opaque(call):
+            out.add(depth, f"T.evaluate({foreign_text(call)})", s)
         case _:
             assert_never(s)  # type: ignore[arg-type]
 

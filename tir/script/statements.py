@@ -8,7 +8,8 @@ from typing import Any
 
 from .. import dtypes
 from ..constants import constants
-from ..ir import NOTHING, Buffer, Evaluate, Expr, For, If, Kind, PrimFunc, Stmt, Store, Var, as_expr, cast, seq
+from ..ir import NOTHING, Buffer, Evaluate, Expr, For, Foreign, If, Kind, PrimFunc, Stmt, Store, Var, as_expr, cast, opaque, seq
+from ..traverse import named_buffers
 from . import namespace
 from .blocks import Blocks
 from .context import Lane
@@ -177,7 +178,7 @@ class Function(Loops, Blocks):
                 return None
             case ast.Expr(value=ast.Call() as call):
                 return self.called(call)
-            case ast.Pass():
+            case ast.Pass() | ast.Return(value=None | ast.Constant(value=0)):
                 return None
             case ast.Expr():
                 raise self.unused(node)
@@ -195,6 +196,8 @@ class Function(Loops, Blocks):
                 return value
             raise self.unused(node)
         match form.name:
+            case "evaluate" if isinstance(found := self.foreign(self.arguments(form, node)["value"]), Foreign):
+                return opaque(found, named_buffers(found), self.names.loop)
             case "evaluate":
                 return Evaluate(self.expr(self.arguments(form, node)["value"]))
             case "func_attr":

@@ -23,10 +23,12 @@ from ..ir import (
     Evaluate,
     Expr,
     For,
+    Foreign,
     If,
     Kind,
     Let,
     Load,
+    Opaque,
     PrimFunc,
     Region,
     Select,
@@ -38,7 +40,7 @@ from ..ir import (
 )
 from ..memory import SCOPES
 from ..nearest import no_such
-from ..traverse import variables
+from ..traverse import variables, walk
 from .report import Finding
 
 
@@ -135,6 +137,13 @@ class Scopes:
                 self._visit(body, self._declare(buffer, here, here))
             case Evaluate(value):
                 self._expr(value, here)
+            case Opaque(call, body):
+                for n in walk(call):
+                    if isinstance(n, Foreign):
+                        for a in n.args:
+                            if isinstance(a, Expr):
+                                self._expr(a, here)
+                self._visit(body, here)
             case _:
                 assert_never(s)  # type: ignore[arg-type]
         self._stmt = outer

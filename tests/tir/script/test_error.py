@@ -39,6 +39,19 @@ ERRORS = {
         ("«B[0]» = 0", "`B` has 2 dimensions, but 1 index is given", "its shape is (7, 13)"),
         ("B[0, 0] = «A»", "`A` is a buffer of 2 dimensions; a value is needed here", "index it: A[i, j]"),
         ("B[«0.5», 0] = 0", "an index must be an integer, got T.float32(0.5) of dtype float32"),
+        (
+            "B[0, 0] = «T.call_pure_extern»('float32', 'gamma', A[0, 0])",
+            "`T.call_pure_extern` is not in the dialect",
+            "foreign calls are statements: T.evaluate(T.call_extern(...))",
+        ),
+        (
+            "T.evaluate(T.call_extern('int32', 'f', A.data, mask=«3»))",
+            "`T.call_extern` takes its arguments in order, and dtype",
+        ),
+        (
+            "x = T.alloc_buffer((4, 4), axis_separators=«[2]»)",
+            "axis separators are ascending numbers of dimensions, from 1 to 1, got [2]",
+        ),
         ("B[0, «:4»] = 0", "the elements of a vector are stated with their bounds", "A[i * 4:i * 4 + 4]"),
         ("B[0, 0:4] = A[0, «0:5»]", "a vector of 5 elements beside one of 4"),
         ("«n, m = T.int32(), T.int32(), T.int32()»", "2 names, but 3 values"),

@@ -1,0 +1,108 @@
+"""Calls of what the IR knows nothing about, and pure functions of libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tir
+from schedule import Schedule, ScheduleError
+from tests.schedule.harness import refuse
+from tests.tir.script.parsing import becomes, parsed
+from tir.interpreter import InterpreterError
+from tir.traverse import foreign_calls, named_buffers
+from tir.verify import verify
+
+TILES = """
+X = T.alloc_buffer((7, 13))
+for i, j in T.grid(7, 13):
+    with T.block("X"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        X[vi, vj] = A[vi, vj] + T.float32(1)
+for t in range(3):
+    with T.block("B"):
+        vt = T.axis.spatial(3, t)
+        T.reads(X[vt * 2:vt * 2 + 2, 0:13])
+        T.writes(B[vt * 2:vt * 2 + 2, 0:13])
+        W = T.match_buffer(X[vt * 2:vt * 2 + 2, 0:13], (2, 13), offset_factor=1)
+        T.evaluate(T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), W.data, W.elem_offset, 26, 1),
+                                 T.address_of(B[vt * 2, 0]), W.strides[0], dtype="int32"))
+"""
+
+
+def test_a_foreign_call():
+    func = becomes(
+        TILES,
+        """
+        # with T.block("root"):
+        X = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("X"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = A[vi, vj] + T.float32(1.0)
+        for t in range(3):
+            with T.block("B"):
+                vt = T.axis.spatial(3, t)
+                T.reads(X[vt * 2:vt * 2 + 2, 0:13])
+                T.writes(B[vt * 2:vt * 2 + 2, 0:13])
+                T.evaluate(T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), X.data, vt * 26, 26, 1), T.address_of(B[vt * 2, 0]), 13, dtype="int32"))
+        """,
+    )
+    (call,) = foreign_calls(func.body)
+    assert [b.name for b in named_buffers(call.call)] == ["X", "B"]
+    report = verify(func)
+    assert report.ok and "what this call reads and writes is unknown" in str(report)
+
+
+def test_steps_that_keep_its_memory_are_taken():
+    s = Schedule(parsed(TILES))
+    s.split("t", [None, 2])
+    s.transform_block_layout("X", lambda i, j: (j, i))
+    s.blockize("t_1")
+    assert "T.address_of(B[(vt_o * 2 + vt_i) * 2, 0])" in s.script
+    assert tir.script.parse(s.script) == s.func
+    assert "call_extern" in s.func.outline()
+
+
+def test_steps_that_change_its_memory_are_refused():
+    s = Schedule(parsed(TILES.replace("7, 13", "7, 7").replace("0:13", "0:7").replace("(2, 13)", "(2, 7)"), SQUARES))
+    refuse(
+        s,
+        """
+transform_layout('X', ['write', 0], 'lambda i, j: (j, i)'): `T.call_extern` is a foreign call, and its memory would be another than the one that it expects
+   17 |             T.evaluate(T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), X.data, vt * 14, 26, 1), T.address_of(B[vt * 2, 0]), 7, dtype="int32"))
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the call
+  hint: steps may move the call, and change other buffers
+""",
+        lambda s: s.transform_layout("X", ("write", 0), "lambda i, j: (j, i)"),
+    )
+    for call in (lambda: s.compute_inline("X"), lambda: s.cache_read("B", 0, "local"), lambda: s.parallel("t")):
+        with pytest.raises(ScheduleError):
+            call()
+    with pytest.raises(ScheduleError, match="is a foreign call, and its memory would be another"):
+        s.unsafe_set_dtype("X", 0, "float64")
+
+
+SQUARES = 'A: T.Buffer((7, 7), "float32"), B: T.Buffer((7, 7), "float32")'
+
+
+def test_it_can_neither_be_run_nor_compiled():
+    func = parsed('T.evaluate(T.call_packed("f", A.data, B.data))')
+    with pytest.raises(ValueError, match=r"^main: `T.call_packed` is a foreign call, which cannot be compiled$"):
+        tir.build(func)
+    with pytest.raises(InterpreterError, match=r"^main: `T.call_packed` is a foreign call, and cannot be run$"):
+        tir.run(func, *np.zeros((2, 7, 13), "float32"))
+
+
+def test_pure_functions_of_libraries_are_those_of_the_dialect():
+    becomes(
+        """
+        for i, j in T.grid(7, 13):
+            B[i, j] = T.call_pure_extern("float32", "sinf", A[i, j]) + T.call_llvm_pure_intrin(
+                "float32", "llvm.sqrt.f32", T.uint32(1), A[i, j]) * T.call_pure_extern("fmaxf", A[i, j], 0.5, dtype="float32")
+        """,
+        """
+        for i, j in T.grid(7, 13):
+            B[i, j] = T.sin(A[i, j]) + T.sqrt(A[i, j]) * T.max(A[i, j], T.float32(0.5))
+        """,
+    )
