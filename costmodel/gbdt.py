@@ -24,8 +24,11 @@ from schedule.machine import GPU, Machine
 
 from . import model_file
 from .dataset import FORMULA, Dataset
+from .features import NAMES, features
 from .learned import MIN_PROGRAMS, MIN_WEIGHT, LearnedModel
 from .losses import Loss, TimeSum
+from .opinion import moved
+from .sketch_programs import SketchPrograms
 from .trees import Forest
 
 
@@ -73,6 +76,20 @@ class GBDTModel(LearnedModel):
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         return self.forest.predict(features)
+
+    def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
+        """By how much each feature moves what the trees add to the rough estimate of a row's time, in e-folds, away from the mean
+        of all statements that they have learned from; empty before they have, or where sums are not those of times."""
+        result = np.zeros(FORMULA + 1)
+        if not len(self.forest) or not isinstance(self.loss, TimeSum):
+            return {}
+        formula = self._formula.score(sketch, row[None]).astype(np.float32)
+        for _, program in sketch.programs(row[None]):
+            own = features(program, row[None], self.machine)[:, 0]
+            matrix = np.concatenate([own, np.broadcast_to(formula, (len(own), 1))], axis=1).T
+            times = np.exp(self.predict(matrix) + self.loss.start(matrix))
+            result += moved(self.forest, self.data.matrix, matrix) @ (times / times.sum())
+        return dict(zip((*NAMES, "formula"), result.tolist(), strict=True))
 
     def fit(self) -> None:
         """Add trees for what is new, or build all anew where the data has grown or the trees are too many."""

@@ -32,6 +32,15 @@ class WarmUp(Protocol):
         ...
 
 
+@runtime_checkable
+class Explains(Protocol):
+    """What a model may have besides."""
+
+    def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
+        """By the name of a feature, by how much it moves the prediction of a row's time, in e-folds; empty where unknown."""
+        ...
+
+
 class Formula(ABC):
     """Scores a row by minus the logarithm of the cycles that its tiled nests are estimated to take, one after the other."""
 

@@ -13,10 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 from codegen.timing import duration
 
 from ..networks import export, exportable, load, parse_processor
-from ..options import measurable, refusing, writable
+from ..options import Usage, measurable, refusing, writable
 from .cluster import Workers
 from .progress import workers_table
-from .run import check_report
 
 if TYPE_CHECKING:
     from graph import Graph
@@ -28,6 +27,14 @@ DEFAULT_SECONDS = 600.0  # of a run, where neither trials nor seconds are given
 ROWS = 16  # tasks that are shown while it runs, and at the end unless they were tuned; the others are one row
 
 
+def _check_report() -> None:
+    """Usage if the library that draws the report is missing, checked before the search begins."""
+    from search.report import available
+
+    if not available():
+        raise Usage("--report draws with matplotlib, which is not installed: pip install 'tir-compiler[report]'")
+
+
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Search, show the progress, and print the result; the exit status. `options` go to `tune_graph`."""
     target = parse_processor(args.target or "llvm", args.threads)
@@ -35,7 +42,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         measurable(target)
     if args.report is not None:
         writable("--report", args.report)
-        check_report()
+        _check_report()
     if args.export is not None:
         exportable(args.export)
     graph = load(args.words[0], args.shape or ())

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..options import Usage, measurable, parse_target, refusing, writable
+from ..options import measurable, parse_target, refusing, writable
 from .arguments import parse_rules, parse_space
 from .cluster import Workers
 from .program import parse_program, read_inputs
@@ -43,7 +43,6 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         saver = Saver(writable("--out", args.out), {**header, "seed": args.seed, "versions": versions()})
     if args.report is not None:
         writable("--report", args.report)
-        check_report()
 
     from search.measure import WorkerError
     from search.task import Task
@@ -129,14 +128,6 @@ def show(func: PrimFunc, trace: Any, args: argparse.Namespace, options: dict[str
     """Print the program of a trace, as the builder in use makes it."""
     made = import_module(options.get("builder", "search.measure.builder")).schedule(func, trace)
     print(f"\n{made.script() if args.show else made.outline()}", file=sys.stderr if args.json else sys.stdout)
-
-
-def check_report() -> None:
-    """Usage if the library that draws the report is missing, checked before the search begins."""
-    from search.report import available
-
-    if not available():
-        raise Usage("--report draws with matplotlib, which is not installed: pip install 'tir-compiler[report]'")
 
 
 def _report(path: str, result: Result, stream: Any) -> None:

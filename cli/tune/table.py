@@ -91,7 +91,7 @@ def error_line(max_error: float | None, tolerance: float | None, task: Task) -> 
 def table(header: dict[str, Any], result: Result) -> str:
     best = [("best found", result.seconds)] if result.trace is not None else []
     rows = [("unscheduled", result.baseline), *best, ("numpy", result.numpy)]
-    timed = timings(rows, result.task.flop, result.peak, stopped=result.baseline_stopped)
+    timed = timings(rows, result.task.flop, result.ceiling, stopped=result.baseline_stopped)
     lines = [heading(header), "", timed, error_line(result.max_error, result.tolerance, result.task)]
     if result.baseline_stopped is not None:
         lines.append(f"the unscheduled program was stopped after {duration(result.baseline_stopped)}")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, SketchPrograms, WarmUp
+from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 from costmodel.metrics import rank_correlation, ranks
 
 from ..measure import Candidate, Measurement, Origin, Parent
@@ -33,7 +33,7 @@ from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit
-from .lineage import Applied, Family, Generation
+from .lineage import Applied, Family, Generation, places
 from .ranking import TrustedModel, model_name, ordered_pairs, score_rows
 from .shared_model import SharedModel
 
@@ -217,7 +217,7 @@ class Evolution:
                 if number not in pools:
                     settings = self.settings.scaled(max(1, int(planned[number])))
                     pools[number] = self._evolved(self._islands[number], settings, rng)
-                    pools[number].penalize(_places(self.sketches[number], under_way[number]))
+                    pools[number].penalize(places(self.sketches[number], under_way[number]))
                 found = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
                 if found is not None:
                     break
@@ -254,6 +254,14 @@ class Evolution:
         for trusted in self._models:
             if isinstance(trusted.model, WarmUp):
                 trusted.model.warm_up()
+
+    def opinion(self, candidate: Candidate) -> dict[str, float]:
+        """By the names of features, how they moved the learning model's opinion of a candidate; see `costmodel.Explains`."""
+        number = self._numbers.get(candidate.sketch)
+        if number is None or not self._models or not isinstance(self._models[0].model, Explains):
+            return {}
+        row = np.array(candidate.row, dtype=np.int64)
+        return self._models[0].model.opinion(self._islands[number].programs, row)
 
     @property
     def taught(self) -> Collection[str]:
@@ -512,8 +520,8 @@ class Evolution:
         rows, scores = rows[order], scores[order]
         close = {tuple(r) for r in near.tolist()}
         is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
-        places, apart = _places(island.sketch, rows), np.full(len(rows), np.inf)
-        return _Pool(rows, scores, is_near, places, np.ones(len(rows), dtype=bool), family, apart)
+        points, apart = places(island.sketch, rows), np.full(len(rows), np.inf)
+        return _Pool(rows, scores, is_near, points, np.ones(len(rows), dtype=bool), family, apart)
 
     # --- scores ---
 
@@ -569,11 +577,3 @@ def _operators(made_by: Mapping[str, np.ndarray], count: int) -> list[str]:
 def _branching(sketch: Sketch) -> list[int]:
     """The columns that pick runs of steps."""
     return sorted({branch.column for branch in sketch.branches})
-
-
-def _places(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
-    """The rows as points between which distances are counted: sizes in doublings, choices by their number."""
-    places = np.log2(np.maximum(rows, 1).astype(np.float64))
-    for choice in sketch.choices:
-        places[:, choice.column] = np.searchsorted(np.sort(choice.options), rows[:, choice.column])
-    return places

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..measure import Origin, Parent
+from ..space.sketch import Sketch
 
 SHOWN_ROWS = 48  # of a generation, evenly over its ranks
 
@@ -64,3 +65,11 @@ class Family:
         operator, generation, parents = self._made[row]
         back = (Parent(p, None if p in measured else self.origin(p, measured)) for p in dict.fromkeys(parents))
         return Origin(operator, self.batch, generation, tuple(back))
+
+
+def places(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
+    """The rows as points between which distances are counted: sizes in doublings, choices by their number."""
+    found = np.log2(np.maximum(rows, 1).astype(np.float64))
+    for choice in sketch.choices:
+        found[:, choice.column] = np.searchsorted(np.sort(choice.options), rows[:, choice.column])
+    return found

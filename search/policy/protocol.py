@@ -18,7 +18,8 @@ A policy of your own needs only `propose` and `update`:
 Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. These
 optional attributes are shown: `sketches`, each with its `rules`; `scored`, the number of rows that its model scored, as
 {"symbolic": n, "concrete": m}, the latter as programs of their own; `scored_per_second`; and `rank_correlation`, Spearman's, of
-scores and measured speed, -1 to 1. The last two are None where unknown.
+scores and measured speed, -1 to 1. The last two are None where unknown. The report shows `generations` and `applied` (see
+`policy.lineage`), too.
 """
 
 from __future__ import annotations
@@ -56,6 +57,15 @@ class Polishes(Protocol):
 
     def polish(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
         """At most `n` candidates one step from the best measured ones, for the end of the budget."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A policy that can tell why its model thinks of a candidate what it does."""
+
+    def opinion(self, candidate: Candidate) -> dict[str, float]:
+        """By the names of features, by how many e-folds each moves the predicted time; empty where unknown."""
         ...
 
 

@@ -1,6 +1,6 @@
 """How a tuning run went, as one self-contained HTML page: `write("report.html", tir.autotune(...))`.
 
-The figures are made with matplotlib, which the extra `report` installs.
+That of a network, `network.write`, is drawn with matplotlib, which the extra `report` installs.
 """
 
 from __future__ import annotations

@@ -2,156 +2,126 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from costmodel.metrics import rank_correlation
 from tir.ir import buffer_nbytes
 
 from ..measure import Measurement
 from ..tuning.result import MEASURING, PHASES, Result
+from .svg import Chart, bars
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from .network import TaskTime
-
-PIXELS_PER_INCH = 120
-BLUE, ORANGE, GREEN, RED, GREY = "#2563a8", "#d9822b", "#3a8f4d", "#b8362f", "#8a8a8a"
-STYLE = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-}
-
-
-@contextmanager
-def _svg_figure(width: float, height: float, label: str) -> Iterator[tuple[Axes, Callable[[], str]]]:
-    """The axes of a new figure, and a function that returns its SVG at the end. `label` is the text for screen readers."""
-    content = io.BytesIO()
-    with _figure(width, height, label, content, "svg") as axes:
-        yield axes, lambda: _svg(content.getvalue().decode(), label)
-
-
-@contextmanager
-def _figure(width: float, height: float, label: str, content: io.BytesIO, kind: str) -> Iterator[Axes]:
-    """The axes of a new figure, which is written to `content` at the end as a file of this kind."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    # Names within an SVG are hashes; each figure has its own salt, so that names in one page differ.
-    style: dict[Any, Any] = {**STYLE, "svg.hashsalt": label}
-    with matplotlib.rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure.add_subplot()
-        metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-        figure.savefig(content, format=kind, dpi=PIXELS_PER_INCH, metadata=metadata)
-
-
-def _svg(text: str, label: str) -> str:
-    svg = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    # Names that nothing refers to are removed: they are the same in every figure.
-    return re.sub(r' id="([^"]*)"', lambda name: name[0] if f"#{name[1]}" in svg else "", svg)
-
-
-def _legend(axes: Axes) -> None:
-    """Put the legend above the axes."""
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5, fontsize=8, borderaxespad=0.2, handletextpad=0.4, columnspacing=1.2
-    )
+COLOURS = ("blue", "orange", "green", "violet", "teal", "brown", "pink", "grey")
+MIN_SCORED = 3  # candidates with scores below which nothing is compared
+FEATURES = 12  # that are shown
 
 
 def tuning_curve(result: Result) -> str:
     """The speed of each candidate and of the best so far, by trial; failures are on the x axis."""
-    from matplotlib.ticker import MaxNLocator
+    shown = result.measurements
+    speeds = [speed(result, m.seconds) for m in shown]
+    levels = [("green", "numpy", result.numpy), ("grey", "as written", result.baseline), ("violet", "default", default(result))]
+    known = [(kind, name, speed(result, s)) for kind, name, s in levels if s is not None]
+    top = 1.05 * max([*speeds, *(v for *_, v in known), 1e-9])
+    chart = Chart(
+        1060, 320, "speed of the candidates by trial", (0, max(1, len(shown))), (0, top), "trial", unit(result), whole_x=True
+    )
+    for kind, name, value in known:
+        chart.level(value, kind, name)
+    titles = [about(result, n, m) for n, m in enumerate(shown, 1)]
+    for kind, name, ok in (("red", "failed", False), ("blue", "valid", True)):
+        own = [n for n, v in enumerate(speeds) if (v > 0) == ok]
+        draw = chart.dots if ok else chart.crosses
+        draw([(n + 1, speeds[n]) for n in own], kind, [titles[n] for n in own])
+        if own:
+            chart.named(kind, name)
+    checked = np.maximum.accumulate([s if m.max_error is not None else 0.0 for s, m in zip(speeds, shown, strict=True)] or [0.0])
+    line = [(n, float(v)) for n, v in enumerate(checked, 1) if v > 0]
+    chart.line(line, "orange", steps=True)
+    chart.named("orange", "best so far")
+    return chart.svg()
 
-    with _svg_figure(7.2, 3.2, "speed of the candidates by trial") as (axes, svg):
-        speeds = np.array([_speed(result, m.seconds) for m in result.measurements])
-        trials = np.arange(1, len(speeds) + 1)
-        valid = speeds > 0
-        checked = [s if m.max_error is not None else 0.0 for s, m in zip(speeds, result.measurements, strict=True)]
-        axes.plot(trials[valid], speeds[valid], ".", color=BLUE, alpha=0.6, label="valid")
-        if not valid.all():
-            axes.plot(trials[~valid], speeds[~valid], "x", color=RED, label="failed", clip_on=False)
-        if len(speeds):
-            axes.step(trials, np.maximum.accumulate(checked), where="post", color=ORANGE, label="best so far")
-        for name, seconds, colour in (("numpy", result.numpy, GREEN), ("as written", result.baseline, GREY)):
-            if seconds is not None:
-                axes.axhline(_speed(result, seconds), color=colour, linestyle="--", linewidth=1, label=name)
-        axes.set(xlabel="trial", ylabel=_unit(result), ylim=(0, None))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _legend(axes)
-    return svg()
+
+def about(result: Result, trial: int, m: Measurement) -> str:
+    """A trial in a few words."""
+    origin = m.candidate.origin
+    came = "" if origin is None else f", {origin.operator}"
+    ended = f"{speed(result, m.seconds):.1f} {unit(result)}" if m.outcome == "ok" else m.outcome
+    return f"trial {trial}: {ended}; {m.candidate.sketch}{came}"
 
 
-def predicted(result: Result) -> str | None:
-    """The score of each candidate when it was proposed against its measured speed; None without a model."""
-    scored = [m for m in result.measurements if m.candidate.score is not None and m.outcome == "ok"]
-    if len(scored) < 3:
+def default(result: Result) -> float | None:
+    """The seconds of the default schedule, if it was a valid trial."""
+    found = (m.seconds for m in result.measurements if m.candidate.sketch == "default" and m.outcome == "ok")
+    return next(found, None)
+
+
+def beliefs(result: Result) -> list[tuple[str, int, float | None, str]]:
+    """Of each model that scored candidates its name, how many, the rank correlation with their speed, and a figure of its scores,
+    on a scale of its own, against the speeds."""
+    scored: dict[str, list[tuple[float, Measurement]]] = {}
+    for m in result.measurements:
+        if m.outcome == "ok" and not m.duplicate:
+            own = m.candidate.scores
+            if own is None:
+                own = {} if m.candidate.score is None else {"model": m.candidate.score}
+            for model, score in own.items():
+                if math.isfinite(score):
+                    scored.setdefault(model, []).append((score, m))
+    found = []
+    for name, pairs in scored.items():
+        if len(pairs) < MIN_SCORED:
+            continue
+        scores, speeds = [s for s, _ in pairs], [speed(result, m.seconds) for _, m in pairs]
+        correlation = rank_correlation(np.array(scores), np.array([m.seconds for _, m in pairs]))
+        span = max(scores) - min(scores) or 1.0
+        axis, label = f"score of the {name} (higher is better)", f"scores of the {name} against measured speeds"
+        x = min(scores) - 0.03 * span, max(scores) + 0.03 * span
+        chart = Chart(500, 300, label, x, (0, 1.05 * max(speeds)), axis, unit(result))
+        titles = [f"score {s:.3g}; {about(result, 1 + result.measurements.index(m), m)}" for s, m in pairs]
+        chart.dots([*zip(scores, speeds, strict=True)], "blue", titles)
+        found.append((name, len(pairs), correlation, chart.svg()))
+    return found
+
+
+def opinions(result: Result) -> str | None:
+    """The features that moved the model's opinion of the best candidate most."""
+    top = sorted(result.opinions.items(), key=lambda item: -abs(item[1]))[:FEATURES]
+    rows = [(name, value, f"{math.exp(value) - 1:+.0%}", "red" if value > 0 else "green") for name, value in top if value]
+    return bars("features that moved the model's opinion", rows) if rows else None
+
+
+def credit(result: Result) -> str | None:
+    """The share of each mutation's children that scored better than their parents, by batch."""
+    counts: dict[str, dict[int, list[int]]] = {}
+    for a in result.applied:
+        own = counts.setdefault(a.operator, {}).setdefault(a.batch, [0, 0])
+        own[0] += a.better
+        own[1] += a.children
+    lines = {name: [(float(b), better / n) for b, (better, n) in own.items() if n] for name, own in counts.items()}
+    if not any(len(points) > 1 for points in lines.values()):
         return None
-    with _svg_figure(4.2, 3.2, "predicted scores against measured speeds") as (axes, svg):
-        scores = np.array([m.candidate.score for m in scored], dtype=float)
-        points = axes.scatter(scores, [_speed(result, m.seconds) for m in scored], c=np.arange(len(scored)), s=12, cmap="viridis")
-        axes.figure.colorbar(points, ax=axes, label="order of measuring")
-        axes.set(xlabel="score when proposed (higher is better)", ylabel=_unit(result), ylim=(0, None))
-    return svg()
-
-
-def wins(measurements: Sequence[Measurement]) -> Counter[str]:
-    """How often each sketch gave a new best."""
-    won: Counter[str] = Counter()
-    best = math.inf
-    for m in measurements:
-        if m.max_error is not None and m.seconds < best:
-            best = m.seconds
-            won[m.candidate.sketch] += 1
-    return won
-
-
-def sketches(result: Result) -> str:
-    """For each sketch its trials, its valid trials, and how often it gave a new best."""
-    won = wins(result.measurements)
-    trials = Counter(m.candidate.sketch for m in result.measurements)
-    valid = Counter(m.candidate.sketch for m in result.measurements if m.outcome == "ok")
-    names = [name for name, _ in trials.most_common()][::-1]
-    with _svg_figure(4.2, max(1.6, 0.9 + 0.42 * len(names)), "trials and wins by sketch") as (axes, svg):
-        places = np.arange(len(names))
-        for offset, (label, counts, colour) in zip(
-            (0.25, 0.0, -0.25), (("trials", trials, GREY), ("valid", valid, BLUE), ("new best", won, ORANGE)), strict=True
-        ):
-            bars = axes.barh(places + offset, [counts[name] for name in names], 0.23, color=colour, label=label)
-            axes.bar_label(bars, fontsize=7, padding=2)
-        axes.set_yticks(places, names)
-        axes.set(xlabel="candidates")
-        axes.grid(axis="y", visible=False)
-        _legend(axes)
-    return svg()
+    batches, top = [b for own in counts.values() for b in own], max(v for points in lines.values() for _, v in points)
+    span = min(batches) - 0.2, max(batches) + 0.2
+    chart = Chart(
+        500, 300, "share of each mutation's children that scored better", span, (0, 1.2 * top), "batch", "", whole_x=True
+    )
+    for colour, (name, points) in zip(COLOURS, lines.items(), strict=False):
+        chart.line(points, colour)
+        chart.dots(points, colour, [f"{name}, batch {b:g}: {share:.0%}" for b, share in points])
+        chart.named(colour, name)
+    return chart.svg()
 
 
 def phases(result: Result) -> str:
     """The seconds of each phase of the run."""
     spent = [(name, result.phases.get(name, 0.0)) for name in PHASES]
     spent.append(("other", max(0.0, result.elapsed - sum(seconds for _, seconds in spent))))
-    with _svg_figure(4.2, 2.2, "seconds by phase") as (axes, svg):
-        colours = [BLUE if name in MEASURING else GREY for name, _ in spent[::-1]]
-        bars = axes.barh([name for name, _ in spent[::-1]], [seconds for _, seconds in spent[::-1]], color=colours)
-        axes.bar_label(bars, fmt="%.1f s", fontsize=8, padding=2)
-        axes.set(xlabel="seconds (blue: measuring)")
-        axes.margins(x=0.15)
-        axes.grid(axis="y", visible=False)
-    return svg()
+    return bars("seconds by phase", [(n, s, f"{s:.1f} s", "blue" if n in MEASURING else "grey") for n, s in spent])
 
 
 def roofline(result: Result, bandwidth: float | None) -> str | None:
@@ -159,55 +129,37 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
     computed."""
     if not result.task.flop:
         return None
-    intensity = result.task.flop / buffer_nbytes(*result.task.func.buffers)
-    with _svg_figure(4.2, 3.2, "roofline with the candidates") as (axes, svg):
-        ridge = result.peak / bandwidth if result.peak and bandwidth else intensity
-        x = np.geomspace(min(intensity, ridge) / 8, max(intensity, ridge) * 8, 64)
-        if result.peak:
-            axes.plot(x, np.full(len(x), result.peak / 1e9), color=GREY, linestyle="--", linewidth=1)
-        if result.peak and bandwidth:
-            axes.plot(x, np.minimum(result.peak, bandwidth * x) / 1e9, color="black")
-        speed = result.task.flop / 1e9
-        valid = [speed / m.seconds for m in result.measurements if m.outcome == "ok"]
-        axes.plot([intensity] * len(valid), valid, "_", color=BLUE, markersize=9, alpha=0.5, label="candidates")
-        marks = (
-            ("best", result.seconds, "*", ORANGE),
-            ("numpy", result.numpy, "D", GREEN),
-            ("as written", result.baseline, "s", GREY),
-        )
-        for name, seconds, mark, colour in marks:
-            if seconds is not None:
-                axes.plot([intensity], [speed / seconds], mark, color=colour, label=name)
-        axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
-        _legend(axes)
-    return svg()
+    intensity, ceiling = result.task.flop / buffer_nbytes(*result.task.func.buffers), result.ceiling
+    marks = (("orange", "best", result.seconds), ("green", "numpy", result.numpy), ("grey", "as written", result.baseline))
+    speeds = [result.task.flop / m.seconds / 1e9 for m in result.measurements if m.outcome == "ok"]
+    known = [(kind, name, result.task.flop / s / 1e9) for kind, name, s in marks if s is not None]
+    ridge = ceiling / bandwidth if ceiling and bandwidth else intensity
+    x = min(intensity, ridge) / 8, max(intensity, ridge) * 8
+    values = [*speeds, *(v for *_, v in known)]
+    roof = [(at, min(ceiling, bandwidth * at) / 1e9) for at in (x[0], ridge, x[1])] if ceiling and bandwidth else []
+    lowest = min([*values, *(v for _, v in roof)])
+    chart = Chart(
+        500, 300, "roofline with the candidates", x, (lowest / 1.5, 1.6 * max([*values, (ceiling or 0.0) / 1e9])),
+        "operations a byte", "GFLOP/s", log_x=True, log_y=True,
+    )  # fmt: skip
+    if ceiling:
+        chart.level(ceiling / 1e9, "violet", "peak")
+    chart.line(roof, "violet")
+    chart.dots([(intensity, v) for v in speeds], "blue")
+    chart.named("blue", "candidates")
+    for kind, name, value in known:
+        chart.dots([(intensity, value)], kind, [f"{name}: {value:.1f} GFLOP/s"], 5)
+        chart.named(kind, name)
+    return chart.svg()
 
 
-def bars(tasks: Sequence[TaskTime], kind: str = "page") -> Any:
-    """The times of the tasks of a network before and after tuning: the text of an SVG element for a page, or the content of a
-    file of this kind."""
-    content = io.BytesIO()
-    label = "seconds by kernel, before and after tuning"
-    with _figure(9.0, 1.0 + 0.3 * len(tasks), label, content, "svg" if kind == "page" else kind) as axes:
-        places = np.arange(len(tasks))[::-1]
-        axes.barh(places + 0.2, [1e3 * t.before for t in tasks], 0.36, color=GREY, label="default schedule")
-        after = axes.barh(places - 0.2, [1e3 * t.after for t in tasks], 0.36, color=BLUE, label="tuned")
-        gains = [f"{t.before / t.after:.2f} ×" if t.after < t.before else "" for t in tasks]
-        axes.bar_label(after, gains, fontsize=7, padding=2)
-        axes.set_yticks(places, [f"{t.label}  ({t.calls})" if t.calls > 1 else t.label for t in tasks], fontsize=7)
-        axes.set(xlabel="milliseconds in one call of the network")
-        axes.grid(axis="y", visible=False)
-        _legend(axes)
-    return _svg(content.getvalue().decode(), label) if kind == "page" else content.getvalue()
-
-
-def latency(curve: Sequence[tuple[float, float]], elapsed: float) -> str:
-    """The estimated time of a network, by the seconds of the run."""
-    with _svg_figure(7.2, 2.8, "time of the network by seconds of the run") as (axes, svg):
-        times, seconds = zip(*curve, (elapsed, curve[-1][1]), strict=True) if curve else ((), ())
-        axes.step(times, [1e3 * s for s in seconds], where="post", color=ORANGE)
-        axes.set(xlabel="seconds", ylabel="milliseconds", ylim=(0, None))
-    return svg()
+def wins(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Those that were the best so far when they were measured."""
+    found: list[Measurement] = []
+    for m in measurements:
+        if m.max_error is not None and m.seconds < min((w.seconds for w in found), default=math.inf):
+            found.append(m)
+    return found
 
 
 def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
@@ -219,10 +171,10 @@ def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
     return [(kind, messages.total(), messages.most_common(1)[0][0]) for kind, messages in found.items()]
 
 
-def _speed(result: Result, seconds: float) -> float:
+def speed(result: Result, seconds: float) -> float:
     """A time as the speed that is plotted: GFLOP/s, or calls a second where nothing is computed; 0 for a failure."""
     return (result.task.flop / 1e9 if result.task.flop else 1.0) / seconds if seconds < math.inf else 0.0
 
 
-def _unit(result: Result) -> str:
+def unit(result: Result) -> str:
     return "GFLOP/s" if result.task.flop else "calls a second"

@@ -11,8 +11,8 @@ from codegen.timing import duration
 from tir.files import write_atomically
 
 from ..measure.provenance import processor, versions
-from . import figures
-from .page import document, section, table
+from . import network_figures as figures
+from .html import document, section, table
 
 BARS = 24  # tasks in the picture; the others are one bar
 PICTURES = (".png", ".svg")  # names of files that get the picture alone

@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from statistics import median
 
+from codegen.backend import backend
+from codegen.target import Target
 from codegen.timing import duration
+from schedule import Trace, replay
 from tir.files import write_atomically
+from tir.ir import buffer_nbytes
 
 from ..measure.provenance import processor, versions
-from ..policy.ranking import correlation
+from ..tuning.history import parents
 from ..tuning.result import Result
 from . import figures
-
-CSS = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; }
-body { max-width: 1080px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .3rem; } p { margin: .3rem 0; color: #555; }
-table { border-collapse: collapse; margin: .6rem 0; } td, th { padding: .2rem .9rem .2rem 0; text-align: right; }
-td:first-child, th:first-child { text-align: left; } th { border-bottom: 1px solid #ccc; font-weight: 600; }
-td.text, th.text { text-align: left; } summary { color: #555; cursor: pointer; } svg { max-width: 100%; height: auto; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 2rem; }
-.pair > * { min-width: 0; } pre { background: #f6f6f4; padding: .8rem; overflow: auto; font-size: 12px; line-height: 1.35; }
-"""
+from .derivations import derivations
+from .html import document, folded, resource, section, side_by_side, table, wide
+from .lineage import lineage
+from .population import population
 
 
 def write(path: str | Path, result: Result) -> None:
     """Write the report of a run to a file, after measuring the bandwidth of the memory for the roofline. OSError if the file
-    cannot be written, ModuleNotFoundError without matplotlib."""
+    cannot be written."""
     from codegen.peak import copy_bandwidth
 
-    text = page(result, copy_bandwidth(result.task.target, threads=result.task.threads))
-    write_atomically(Path(path), text)
+    here = backend(result.task.target).device is None
+    bandwidth = copy_bandwidth(result.task.target, threads=result.task.threads) if here and not cached(result) else None
+    write_atomically(Path(path), page(result, bandwidth))
+
+
+def cached(result: Result) -> bool:
+    """Whether all arrays fit into the last cache, so that memory is no limit of a kernel that is called again and again."""
+    target = Target(result.task.target)
+    return backend(target).device is None and buffer_nbytes(*result.task.func.buffers) <= target.l3
 
 
 def page(result: Result, bandwidth: float | None = None) -> str:
@@ -53,65 +57,123 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     if any(result.scored.values()):
         symbolic, concrete = (result.scored.get(how, 0) for how in ("symbolic", "concrete"))
         shares += f" It scored {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
-    roof = "The roof is the limit of arithmetic and memory if every parameter is moved once"
-    roof += f": {result.peak / 1e9:.0f} GFLOP/s" if result.peak else ""
-    roof += f", {bandwidth / 1e9:.0f} GB/s." if bandwidth else "."
     sections = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(task.target)} on {escape(processor())}; {task.threads} thread{'s' if task.threads > 1 else ''}; {tried}</p>",
         _timings(result),
-        section("Speed by trial", "Each candidate, and the best checked one so far.", figures.tuning_curve(result)),
+        section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
+        section("The line of the winner", LINE, lineage(result)),
+        _nests(result),
+        section("The population", MAP, population(result)),
+        section("Rules and sketches", RULES, derivations(result)),
+        _beliefs(result),
         '<div class="pair">',
-        section("Predicted and measured", _ranking(result), figures.predicted(result)),
-        section("Roofline", roof, figures.roofline(result, bandwidth)),
-        section("Sketches", "How the trials were divided, and which sketches gave new bests.", figures.sketches(result)),
+        section("What moved its opinion", OPINION, figures.opinions(result)),
+        section("Credit of the mutations", CREDIT, figures.credit(result)),
+        section("Roofline", _roof(result, bandwidth), figures.roofline(result, bandwidth)),
         section("Time", shares, figures.phases(result)),
         "</div>",
+        _operators(result),
         _sketches(result),
         _failures(result),
-        _programs(result),
+        _scripts(result),
         f"<p>{escape(made)}</p>",
     ]
-    return document(f"Tuning of {title}", sections)
+    return document(
+        f"Tuning of {title}",
+        sections,
+        resource("report.css"),
+        resource("map.js") if 'id="population"' in "".join(sections) else "",
+    )
 
 
-def document(title: str, sections: Sequence[str]) -> str:
-    """A page of these sections, those that are empty left out."""
-    body = "\n".join(s for s in sections if s)
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{CSS}</style>'
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
-
-
-def section(title: str, text: str, figure: str | None) -> str:
-    """A figure with its title and what it shows; nothing where there is none."""
-    return "" if figure is None else f"<section><h2>{title}</h2><p>{text}</p>\n{figure}</section>"
+LINE = """From a row that was sampled, or that a formula gave, to the fastest: what made each row of the one before, and what that
+changed."""
+MAP = """Each circle is a row of the sketch, in the two directions in which rows differ most. Violet: a generation, the darker the
+better by the models. Blue: measured, the larger the faster; red: failed; orange: the winner; lines lead to the rows they descend
+from."""
+RULES = "The blocks of the computation and what passes between them; below, the rule that each sketch applied to each block."
+OPINION = """The trees correct a rough estimate of the time. By how much each feature moves that correction for the winner,
+compared with all statements that were measured; green makes it faster."""
+CREDIT = """How many of the children of each mutation scored better than their parents; a mutation makes the more of the next
+children."""
 
 
 def _timings(result: Result) -> str:
-    """The table of times: the original program, the best one, and numpy."""
+    """The table of times: the original program, the default schedule, the best one, and numpy."""
     rows = []
     if result.baseline_stopped is not None:
         rows.append(("as written", f"> {duration(result.baseline_stopped)}", "stopped", "–", "–"))
-    for name, seconds in (("as written", result.baseline), ("best", result.seconds), ("numpy", result.numpy)):
+    known = (("as written", result.baseline), ("default schedule, as a trial", figures.default(result)), ("best", result.seconds))
+    for name, seconds in (*known, ("numpy", result.numpy)):
         if seconds is None:
             continue
         speed = result.task.flop / seconds
-        share = f"{speed / result.peak:.1%}" if result.peak else "–"
+        share = f"{speed / result.ceiling:.1%}" if result.ceiling else "–"
         ratio = f"{result.numpy / seconds:.2f}" if result.numpy else "–"
         rows.append((name, duration(seconds), f"{speed / 1e9:.2f}", share, ratio))
     return table(("", "time", "GFLOP/s", "of peak", "× numpy"), rows)
 
 
-def _ranking(result: Result) -> str:
-    """How well the scores of the cost model rank the candidates."""
-    text = "The score of each candidate before it was measured, and its speed."
-    found = correlation(result.measurements)
-    return text if found is None else f"{text} Rank correlation: {found:.2f}."
+def _roof(result: Result, bandwidth: float | None) -> str:
+    """What the lines of the roofline are."""
+    if not result.ceiling:
+        return "The speeds of the candidates; the peak of the machine is not known."
+    text = f"The peak is {result.ceiling / 1e9:.0f} GFLOP/s, "
+    if result.ceiling == result.peak:
+        text += "as measured with multiply-adds in registers."
+    else:
+        text += f"the speed of the fastest kernel: the measurement, on a busy machine, gave {(result.peak or 0) / 1e9:.0f}."
+    if bandwidth:
+        return text + f" Memory moves {bandwidth / 1e9:.0f} GB/s; the slope is its limit if every parameter is moved once."
+    if cached(result):
+        return text + " All arrays fit into the last cache, so that memory sets no limit."
+    return text
+
+
+def _beliefs(result: Result) -> str:
+    """What each model believed, against what was measured."""
+    found = []
+    for name, count, correlation, figure in figures.beliefs(result):
+        how = "" if correlation is None else f"; rank correlation {correlation:.2f}"
+        found.append(f"<div><h3>{escape(name)}</h3><p>{count} candidates{how}</p>{figure}</div>")
+    text = """The scores of each model when a candidate was proposed, on its own scale, against the measured speed. The formula
+needs no measurements; the trees score once they have learned from enough. A rank correlation of 1 is the right order, 0 chance;
+below 0 a model has not learned yet."""
+    return section("Believed and measured", text, f"<div class=models>{''.join(found)}</div>" if found else None)
+
+
+def _operators(result: Result) -> str:
+    """One row for each operator: what became of its children, by their scores and by measurement."""
+    bred: dict[str, tuple[int, int]] = {}
+    for a in result.applied:
+        children, better = bred.get(a.operator, (0, 0))
+        bred[a.operator] = children + a.children, better + a.better
+    won = figures.wins(result.measurements)
+    trials = {(m.candidate.sketch, m.candidate.row): n for n, m in reversed([*enumerate(result.measurements, 1)])}
+    tried, gains = defaultdict(list), defaultdict(list)
+    for m in result.measurements:
+        if m.candidate.origin is not None:
+            tried[m.candidate.origin.operator].append(m)
+            above = [result.measurements[n - 1].seconds for n in parents(m, trials)]
+            if above and m.outcome == "ok" and min(above) < float("inf"):
+                gains[m.candidate.origin.operator].append(min(above) / m.seconds)
+    rows = []
+    for name in sorted({*bred, *tried}, key=lambda n: -len(tried[n])):
+        children, better = bred.get(name, (0, 0))
+        own = tried[name]
+        rows.append((
+            name, f"{children:,}" if children else "–", f"{better / children:.0%}" if children else "–", str(len(own)),
+            str(sum(m.outcome == "ok" for m in own)), f"{median(gains[name]):.2f} ×" if gains[name] else "–",
+            str(sum(m in won for m in own)),
+        ))  # fmt: skip
+    head = ("operator", "children scored", "better than the parent", "measured", "valid", "speed-up over the parent", "new bests")
+    return "<h2>Operators</h2>" + table(head, rows) if rows else ""
 
 
 def _sketches(result: Result) -> str:
     """One row for each sketch, the fastest first: its rules, its trials and its best time."""
-    won, of = figures.wins(result.measurements), defaultdict(list)
+    won, of = [m.candidate.sketch for m in figures.wins(result.measurements)], defaultdict(list)
     for m in result.measurements:
         of[m.candidate.sketch].append(m)
     rows = []
@@ -119,7 +181,7 @@ def _sketches(result: Result) -> str:
         best = min(m.seconds for m in tried)
         valid = sum(m.outcome == "ok" for m in tried)
         made = "; ".join(result.rules.get(name, ()))
-        rows.append((name, made, str(len(tried)), str(valid), str(won[name]), duration(best) if valid else "–"))
+        rows.append((name, made, str(len(tried)), str(valid), str(won.count(name)), duration(best) if valid else "–"))
     head = ("sketch", "made by", "trials", "valid", "new bests", "best")
     return "<h2>Candidates by sketch</h2>" + table(head, rows, text=1) if rows else ""
 
@@ -129,26 +191,26 @@ def _failures(result: Result) -> str:
     return "<h2>Failures</h2>" + table(("outcome", "candidates", "most common reason"), rows, text=2) if rows else ""
 
 
-def _programs(result: Result) -> str:
-    """The original loop nest beside the best one, the scripts of both, and the trace of the best."""
+def _nests(result: Result) -> str:
+    """The loop nest of the default schedule, or the one that was written where that was no trial, beside the best one."""
+    default = next((m for m in result.measurements if m.candidate.sketch == "default" and m.outcome == "ok"), None)
+    first, name, seconds = result.task.func, "As written", result.baseline
+    if default is not None and default.candidate.trace is not None:
+        first = replay(first, Trace.from_json(default.candidate.trace)).func
+        name, seconds = "Default schedule", default.seconds
+    before, after = side_by_side(first.outline(), result.schedule.func.outline())
+    name += "" if seconds is None else f", {duration(seconds)}"
+    columns = ((name, before), (f"Best, {duration(result.seconds)}", after))
+    return '<div class="pair nests">' + "".join(f"<div><h2>{t}</h2><pre>{text}</pre></div>" for t, text in columns) + "</div>"
+
+
+def _scripts(result: Result) -> str:
+    """The nest and the script that were written, the best script, and its steps."""
     written, best = result.task.func, result.schedule.func
-    columns = (("As written", written), (f"Best, {duration(result.seconds)}", best))
-    cells = "".join(f"<div><h2>{title}</h2><pre>{escape(func.outline())}</pre></div>" for title, func in columns)
     more = (
+        ("The loop nest as written", written.outline()),
         ("The script as written", written.script()),
         ("The best script", best.script()),
         ("Its steps", str(result.schedule.trace)),
     )
-    folded = "".join(f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>" for title, text in more)
-    return f'<div class="pair">{cells}</div>{folded}'
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int | None = None) -> str:
-    """A table; column number `text` is left-aligned text."""
-
-    def cell(n: int, value: str, tag: str = "td") -> str:
-        return f"<{tag}{' class=text' if n == text else ''}>{escape(value)}</{tag}>"
-
-    lines = ["<tr>" + "".join(cell(n, h, "th") for n, h in enumerate(head)) + "</tr>"]
-    lines += ["<tr>" + "".join(cell(n, value) for n, value in enumerate(row)) + "</tr>" for row in rows]
-    return f"<table>{''.join(lines)}</table>"
+    return "<h2>Programs</h2>" + "".join(folded(title, text) for title, text in more)

@@ -56,8 +56,8 @@ class Result:
     that; `scored` is how many rows it scored: `symbolic`, by formulas that many rows share, and `concrete`, each lowered by
     itself; `rules` are the sketch rules that made each sketch, by its name. For the report there are the `sketches` that were
     searched, some rows of each of the `generations` that were bred, what became of the children of each mutation (`applied`), and
-    `opinions`: by the names of features, by how many e-folds each makes the best candidate's predicted time differ from that of
-    the median candidate, where the model can tell.
+    `opinions`: by the names of features, by how many e-folds each moves what the model adds to a rough estimate of the best
+    candidate's time, compared with all that it has learned from, where the model can tell.
     """
 
     task: Task
@@ -102,6 +102,15 @@ class Result:
     def history(self) -> History:
         """The trials as a table: a list of rows, or with `.frame()` a pandas frame."""
         return history(self.measurements, self.task.flop)
+
+    @cached_property
+    def ceiling(self) -> float | None:
+        """The peak, or the speed of the fastest kernel that ran where that is higher: a busy machine measures a peak that is too
+        low, never one that is too high. None where no peak was measured."""
+        if self.peak is None:
+            return None
+        times = (self.seconds, *(m.seconds for m in self.measurements if m.outcome == "ok"), self.numpy, self.baseline)
+        return max(self.peak, *(self.task.flop / s for s in times if s is not None))
 
     @property
     def trials(self) -> int:

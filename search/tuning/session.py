@@ -35,7 +35,7 @@ from ..measure import (
     Pipelined,
     WorkerError,
 )
-from ..policy.protocol import Policy, Polishes, WarmStarts
+from ..policy.protocol import Explains, Policy, Polishes, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -161,6 +161,9 @@ class Session:
             raise self.error
         if self._pipeline is not None:
             self._journal.problem = self._journal.problem or self._pipeline.remark
+        best = self.best
+        if isinstance(self._policy, Explains) and best is not None:
+            self._journal.opinions = self._policy.opinion(best.candidate)
         result = self._journal.result(interrupted)
         self._journal.emit(Finished(result))
         return result

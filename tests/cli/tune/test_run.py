@@ -142,7 +142,6 @@ def test_kill_9_loses_nothing_and_leaves_nothing(cli, tmp_path):
 
 
 def test_a_real_run_with_records_and_a_report(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("codegen.peak.copy_bandwidth", lambda target, threads: 5e10)
@@ -155,6 +154,3 @@ def test_a_real_run_with_records_and_a_report(tmp_path, monkeypatch, capsys):
     assert run("--records", "tune.db", "best", "gmm", "--shape", SHAPE, "--threads", "1", "--json") == 0
     best = json.loads(capsys.readouterr().out)
     assert best["found"] == "hit" and best["seconds"] == pytest.approx(result["seconds"]["best"], rel=0.2)
-    monkeypatch.setattr("search.report.available", lambda: False)
-    assert run(*common, "--report", "r.html") == 2
-    assert "--report draws with matplotlib, which is not installed: pip install" in capsys.readouterr().err

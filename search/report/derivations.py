@@ -1,0 +1,77 @@
+"""Which rule made which sketch, on the graph of the computation."""
+
+from __future__ import annotations
+
+from html import escape
+
+from tir.ir import Block, PrimFunc
+from tir.traverse import blocks, loads, stores
+
+from ..tuning.result import Result
+from .svg import drawing
+
+CELL = 200  # width of a block's column, in units of the drawing
+
+
+def edges(func: PrimFunc) -> list[tuple[str, str, str]]:
+    """From block to block, the buffer that the first writes and the second reads."""
+    wrote: dict[str, str] = {}
+    found: list[tuple[str, str, str]] = []
+    for b in _leaves(func):
+        for buffer in dict.fromkeys(load.buffer.name for load in loads(b)):
+            if wrote.get(buffer, b.name) != b.name:
+                found.append((wrote[buffer], b.name, buffer))
+        wrote |= {s.buffer.name: b.name for s in stores(b)}
+    return found
+
+
+def _leaves(func: PrimFunc) -> list[Block]:
+    return [b for b in blocks(func) if len(blocks(b)) == 1]
+
+
+def by_block(rules: tuple[str, ...], names: list[str]) -> dict[str, list[str]]:
+    """The rules of a sketch by the block that each was applied to; those on blocks that rules made are under the empty name."""
+    found: dict[str, list[str]] = {}
+    for text in rules:
+        block, colon, rule = text.partition(": ")
+        found.setdefault(block if colon and block in names else "", []).append(rule if colon and block in names else text)
+    return found
+
+
+def derivations(result: Result) -> str:
+    """The graph of the blocks, and below it a row for each sketch with the rule that was applied to each block."""
+    names = [b.name for b in _leaves(result.task.func)]
+    tried: dict[str, int] = {}
+    for m in result.measurements:
+        tried[m.candidate.sketch] = tried.get(m.candidate.sketch, 0) + 1
+    if not result.sketches or not names:
+        return ""
+    head = "".join(f"<th class=text>{escape(n)}</th>" for n in names)
+    rows = []
+    for s in sorted(result.sketches, key=lambda s: -tried.get(s.name, 0)):
+        made = by_block(s.rules, names)
+        cells = "".join(f"<td class=text>{escape('; '.join(made.get(n, [])))}</td>" for n in names)
+        rows.append(f"<tr><td>{escape(s.name)}</td>{cells}<td class=text>{escape('; '.join(made.get('', [])))}</td>"
+                    f"<td>{tried.get(s.name, 0)}</td></tr>")  # fmt: skip
+    first = f"<tr><th>sketch</th>{head}<th class=text>on what rules made</th><th>trials</th></tr>"
+    table = f"<table class=rules>{first}{''.join(rows)}</table>"
+    return graph(result.task.func) + f'<div class="wide">{table}</div>'
+
+
+def graph(func: PrimFunc) -> str:
+    """The blocks in their order, with arrows from those that write to those that read."""
+    names = [b.name for b in _leaves(func)]
+    place = {n: k * CELL + CELL // 2 for k, n in enumerate(names)}
+    parts = []
+    for n, at in place.items():
+        parts.append(f'<rect class="block" x="{at - 60}" y="62" width="120" height="28" rx="4"/>')
+        parts.append(f'<text class="name" x="{at}" y="80" text-anchor="middle">{escape(n)}</text>')
+    for a, b, buffer in edges(func):
+        start, end = place[a], place[b]
+        up = 62 - min(58, 20 + 14 * abs(end - start) // CELL)
+        parts.append(f'<path class="line grey" d="M{start + 20} 62C{start + 20} {up} {end - 20} {up} {end - 20} 60"/>')
+        parts.append(f'<path class="grey" d="M{end - 24} 54l4 8l4 -8z"/>')
+        parts.append(f'<text x="{(start + end) // 2}" y="{max(10, up + 8)}" text-anchor="middle">{escape(buffer)}</text>')
+    return drawing(
+        max(CELL, CELL * len(names)), 96, "the blocks of the computation, and what passes between them", "".join(parts)
+    )

@@ -1,0 +1,78 @@
+"""The parts of self-contained pages: nothing is loaded from elsewhere, and they follow the reader's choice of light or dark."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+
+def resource(name: str) -> str:
+    """The text of a file beside this module."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def document(title: str, sections: Sequence[str], style: str = "", script: str = "") -> str:
+    """A page of these sections, those that are empty left out."""
+    body = "\n".join(s for s in sections if s)
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head += f"<title>{escape(title)}</title><style>{resource('page.css')}{style}</style>"
+    end = f"<script>{script}</script>\n" if script else ""
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n{end}</body></html>\n'
+
+
+def data(name: str, content: Any) -> str:
+    """Data for the page's script; no text in them can end the element."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'
+
+
+def section(title: str, text: str, content: str | None) -> str:
+    """A part of a page with its title and what it shows; nothing where there is none."""
+    return "" if not content else f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>\n{content}</section>"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int | None = None) -> str:
+    """A table; column number `text` is left-aligned text."""
+
+    def cell(n: int, value: str, tag: str = "td") -> str:
+        return f"<{tag}{' class=text' if n == text else ''}>{escape(value)}</{tag}>"
+
+    lines = ["<tr>" + "".join(cell(n, h, "th") for n, h in enumerate(head)) + "</tr>"]
+    lines += ["<tr>" + "".join(cell(n, value) for n, value in enumerate(row)) + "</tr>" for row in rows]
+    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+
+
+def wide(drawn: str) -> str:
+    """A drawing that keeps its size on small screens, where it is moved sideways."""
+    return f'<div class="wide drawn">{drawn}</div>'
+
+
+def folded(title: str, text: str) -> str:
+    """Text that shows when its title is clicked."""
+    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def side_by_side(before: str, after: str) -> tuple[str, str]:
+    """Two texts, whole, as the contents of `pre`: the lines of each that the other lacks are marked."""
+    old, new = before.splitlines(), after.splitlines()
+    marked: tuple[list[str], list[str]] = ([], [])
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for lines, found, mark in ((marked[0], old[a:b], "minus"), (marked[1], new[c:d], "plus")):
+            shown = "" if kind == "equal" else f' class="{mark}"'
+            lines += [f"<span{shown}>{escape(x) or ' '}</span>" for x in found]
+    return "".join(marked[0]), "".join(marked[1])
+
+
+def changed_lines(before: str, after: str, context: int = 2) -> str:
+    """The change from one text to another as lines with marks, the contents of `pre`; empty where they are equal."""
+    found = []
+    for line in [*difflib.unified_diff(before.splitlines(), after.splitlines(), n=context, lineterm="")][2:]:
+        kind = {"+": "plus", "-": "minus"}.get(line[0], "")
+        found.append(
+            f'<span class="{kind}">{escape(line)}</span>' if kind else f"<span>{escape('…' if line[0] == '@' else line)}</span>"
+        )
+    return "".join(found)

@@ -1,0 +1,167 @@
+"""Charts as SVG: axes with points, lines and bars, coloured by classes that the page's style defines. What a point is shows when
+the pointer rests on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+Span = tuple[float, float]
+Point = tuple[float, float]
+
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 36  # margins, in units of the drawing
+CHARACTER = 6.2  # the width of one, on average
+BAR = 21  # height of a bar with the space around it
+
+
+class Scale:
+    """Where values lie between two places, on a linear or a logarithmic scale."""
+
+    def __init__(self, span: Span, start: float, end: float, log: bool = False):
+        low, high = span
+        if log:
+            low = max(low, 1e-12)
+            high = max(high, low * 1.001)
+        elif high <= low:
+            low, high = low - 0.5, low + 0.5
+        self.low, self.high, self.start, self.end, self.log = low, high, start, end, log
+
+    def __call__(self, value: float) -> float:
+        if self.log:
+            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.end - self.start), 2)
+
+    def ticks(self) -> list[float]:
+        """Round values within the scale, some five of them."""
+        if self.log:
+            found = [
+                m * 10.0**e
+                for e in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+                for m in (1, 2, 5)
+            ]
+            within = [t for t in found if self.low <= t <= self.high]
+            decades = [t for t in within if math.log10(t) == round(math.log10(t))]
+            return decades if len(decades) > 2 else within
+        step = round_step((self.high - self.low) / 5)
+        first = math.ceil(self.low / step - 1e-9)
+        return [n * step for n in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def round_step(least: float) -> float:
+    """The least of 1, 2, 5, 10, ... times a power of ten that is no smaller."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9))
+
+
+def number(value: float) -> str:
+    """A value as a label of an axis."""
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+class Chart:
+    """A chart of so many units that is drawn over two scales; `label` is its text for screen readers."""
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        label: str,
+        x: Span,
+        y: Span,
+        xlabel: str,
+        ylabel: str,
+        *,
+        log_x: bool = False,
+        log_y: bool = False,
+        whole_x: bool = False,
+    ):
+        self.width, self.height, self.label = width, height, label
+        self.x = Scale(x, LEFT, width - RIGHT, log_x)
+        self.y = Scale(y, height - BOTTOM, TOP + 14, log_y)
+        self._parts: list[str] = []
+        self._named: list[tuple[str, str]] = []
+        bottom = height - BOTTOM
+        for t in self.y.ticks():
+            at = self.y(t)
+            self._parts.append(f'<path class="grid" d="M{LEFT} {at}H{width - RIGHT}"/>')
+            self._text(LEFT - 6, at + 4, number(t), "end")
+        for t in (t for t in self.x.ticks() if not whole_x or t == round(t)):
+            self._text(self.x(t), bottom + 15, number(t), "middle")
+        self._parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{width - RIGHT}"/>')
+        self._text((LEFT + width - RIGHT) / 2, height - 4, xlabel, "middle")
+        self._text(LEFT - 46, TOP, ylabel, "start")
+
+    def _text(self, x: float, y: float, text: str, anchor: str, kind: str = "") -> None:
+        self._parts.append(
+            f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{f" class={kind}" if kind else ""}>{escape(text)}</text>'
+        )
+
+    def named(self, kind: str, name: str) -> None:
+        """Put a kind of mark into the legend."""
+        if (kind, name) not in self._named:
+            self._named.append((kind, name))
+
+    def dots(self, points: Iterable[Point], kind: str, titles: Sequence[str] = (), size: float = 2.6) -> None:
+        """Points, each with a title that shows what it is."""
+        for n, (x, y) in enumerate(points):
+            title = f"<title>{escape(titles[n])}</title>" if titles else ""
+            self._parts.append(f'<circle class="{kind}" cx="{self.x(x):g}" cy="{self.y(y):g}" r="{size:g}">{title}</circle>')
+
+    def crosses(self, points: Iterable[Point], kind: str, titles: Sequence[str] = ()) -> None:
+        """Crosses for what failed."""
+        for n, (x, y) in enumerate(points):
+            title = f"<title>{escape(titles[n])}</title>" if titles else ""
+            at, up = self.x(x), self.y(y)
+            self._parts.append(f'<path class="{kind} line" d="M{at - 3:g} {up - 3:g}l6 6m0-6l-6 6">{title}</path>')
+
+    def line(self, points: Sequence[Point], kind: str, *, steps: bool = False) -> None:
+        """A line through points, or in steps that end at each."""
+        if points:
+            places = [(self.x(x), self.y(y)) for x, y in points]
+            path = f"M{places[0][0]:g} {places[0][1]:g}" + "".join(
+                f"H{x:g}V{y:g}" if steps else f"L{x:g} {y:g}" for x, y in places[1:]
+            )
+            self._parts.append(f'<path class="{kind} line" d="{path}"/>')
+
+    def level(self, y: float, kind: str, name: str) -> None:
+        """A dashed line across at a value, in the legend."""
+        self._parts.append(f'<path class="{kind} line dashed" d="M{LEFT} {self.y(y):g}H{self.width - RIGHT}"/>')
+        self.named(kind, name)
+
+    def svg(self) -> str:
+        """The chart, its legend above the axes."""
+        at, legend = self.width - RIGHT, ""
+        for kind, name in reversed(self._named):
+            at -= round(CHARACTER * len(name)) + 22
+            legend += (
+                f'<circle class="{kind}" cx="{at + 5}" cy="{TOP - 4}" r="4"/><text x="{at + 13}" y="{TOP}">{escape(name)}</text>'
+            )
+        return drawing(self.width, self.height, self.label, "".join(self._parts) + legend)
+
+
+def bars(label: str, rows: Sequence[tuple[str, float, str, str]], width: int = 520) -> str:
+    """Horizontal bars: the name, the value, its text and the kind of each; negative ones go to the left."""
+    names = max((len(name) for name, *_ in rows), default=0)
+    left = round(min(0.45 * width, CHARACTER * names + 12))
+    low, high = min([0.0, *(v for _, v, *_ in rows)]), max([0.0, *(v for _, v, *_ in rows)])
+    scale = Scale((low, high if high > low else 1.0), left + (60 if low < 0 else 0), width - 70)
+    parts, zero = [], scale(0.0)
+    for n, (name, value, text, kind) in enumerate(rows):
+        y, end = n * BAR, scale(value)
+        parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        parts.append(
+            f'<rect class="{kind}" x="{min(zero, end):g}" y="{y + 3}" width="{max(0.5, abs(end - zero)):g}" height="{BAR - 6}"/>'
+        )
+        anchor, place = ("end", end - 5) if value < 0 else ("start", end + 5)
+        parts.append(f'<text x="{place:g}" y="{y + 14}" text-anchor="{anchor}">{escape(text)}</text>')
+    return drawing(width, BAR * len(rows) + 2, label, "".join(parts))
+
+
+def drawing(width: int, height: int, label: str, content: str) -> str:
+    """An SVG element that is as wide as its place allows."""
+    return (
+        f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" style="max-width:{width}px">{content}</svg>'
+    )
