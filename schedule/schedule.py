@@ -7,6 +7,7 @@ import itertools
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Concatenate
 
 import numpy as np
@@ -134,6 +135,11 @@ class Schedule:
         return self._func
 
     @property
+    def original(self) -> PrimFunc:
+        """The function as it was before the first step."""
+        return self._initial
+
+    @property
     def mod(self) -> Module:
         """A module with the function as it is now."""
         return Module("Module", {self._func.name: self._func})
@@ -151,6 +157,13 @@ class Schedule:
     def show(self) -> None:
         """Print the function as it is now."""
         self._func.show()
+
+    def explore(self, path: str | Path, target: Any = "llvm", *, measure: bool = True) -> None:
+        """Write a page that steps through this schedule: the change of the script, the loop nest, an animation, and with
+        `measure` the time of each step for the target."""
+        import tir
+
+        tir.explore(self, path, target, measure=measure)
 
     def copy(self) -> Schedule:
         """A schedule that continues from here on its own, and draws random numbers of its own."""

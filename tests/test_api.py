@@ -96,6 +96,7 @@ OURS = [
     "sample_tile",
     "show",
     "copy",
+    "explore",
 ]
 
 

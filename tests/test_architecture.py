@@ -22,12 +22,13 @@ ARROWS = {
     "workloads": {"tir"},
     "search": {"tir", "schedule", "codegen", "costmodel", "workloads"},
     "graph": {"tir", "schedule", "codegen", "search"},
-    "cli": {"tir", "schedule", "codegen", "costmodel", "workloads", "search", "graph"},
+    "explorer": {"tir", "schedule", "codegen", "search"},
+    "cli": {"tir", "schedule", "codegen", "costmodel", "workloads", "search", "graph", "explorer"},
 }
 
 # The doors back up: the lazy names of `import tir`, and modules of some lines for the command line and the workloads.
 LAZY = "tir/__init__.py"
-DOORS = (LAZY, "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py")
+DOORS = (LAZY, "tir/explore.py", "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py")
 
 # Loading these takes longer than a quick `import tir` may.
 HEAVY = ("llvmlite", "numba", "sklearn", "rich", "scipy", "cuda")
@@ -186,7 +187,7 @@ def test_import_tir_is_light():
     loaded = python("import sys, tir, tir.te, tir.workloads; print(*sorted({m.split('.')[0] for m in sys.modules}))").split()
     assert "tir" in loaded
     assert not set(HEAVY) & set(loaded)
-    assert not {"schedule", "codegen", "costmodel", "search", "graph"} & set(loaded)
+    assert not {"schedule", "codegen", "costmodel", "search", "graph", "explorer"} & set(loaded)
 
 
 def test_unknown_names_suggest_the_nearest():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import workloads
     from codegen import Kernel, Target
     from codegen.build import build, dump
+    from explorer import explore
     from graph import Graph, GraphError, compile, load_onnx, tune_graph
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
@@ -40,6 +41,7 @@ _NAMES = {
         "tir.verify": ("verify",),
         "tir.script.diff": ("diff",),
         "schedule": ("IndexMap", "Schedule", "ScheduleError", "TensorIntrin", "replay"),
+        "explorer": ("explore",),
         "graph": ("Graph", "GraphError", "compile", "load_onnx", "tune_graph"),
         "codegen": ("Kernel", "Target", "build", "dump"),
         "search": ("NothingFound", "Records", "autotune", "best_schedule", "default_schedule", "tune_tasks"),
@@ -52,8 +54,8 @@ _NAMES = {
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
-    "analysis", "autotune", "best_schedule", "build", "compile", "default_schedule", "diff", "dtypes", "dump", "interpreter",
-    "ir", "jit", "load_onnx", "replay", "run", "script", "simplify", "specialize", "te", "traverse",
+    "analysis", "autotune", "best_schedule", "build", "compile", "default_schedule", "diff", "dtypes", "dump", "explore",
+    "interpreter", "ir", "jit", "load_onnx", "replay", "run", "script", "simplify", "specialize", "te", "traverse",
     "tune_graph", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 

@@ -1,0 +1,73 @@
+"""The command line of the schedule explorer: `python -m tir.explore PROGRAM --out page.html` writes a page that steps through a
+schedule of the program: the one of a file (`--apply`), the best recorded (`--records`), else the one that needs no measurement.
+
+Exit status 0 on success, 2 for bad usage; after Ctrl-C 130, SIGTERM 143.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .options import Parser, Usage, parse_target, positive_float, threads, writable
+from .process import guarded
+from .tune.program import Program, parse_program
+from .tune.saved import read
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from schedule import Schedule
+
+
+def parser() -> argparse.ArgumentParser:
+    p = Parser(prog="python -m tir.explore", description="A page that steps through a schedule.", allow_abbrev=False)
+    p.add_argument(
+        "program", metavar="PROGRAM", help="a workload, or FILE.py:NAME; python -m tir.tune --list shows the workloads"
+    )
+    p.add_argument("--out", required=True, metavar="FILE.html", help="where to write the page")
+    p.add_argument("--shape", metavar="7,13,109", help="the sizes of a workload")
+    p.add_argument("--apply", metavar="FILE", help="the schedule that python -m tir.tune --out wrote")
+    p.add_argument("--records", metavar="FILE", help="the best schedule recorded there")
+    p.add_argument("--threads", type=threads, metavar="N", help="the threads that a kernel uses (default: one for each core)")
+    p.add_argument("--target", default="llvm", help='what to compile for (default: "llvm")')
+    p.add_argument("--limit", type=positive_float, default=2.0, metavar="SECONDS", help="of one call of a stage (default: 2)")
+    p.add_argument("--no-measure", action="store_true", help="build and time nothing")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    p = parser()
+    return guarded(p.prog, lambda: _explore(p.parse_args(argv)))
+
+
+def _explore(args: argparse.Namespace) -> int:
+    from explorer import explore
+
+    path = writable("--out", args.out)
+    program = parse_program(args.program, args.shape)
+    target = parse_target(args.target, args.threads)
+    schedule = _schedule(program, target, args)
+    explore(schedule, path, target, measure=not args.no_measure, limit=args.limit, title=program.title)
+    print(f"{len(schedule.trace)} steps: {path}")
+    return 0
+
+
+def _schedule(program: Program, target: Target, args: argparse.Namespace) -> Schedule:
+    from schedule import Schedule, ScheduleError, Trace, replay
+    from search import NoRecord, RecordsError, best_schedule, default_schedule
+
+    if args.apply is not None and args.records is not None:
+        raise Usage("--apply and --records: each names a schedule; give one of them")
+    try:
+        if args.records is not None:
+            return best_schedule(program.func, target, records=args.records)
+        if args.apply is None:
+            return default_schedule(program.func, target)
+        trace = read(args.apply)["trace"]
+        return Schedule(program.func) if trace is None else replay(program.func, Trace.from_json(trace))
+    except (NoRecord, RecordsError) as error:
+        raise Usage(f"--records: {error}") from None
+    except ScheduleError as error:
+        raise Usage(f"--apply: the schedule in {args.apply} is not one of {program.title}: {error}") from None

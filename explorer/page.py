@@ -1,0 +1,129 @@
+"""The page of the explorer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from codegen.backend import backend
+from codegen.target import Target
+from codegen.timing import duration
+from schedule import Schedule
+from search.measure.provenance import processor, versions
+from search.report.html import data, document, side_by_side
+from tir.files import write_atomically
+from tir.interpreter import InterpreterError
+from tir.ir import PrimFunc
+
+from .nest import boxes
+from .simulate import LINE, LINES, WORKERS, Run, run
+from .small import begun, small
+from .stages import Stage, of_programs, of_schedule
+from .times import Timed, measured
+
+LIMIT = 2.0  # seconds that a call may take, so that slow stages don't hold up a page
+
+
+def explore(
+    what: Schedule | Mapping[str, PrimFunc],
+    path: str | Path,
+    target: str | Target = "llvm",
+    *,
+    measure: bool = True,
+    limit: float = LIMIT,
+    title: str | None = None,
+) -> None:
+    """Write a page that steps through a schedule, or through programs by their titles, one after the other.
+
+    With `measure`, each stage is built and timed on this machine, where kernels for the target run; a call that takes longer
+    than `limit` seconds is stopped. TypeError for anything else than a schedule or programs, OSError if the file cannot be
+    written.
+    """
+    write_atomically(Path(path), page(what, target, measure=measure, limit=limit, title=title))
+
+
+def page(
+    what: Schedule | Mapping[str, PrimFunc],
+    target: str | Target = "llvm",
+    *,
+    measure: bool = True,
+    limit: float = LIMIT,
+    title: str | None = None,
+) -> str:
+    """The page as HTML, with nothing that has to be loaded from elsewhere."""
+    if not isinstance(what, (Schedule, Mapping)):
+        raise TypeError(f"explore takes a Schedule, or a dict of programs by their titles; got {type(what).__name__}")
+    target = Target(target)
+    stages = of_schedule(what) if isinstance(what, Schedule) else of_programs(what)
+    if not stages:
+        raise ValueError("explore takes at least one program")
+    times: Sequence[Timed | None] = [None] * len(stages)
+    if measure and not backend(target).missing(target):
+        times = measured(stages, target, limit)
+    name = title or stages[0].func.name
+    content = contents(stages, times)
+    here = Path(__file__)
+    parts, style, script = (here.with_name(f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
+    made = ", ".join(f"{n} {v}" for n, v in versions().items())
+    where = f"{target} on {processor()}" if any(times) else f"{target}; not measured"
+    sections = [
+        f"<h1>{escape(name)}</h1><p>{escape(where)}; {len(stages)} stages</p>",
+        f"<div class=explorer>{parts}</div>",
+        f"<p>{escape(made)}</p>",
+        data("stages", content),
+    ]
+    return document(f"{name}, step by step", sections, style, script)
+
+
+def contents(stages: Sequence[Stage], times: Sequence[Timed | None]) -> dict[str, Any]:
+    """What the page's script shows of each stage; runs of small instances are kept once."""
+    fastest = min((t.seconds for t in times if t is not None and t.seconds is not None), default=None)
+    runs: list[dict[str, Any] | None] = []
+    seen: dict[str, int] = {}
+    made, notes = instances(stages)
+    shown = []
+    for n, (s, t) in enumerate(zip(stages, times, strict=True)):
+        key = made[n].script()
+        if key not in seen:
+            seen[key] = len(runs)
+            found = simulated(made[n])
+            runs.append(None if found is None else found.as_json())
+        before, after = side_by_side(stages[max(0, n - 1)].func.script(), s.func.script())
+        shown.append({
+            "title": s.title, "about": s.about, "nest": boxes(s.func), "before": before, "after": after, "run": seen[key],
+            "which": notes, **timing(t, fastest),
+        })  # fmt: skip
+    return {"stages": shown, "runs": runs, "line": LINE}
+
+
+def instances(stages: Sequence[Stage]) -> tuple[list[PrimFunc], str]:
+    """The program of each stage that the animation shows, and what it is."""
+    cache = f"The cache of each worker has {LINES} lines of {LINE} elements; a parallel loop has {WORKERS} workers."
+    trace = stages[-1].trace
+    found = small(stages[0].func, trace.steps) if trace is not None else []
+    if found:
+        return found, f"The same steps with short axes and small tiles. {cache}"
+    return [begun(s.func) for s in stages], f"The first iterations of each loop of the program itself. {cache}"
+
+
+def simulated(func: PrimFunc) -> Run | None:
+    """What a program does; None where it cannot be run without real data."""
+    try:
+        return run(func)
+    except (InterpreterError, ArithmeticError, IndexError, ValueError, OverflowError):
+        return None
+
+
+def timing(t: Timed | None, fastest: float | None) -> dict[str, Any]:
+    """The measurement of a stage as text, and how long its bar is, from 0 to 1."""
+    if t is None:
+        return {"time": "", "measured": "not measured", "bar": 0.0}
+    if t.seconds is None or fastest is None:
+        return {"time": t.problem, "measured": t.problem, "bar": 0.0}
+    parts = [duration(t.seconds)]
+    if t.flop:
+        parts.append(f"{t.flop / t.seconds / 1e9:.2f} GFLOP/s")
+        parts += [f"{t.flop / t.seconds / t.peak:.1%} of peak"] if t.peak else []
+    return {"time": parts[0], "measured": ", ".join(parts), "bar": round(fastest / t.seconds, 4)}

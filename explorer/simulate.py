@@ -1,0 +1,239 @@
+"""Runs a small program and writes down what it touches: a frame for each step of time, with the loops' values, the elements that
+are read and written, and whether a simulated cache had them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, zip_longest
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tir import dtypes
+from tir.interpreter.generate import Generator
+from tir.interpreter.plain import plain_names
+from tir.ir import Buffer, For, Kind, PrimFunc, as_int, const_shape
+from tir.traverse import loops
+
+LINE = 4  # elements of a line of the simulated cache
+LINES = 16  # of the cache of each worker
+WORKERS = 2  # that share the iterations of a parallel loop
+MAX_ACCESSES = 3000  # that a page shows of a stage
+MAX_DRAWN = 1024  # elements of a buffer that is drawn whole
+MAX_EVENTS = 60_000  # after which a run ends
+
+Access = tuple[str, int, bool]  # of a buffer, at an element, whether it is a write
+
+
+@dataclass(frozen=True)
+class Event:
+    """One execution of a statement: the values of the loops around it, and what it touches."""
+
+    loops: tuple[tuple[str, int], ...]
+    accesses: tuple[Access, ...]
+
+
+@dataclass
+class Run:
+    """What a small program did: its `buffers` with their shapes, `frames`, as many as are shown, and how many accesses of all
+    were `hits` and `misses`. A frame has for each worker the values of its loops, the number of lanes, and its accesses with
+    their fate: buffer, element, 1 for a miss + 2 for a write."""
+
+    buffers: list[tuple[str, tuple[int, ...]]]
+    frames: list[list[tuple[dict[str, int], int, list[tuple[int, int, int]]]]] = field(default_factory=list)
+    hits: int = 0
+    misses: int = 0
+    steps: int = 0  # of time, all of them
+
+    def as_json(self) -> dict[str, Any]:
+        """The run as JSON data for the page."""
+        touched: list[set[int]] = [set() for _ in self.buffers]
+        for buffer, place, _ in (a for f in self.frames for _, _, own in f for a in own):
+            touched[buffer].add(place)
+        drawn = [_drawn(shape, places) for (_, shape), places in zip(self.buffers, touched, strict=True)]
+        frames = [
+            [
+                [values, lanes, [n for b, place, how in own for n in (b, drawn[b][1].get(place, place), how)]]
+                for values, lanes, own in f
+            ]
+            for f in self.frames
+        ]
+        buffers = [{"name": n, "shape": list(s), "drawn": d} for (n, s), (d, _) in zip(self.buffers, drawn, strict=True)]
+        return {"buffers": buffers, "frames": frames, "hits": self.hits, "misses": self.misses, "steps": self.steps}
+
+
+def _drawn(shape: tuple[int, ...], places: set[int]) -> tuple[list[int], dict[int, int]]:
+    """The shape in which a buffer is drawn, and where its elements are then: of a large one the rows and columns that are
+    touched."""
+    if prod(shape) <= MAX_DRAWN:
+        return list(shape), {}
+    last = shape[-1]
+    rows = {n: k for k, n in enumerate(sorted({p // last for p in places}))}
+    columns = {n: k for k, n in enumerate(sorted({p % last for p in places}))}
+    return [len(rows), len(columns)], {p: rows[p // last] * len(columns) + columns[p % last] for p in places}
+
+
+class Full(Exception):
+    """Enough was seen."""
+
+
+class _Memory:
+    """An array that tells what is touched; elements are 0 until they are written."""
+
+    def __init__(self, name: str, dtype: str, shape: Sequence[int], tell: _Log):
+        self.name, self.shape, self._tell = name, tuple(shape), tell
+        self._zero = np.zeros((), dtypes.storage(dtype))[()]
+        self._values: dict[int, Any] = {}
+
+    def _place(self, index: Any) -> int:
+        index = index if isinstance(index, tuple) else (index,)
+        place = 0
+        for i, extent in zip(index, self.shape, strict=True):
+            place = place * extent + int(i)
+        return place
+
+    def __getitem__(self, index: Any) -> Any:
+        place = self._place(index)
+        self._tell.touched(self.name, place, False)
+        return self._values.get(place, self._zero)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        place = self._place(index)
+        self._values[place] = value
+        self._tell.touched(self.name, place, True)
+
+
+class _Log:
+    def __init__(self) -> None:
+        self.now: dict[str, int] = {}
+        self.events: list[Event] = []
+        self.memories: dict[str, _Memory] = {}
+        self._open: list[Access] = []
+
+    def counted(self, name: str, extent: int) -> Iterator[int]:
+        """The iterations of a loop."""
+        for n in range(extent):
+            self.now[name] = n
+            yield n
+        self.now.pop(name, None)
+
+    def touched(self, name: str, place: int, write: bool) -> None:
+        self._open.append((name, place, write))
+        if write:
+            self.events.append(Event(tuple(self.now.items()), tuple(self._open)))
+            self._open = []
+            if len(self.events) >= MAX_EVENTS:
+                raise Full
+
+    def memory(self, name: str, dtype: str, shape: Sequence[int]) -> _Memory:
+        self.memories[name] = made = _Memory(name, dtype, shape, self)
+        return made
+
+
+class _Watched(Generator):
+    """The interpreter's program, with loops that are counted and arrays that tell what is touched."""
+
+    def _for(self, loop: For) -> None:
+        at = len(self._body.lines)
+        super()._for(loop)
+        line = self._body.lines[at]
+        head, _, rest = line.partition(" in range(")
+        self._body.lines[at] = f"{head} in counted({loop.name!r}, {rest}"
+
+    def _allocate(self, b: Buffer) -> None:
+        shape = ", ".join(self._expr(d) for d in b.shape)
+        self._line(f"{self._declare(b)} = memory({b.name!r}, {b.dtype!r}, ({shape}{',' if len(b.shape) == 1 else ''}))")
+
+
+def events(func: PrimFunc) -> tuple[list[Event], list[tuple[str, tuple[int, ...]]]]:
+    """What each execution of a statement touches, in order, and the buffers. The arrays are full of zeros."""
+    program, log = _Watched(func, fast=False, traps=False), _Log()
+    names = {**plain_names(), "counted": log.counted, "memory": log.memory}
+    exec(compile(program.text, f"<explorer: {func.name}>", "exec"), names)
+    arguments = [log.memory(p.name, p.dtype, const_shape(p)) if isinstance(p, Buffer) else 1 for p in func.params]
+    with np.errstate(all="ignore"):
+        try:
+            names[program.functions[-1]](*arguments, np.random.default_rng(0))
+        except Full:
+            pass
+    return log.events, [(m.name, m.shape) for m in log.memories.values()]
+
+
+def run(func: PrimFunc) -> Run:
+    """What a small program does, frame by frame: lanes of a vector together, workers of a parallel loop side by side."""
+    found, buffers = events(func)
+    result, numbers = Run(buffers), {name: n for n, (name, _) in enumerate(buffers)}
+    kinds = {x.name: x.kind for x in loops(func.body)}
+    extents = {x.name: as_int(x.extent, "an extent") for x in loops(func.body)}
+    caches: list[OrderedDict[tuple[int, int], None]] = [OrderedDict() for _ in range(WORKERS)]
+    shown = 0
+    for together in _times(_lanes(found, kinds), kinds, extents):
+        frame = []
+        for worker, group in together:
+            accesses = []
+            for name, place, write in (a for e in group for a in e.accesses):
+                hit = _touch(caches[worker], (numbers[name], place // LINE))
+                result.hits, result.misses = result.hits + hit, result.misses + (not hit)
+                accesses.append((numbers[name], place, (not hit) + 2 * write))
+            frame.append((dict(group[0].loops), len(group), accesses))
+            shown += len(accesses)
+        result.steps += 1
+        if shown <= MAX_ACCESSES:
+            result.frames.append(frame)
+    return result
+
+
+def _touch(cache: OrderedDict[tuple[int, int], None], line: tuple[int, int]) -> bool:
+    """Whether the cache has a line, which is now the one used last; the one not used for longest makes room."""
+    hit = line in cache
+    cache[line] = None
+    cache.move_to_end(line)
+    if len(cache) > LINES:
+        cache.popitem(last=False)
+    return hit
+
+
+Group = list[Event]
+
+
+def _lanes(found: Sequence[Event], kinds: dict[str, Kind]) -> list[Group]:
+    """The events that a vector executes at once: those of one statement that differ in vectorised loops alone."""
+
+    def key(e: Event) -> tuple:
+        return tuple((n, v) for n, v in e.loops if kinds.get(n) is not Kind.VECTORIZED)
+
+    groups: list[Group] = []
+    for _, same in groupby(found, key):
+        by_statement: dict[tuple, Group] = {}
+        for e in same:
+            vector = any(kinds.get(n) is Kind.VECTORIZED for n, _ in e.loops)
+            statement = (e.accesses[-1][0], len(e.accesses)) if vector else (id(e),)
+            by_statement.setdefault(statement, []).append(e)
+        groups += by_statement.values()
+    return groups
+
+
+def _times(groups: Sequence[Group], kinds: dict[str, Kind], extents: dict[str, int]) -> Iterator[list[tuple[int, Group]]]:
+    """What happens at once: one group, or within a parallel loop one of each worker, which takes a share of the iterations."""
+
+    def depth(group: Group) -> int | None:
+        """The place of the outermost parallel loop among those around a group."""
+        return next((n for n, (name, _) in enumerate(group[0].loops) if kinds.get(name) is Kind.PARALLEL), None)
+
+    def region(group: Group) -> object:
+        at = depth(group)
+        return None if at is None else (group[0].loops[at][0], group[0].loops[:at])
+
+    for key, own in groupby(groups, region):
+        if key is None:
+            yield from ([(0, g)] for g in own)
+            continue
+        shares: list[list[Group]] = [[] for _ in range(WORKERS)]
+        for g in own:
+            name, value = g[0].loops[depth(g) or 0]
+            shares[min(WORKERS - 1, value * WORKERS // max(1, extents[name]))].append(g)
+        for together in zip_longest(*shares):
+            yield [(w, g) for w, g in enumerate(together) if g is not None]

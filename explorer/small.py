@@ -1,0 +1,101 @@
+"""A small instance of a schedule: the same steps on short axes with small tiles, so that each iteration can be watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from schedule import ScheduleError
+from schedule.trace import Step
+from tir.ir import Block, Buffer, Const, For, If, Kind, Node, PrimFunc
+from tir.traverse import blocks, loops, rewrite, walk
+from tir.verify import verify
+
+from .stages import programs
+
+LENGTHS = (8, 9, 12, 16, 17, 24, 32)  # of long axes, tried in this order
+LONG = 8  # from which on a length counts as long
+NEAR = 4  # lengths that differ by no more, as those of a padded and a plain axis, go on doing so
+FIRST = 4  # iterations of a loop, where no small instance is found
+SPLITS = ("split", "tile", "sample_perfect_tile", "sample_tile")  # steps whose numbers are sizes
+
+
+def small(func: PrimFunc, steps: Sequence[Step]) -> list[PrimFunc]:
+    """The programs before the steps and after each, of an instance with short axes and small tiles, in which as many loops and
+    guards are as in the real one if there is such an instance; empty where the steps fit no small instance."""
+    try:
+        wanted = _shape(programs(func, steps)[-1] if steps else func)
+    except ScheduleError:
+        return []
+    fallback: list[PrimFunc] = []
+    fewer = [_smaller(s) for s in steps]
+    for length in LENGTHS:
+        first = shortened(func, length)
+        if verify(first).errors:
+            continue
+        try:
+            found = [first, *programs(first, fewer)]
+        except ScheduleError:
+            continue
+        if _shape(found[-1]) == wanted:
+            return found
+        fallback = fallback or found
+    return fallback
+
+
+def _shape(func: PrimFunc) -> tuple[list[tuple[str, Kind]], int]:
+    """The loops in their order, and how many guards there are."""
+    guards = sum(isinstance(n, If) for n in walk(func)) + sum(len(list(walk(b.predicate))) > 1 for b in blocks(func))
+    return [(x.name, x.kind) for x in loops(func.body)], guards
+
+
+def shortened(func: PrimFunc, length: int) -> PrimFunc:
+    """The function with `length` in place of each extent that is long, wherever that number is written."""
+    extents = {n.value for x in walk(func) for n in _extents(x) if isinstance(n, Const) and n.value >= LONG}
+    new: dict[int, int] = {}
+    start = 0
+    for extent in sorted(extents):
+        start = start if new and extent - start <= NEAR else extent
+        new[extent] = length + extent - start
+
+    def visit(n: Node) -> Node | None:
+        return n.with_(value=new[n.value]) if isinstance(n, Const) and type(n.value) is int and n.value in new else None
+
+    return rewrite(func, visit)
+
+
+def _extents(n: Node) -> tuple:
+    match n:
+        case Buffer(shape=shape):
+            return shape
+        case For(extent=extent):
+            return (extent,)
+        case Block(iters=iters):
+            return tuple(it.extent for it in iters)
+    return ()
+
+
+def _smaller(step: Step) -> Step:
+    """The step with small sizes."""
+    if step.name not in SPLITS:
+        return step
+
+    def size(value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(map(size, value))
+        if type(value) is int and value > 2:
+            return 2 if value <= LONG else 4
+        return value
+
+    return replace(step, args=tuple((k, v if k == "loop" else size(v)) for k, v in step.args))
+
+
+def begun(func: PrimFunc) -> PrimFunc:
+    """The function with only the first iterations of each loop, where no small instance is to be had."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, For) and isinstance(n.extent, Const):
+            return n.with_(extent=n.extent.with_(value=min(n.extent.value, FIRST)), body=rewrite(n.body, visit))
+        return None
+
+    return rewrite(func, visit)

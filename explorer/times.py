@@ -1,0 +1,67 @@
+"""What each stage takes, measured as a search measures its candidates: in worker processes, checked, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codegen.target import Target
+from search.measure import Candidate, Limits, LocalMeasurer, Measurement
+from search.task import Task
+
+from .stages import Stage
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The seconds of a stage, None where it has none, and then why; the operations of a call, and the peak of the machine in
+    operations a second, if they are known."""
+
+    seconds: float | None
+    problem: str
+    flop: int
+    peak: float | None
+
+
+def measured(stages: Sequence[Stage], target: Target, limit: float) -> list[Timed]:
+    """The times of stages. A call may take `limit` seconds; one that takes longer is stopped, and says so."""
+    if stages and stages[0].trace is not None:
+        found, flop, peak = _steps(stages, target, limit)
+        flops = [flop] * len(stages)
+    else:
+        each = [_alone(s, target, limit) for s in stages]
+        found, flops = [m for m, _, _ in each], [f for _, f, _ in each]
+        peak = max((p for _, _, p in each if p is not None), default=None)
+    seconds = [m.seconds if m.outcome == "ok" else None for m in found]
+    fastest = max((f / s for f, s in zip(flops, seconds, strict=True) if s), default=0.0)
+    peak = None if peak is None else max(peak, fastest)  # a busy machine measures one that is too low
+    why = [_why(m, limit) for m in found]
+    return [Timed(s, w, f, peak) for s, w, f in zip(seconds, why, flops, strict=True)]
+
+
+def _why(m: Measurement, limit: float) -> str:
+    if m.outcome == "ok":
+        return ""
+    first = m.message.splitlines()[0] if m.message else ""
+    return f"stopped after {limit:g} s" if m.outcome == "run_timeout" else f"{m.outcome}: {first}"
+
+
+def _limits(limit: float) -> Limits:
+    return Limits(run=limit, run_floor=limit, run_factor=float("inf"), baseline=limit)
+
+
+def _steps(stages: Sequence[Stage], target: Target, limit: float) -> tuple[list[Measurement], int, float | None]:
+    task = Task.of(stages[0].func, target)
+    candidates = [Candidate("step", (n,), s.trace.as_json()) for n, s in enumerate(stages) if s.trace]
+    with LocalMeasurer(task, limits=_limits(limit)) as measurer:
+        first = measurer.prepare().measurement
+        found = {m.candidate.row[0]: m for m in measurer.measure(candidates)}
+        peak = measurer.peak("float64" if any(b.dtype == "float64" for b in task.func.buffers) else "float32")
+    return [found.get(n, first) for n in range(len(stages))], task.flop, peak
+
+
+def _alone(stage: Stage, target: Target, limit: float) -> tuple[Measurement, int, float | None]:
+    task = Task.of(stage.func, target)
+    with LocalMeasurer(task, limits=_limits(limit), workers=1) as measurer:
+        found = measurer.prepare().measurement
+        return found, task.flop, measurer.peak("float32")
