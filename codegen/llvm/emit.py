@@ -161,11 +161,12 @@ class Function(Arithmetic, Threads):
         size = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         if not dims:  # in one piece with the others
             self.heap.append((name, self.heap_size))
-            self.heap_size += size
+            self.heap_size = min(self.heap_size + size, scratch.MAX_BYTES)
             return
-        total = str(size)
-        for d in dims:
-            total = self.op(f"mul i64 {total}, {self.index(d).name}", "i64").name
+        total = str(min(size, scratch.MAX_BYTES))
+        for d in dims:  # unsigned and without wrapping around
+            self.declare("llvm.umul.fix.sat.i64", "i64", ["i64", "i64", "i32 immarg"])
+            total = self.op(f"call i64 @llvm.umul.fix.sat.i64(i64 {total}, i64 {self.index(d).name}, i32 0)", "i64").name
         slot = self.fresh("slot")
         self.slots_to_free.append(slot)
         self.entry += [f"{slot} = alloca ptr", f"store ptr null, ptr {slot}"]

@@ -12,6 +12,7 @@ from ..alignment import HUGE_PAGE_BYTES
 MAX_STACK_BUFFER_BYTES = 32 * 1024  # bytes; larger temporaries come from the heap
 MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 MIN_KEPT_BYTES = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
+MAX_BYTES = 1 << 62  # bytes; no allocation of so many succeeds, so they stand for any larger number, which might wrap around
 MADV_HUGEPAGE = 14  # of Linux
 RELEASE = ".release"  # behind the name of a function that keeps blocks: the one that frees them
 

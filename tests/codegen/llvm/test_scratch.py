@@ -15,7 +15,7 @@ from schedule import Schedule
 from tests.arrays import integers
 from tests.codegen.harness import ONE, TWO, at_once, same
 from tir import te
-from tir.ir import PrimFunc
+from tir.ir import Buffer, Const, For, PrimFunc, Store, Var, seq
 
 resource = pytest.importorskip("resource")
 MEGABYTES = 16
@@ -84,6 +84,32 @@ def test_calls_at_the_same_time_have_blocks_of_their_own():
         return run
 
     at_once(*(job(seed) for seed in range(4)))
+
+
+@pytest.mark.parametrize("stride", [2**53, 2**62, 2**70])
+def test_more_bytes_than_there_are_addresses(stride):
+    """A product of extents that runs past 64 bits was a small block, or none, and the call ended the process."""
+    s = Schedule(through(13, 7))
+    s.storage_align("y", 0, -2, stride, 0)
+    x, z = np.zeros((7, 13), "float32"), np.zeros((7, 13), "float32")
+    with pytest.raises(MemoryError, match="main: no memory for its temporaries; the results are undefined"):
+        codegen.build(s.func, ONE)(x, z)
+
+
+def test_a_size_of_the_call_that_is_more_bytes_than_there_are_addresses():
+    """A temporary of [7, n, n] floats."""
+    n = Var("n", "int64")
+    A, B, C = Buffer("A", (Const(7),)), Buffer("B", (Const(7),)), Buffer("C", (Const(7), n, n))
+    i, j = Var("i"), Var("j")
+    fill = For(i, Const(7), seq(Store(C, (i, Const(0), Const(0)), A[i]), Store(C, (i, n - 1, n - 1), A[i])))
+    func = PrimFunc("main", (A, n, B), seq(fill, For(j, Const(7), Store(B, (j,), C[j, Const(0), Const(0)] + C[j, n - 1, n - 1]))), allocs=(C,))
+    kernel = codegen.build(func, ONE, checked=False)
+    a, b = np.arange(7, dtype="float32"), np.zeros(7, "float32")
+    kernel(a, 5, b)
+    np.testing.assert_array_equal(b, 2 * a)
+    for size in (2**20, 2**31, 2**32, 2**62, -1):
+        with pytest.raises(MemoryError):
+            kernel(a, size, b)
 
 
 def test_a_kernel_that_goes_gives_its_memory_back():
