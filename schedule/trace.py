@@ -123,7 +123,7 @@ class Trace:
         """The trace of what `to_json` or `as_json` gave; ValueError where it is something else."""
         try:
             content = json.loads(data) if isinstance(data, str) else data
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"a trace is what Trace.to_json gave, {str(data)[:60]!r} is not JSON: {error}") from None
         if not isinstance(content, dict) or "steps" not in content:
             raise ValueError(f"a trace is a JSON object with `version` and `steps`, got {str(data)[:60]!r}")
@@ -139,6 +139,6 @@ class Trace:
                 )
                 for s in content["steps"]
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"a step of a trace is an object with `name`, `args` and `results`: {error!r}") from error
         return Trace(steps)

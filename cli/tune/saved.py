@@ -69,7 +69,7 @@ def read(path: str) -> dict[str, Any]:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise Usage(f"--apply: cannot read {path}: {error.strerror}") from None
-    except ValueError as error:  # of JSON or of UTF-8
+    except (ValueError, RecursionError) as error:  # of JSON or of UTF-8
         raise Usage(f"--apply: {path} is not JSON: {error}") from None
     if not isinstance(content, dict) or "trace" not in content:
         raise Usage(f"--apply: {path} was not written by --out: it holds no trace")

@@ -125,12 +125,16 @@ class Records:
             self._connection.execute("PRAGMA query_only = ON")
 
     def _show_sound_rows(self) -> None:
-        """Let what is read by the name of a table be its sound rows; what is written goes to `main`."""
+        """Let what is read by the name of a table be its sound rows, and of runs those of a sound function; what is written goes to
+        `main`."""
         for table in exchange.TABLES.values():
             named = ", ".join(exchange.columns(table))
             shown = f"rowid, {named}" if table == "candidates" else named
+            whole = " AND workload IN (SELECT key FROM workloads)" if table == "runs" else ""
             self._connection.create_function(f"sound_{table}", -1, partial(self._sound, table), deterministic=True)
-            self._connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {shown} FROM main.{table} WHERE sound_{table}({named})")
+            self._connection.execute(
+                f"CREATE TEMP VIEW {table} AS SELECT {shown} FROM main.{table} WHERE sound_{table}({named}){whole}"
+            )
 
     def _sound(self, table: str, *values: Any) -> bool:
         """Whether the contents of a row make sense; if not, it is among the faults."""
@@ -244,10 +248,16 @@ class Records:
 
     def best_of(self, key: str, print_: str) -> Record | None:
         """`best`, for any fingerprint."""
+        return next(self.ranking(key, print_), None)
+
+    def ranking(self, key: str, print_: str) -> Iterator[Record]:
+        """The candidates of the function with this key, for a fingerprint, that were compared with the reference, the fastest
+        first."""
         with self._transaction("DEFERRED") as connection:
             found = standings(connection, "workload = ? AND fingerprint = ?", key, print_)
-            best = min((i for i, s in found.items() if s.checked), key=lambda i: found[i].seconds, default=None)
-            return None if best is None else _records(connection, found, "id = ?", best)[0]
+        for best in sorted((i for i, s in found.items() if s.checked), key=lambda i: found[i].seconds):
+            with self._transaction("DEFERRED") as connection:
+                yield from _records(connection, found, "id = ?", best)
 
     def of(self, key: str, target: str | Target | None = None) -> list[Record]:
         """All candidates of the function with this key, of all targets unless one is given, in the order measured."""
@@ -293,7 +303,7 @@ class Records:
         return need_func(script.parse(found[0][0]), "a record")
 
     def __len__(self) -> int:
-        return self._rows("SELECT count(*) FROM candidates")[0][0]
+        return self._rows("SELECT count(*) FROM candidates JOIN runs USING (run)")[0][0]
 
     def __bool__(self) -> bool:
         return True  # an empty file is one

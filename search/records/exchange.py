@@ -87,7 +87,7 @@ def parse(text: Iterable[str], outcomes: Sequence[str]) -> list[Item]:
             continue
         try:
             content = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RecordsError(f"line {number} is not JSON: {error}") from None
         items.append(_item(number, content, outcomes))
     return items

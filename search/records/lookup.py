@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from tir.ir import PrimFunc, need_func
 
 from ..keys import key
-from ..measure.provenance import device
-from .database import Record, Records, Summary
+from ..measure.provenance import device, fingerprint
+from .database import FaultyRecord, Record, Records, Summary
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -41,13 +41,14 @@ class Lookup:
 def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     """The best record of `func` for `target` on this processor, or else the nearest one.
 
-    Among near records, one with the same number of threads is preferred, then one of the same processor, then the latest one.
+    Among near records, one with the same number of threads is preferred, then one of the same processor, then the latest one. Of
+    records whose schedules do not apply, the next best are taken instead, with the warning FaultyRecord.
     """
     from codegen.target import Target
 
     target, own = Target(target), key(func)
     asked = f"{func.name} for {target} on {device(target)}"
-    record = records.best(own, target)
+    record = _applicable(func, records, own, fingerprint(target))
     if record is not None:
         return Lookup("hit", record, f"{records.path} has {asked}: {record.seconds:.3e} s")
     summaries = records.summaries()
@@ -56,7 +57,7 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     near = [s for s in alike if s.best is not None]
     if near:
         nearest = max(near, key=lambda s: (s.threads == target.num_cores, s.cpu == device(target), s.last))
-        found = records.best_of(own, nearest.fingerprint)
+        found = _applicable(func, records, own, nearest.fingerprint)
         return Lookup("near", found, f"{records.path} has no {asked}; the nearest is for {nearest.target} on {nearest.cpu}")
     why = f"{records.path} has no {asked}: "
     if here:
@@ -66,6 +67,21 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     if others := records.near(func, own):
         return Lookup("miss", None, f"{why}it is recorded for other shapes only: {_listed(others)}")
     return Lookup("miss", None, f"{why}{f'there are {_listed(summaries)}' if summaries else 'it has no records'}")
+
+
+def _applicable(func: PrimFunc, records: Records, key: str, print_: str) -> Record | None:
+    """The best record whose schedule applies to the function; the best of all where none does."""
+    faulty: list[tuple[Record, NoRecord]] = []
+    for record in records.ranking(key, print_):
+        try:
+            _replayed(func, record)
+        except NoRecord as error:
+            faulty.append((record, error))
+            continue
+        for other, reason in faulty:
+            warnings.warn(f"{records.path}: the candidate {other.id} is left out: {reason}", FaultyRecord, stacklevel=4)
+        return record
+    return faulty[0][0] if faulty else None
 
 
 def _listed(summaries: list[Summary], most: int = 5) -> str:
@@ -110,16 +126,18 @@ def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
 
 def recorded_schedule(func: PrimFunc, found: Lookup) -> Schedule:
     """The schedule of `func` that a look-up found, replayed on it. Raises NoRecord where there is none, or it does not apply."""
+    if found.record is None:
+        raise NoRecord(f"no schedule of {func.name}: {found.why}{_HINT}")
+    return _replayed(func, found.record)
+
+
+def _replayed(func: PrimFunc, record: Record) -> Schedule:
+    """The schedule of a record. Raises NoRecord where it does not apply to the function."""
     from schedule import Schedule, ScheduleError, Trace, replay
 
-    record = found.record
-    if record is None:
-        raise NoRecord(f"no schedule of {func.name}: {found.why}{_HINT}")
     trace = record.measurement.candidate.trace
-    if trace is None:
-        return Schedule(func)
     try:
-        return replay(func, Trace.from_json(trace))
+        return Schedule(func) if trace is None else replay(func, Trace.from_json(trace))
     except (ScheduleError, ValueError) as error:
         made = ", ".join(f"{name} {version}" for name, version in record.versions.items())
         raise NoRecord(

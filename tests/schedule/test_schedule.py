@@ -48,6 +48,13 @@ def test_traces_that_are_none():
         Trace.from_json("split")
     with pytest.raises(ValueError, match="a step of a trace is an object"):
         Trace.from_json({"version": 1, "steps": [{"name": "split"}]})
+    with pytest.raises(ValueError, match=r"is not JSON: maximum recursion depth exceeded"):
+        Trace.from_json("[" * 100_000)
+    deep: list = []
+    for _ in range(20_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="a step of a trace is an object"):
+        Trace.from_json({"version": 1, "steps": [{"name": "annotate", "args": {"ann_val": deep}}]})
 
 
 def test_replay_with_changed_arguments():

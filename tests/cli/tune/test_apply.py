@@ -23,6 +23,7 @@ def saved(tmp_path, monkeypatch):
     ("content", "message"),
     [
         (b"{", "best.json is not JSON"),
+        (b"[" * 100_000, "best.json is not JSON"),
         (b"\xff\xfe", "best.json is not JSON"),
         (b"[]", "was not written by --out: it holds no trace"),
         (b'{"trace": null}', "'workload' should be of type str, got None"),

@@ -240,6 +240,7 @@ def test_merging_brings_later_races_and_changes_nothing_else(path, tmp_path):
     ("line", "message"),
     [
         ("{", "line 2 is not JSON"),
+        ("[" * 100_000, "line 2 is not JSON"),
         ("[]", "line 2 is not a record"),
         ('{"kind": "thing"}', 'line 2 is not a record: an object with "kind" of workload, run, candidate, race was expected'),
         ('{"kind": "workload", "key": 7}', "line 2: workload.key is missing or of the wrong type: 7"),
@@ -314,7 +315,7 @@ def test_a_row_that_makes_no_sense_is_named_and_left_out(table, column, value, r
             rf"{re.escape(str(path))}: a row of {table}, \S+, is left out: {re.escape(reason)}.*", str(told.message)
         )
         assert best.seconds == (0.01 if table == "races" else 0.2)
-        assert min(s.best for s in summaries) == best.seconds and len(records) == (1 if table == "candidates" else 2)
+        assert min(s.best for s in summaries) == best.seconds and len(records) == (2 if table == "races" else 1)
         with Records(path.with_name("other.db")) as others:
             assert others.import_(lines) == (2 if table == "races" else 1, 0)
         with warnings.catch_warnings(action="error"):
@@ -579,6 +580,29 @@ def test_misses_of_empty_missing_and_invalid_records(path, tmp_path):
         NoRecord, match=r"the best record, made with tir .*, does not apply any more: step 1 of 1, split\('nowhere'"
     ):
         best_schedule(own.func, own.target, records=path)
+
+
+def test_a_schedule_that_does_not_apply_hides_no_other(path):
+    own = task()
+    stale = {"version": 1, "steps": [{"name": "split", "args": {"loop": "nowhere", "factors": [None, 3]}, "results": []}]}
+    filled(path, None, ok(0.01, trace=stale), ok(0.2, trace=SPLIT), ok(0.02, trace={"version": 1, "steps": 7})).close()
+    with pytest.warns(FaultyRecord, match="does not apply any more") as told:
+        assert best_schedule(own.func, own.target, records=path).trace.as_json() == SPLIT
+    assert len(told) == 2
+
+
+def test_a_function_that_makes_no_sense_takes_its_records_along(path):
+    """They were found without it, and the look-up failed with an IndexError."""
+    own, other = task(), task(shape=(3, 3, 3))
+    filled(path, None, ok(0.2, trace=SPLIT)).close()
+    filled(path, other, ok(0.1, trace=None)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE workloads SET shape = 'x' WHERE key = ?", (own.key,))
+    connection.close()
+    with Records(path) as records, pytest.warns(FaultyRecord, match=f"a row of workloads, {own.key}, is left out"):
+        assert look_up(own.func, own.target, records).kind == "miss"
+        assert records.of(own.key) == [] and [s.workload for s in records.summaries()] == [other.key]
+        assert records.best(other.key, other.target).seconds == 0.1
 
 
 def test_keys_of_shapes_and_targets():
