@@ -34,11 +34,24 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_CALLS))
 
 # Nodes of the expressions of a block, at most: programs are trees, in which what is used twice stands twice.
 MAX_NODES = 100_000
+MAX_DEPTH = 2000  # levels of nodes: four calls and more each where a tree is rewritten or compared
 
 
 def sayable(name: str) -> bool:
     """Whether a name can be said in a script: an identifier as Python keeps it (`ﬁ` is read as `fi`), and no keyword."""
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+
+
+MAX_NAME_LETTERS = 255  # of a name that is given: names are made of it, lines of code, and names of files
+
+
+def need_name(name: object) -> str:
+    """A name that was given. ValueError where it cannot be said in a script, or is very long."""
+    if not isinstance(name, str) or not sayable(name):
+        raise ValueError(f"a name must be a Python identifier, got {name!r}")
+    if len(name) > MAX_NAME_LETTERS:
+        raise ValueError(f"a name has at most {MAX_NAME_LETTERS} letters, got {len(name)}: {name[:20]}...")
+    return name
 
 
 # What the iterations of a THREAD loop may be.

@@ -23,7 +23,6 @@ from .elementwise import *  # noqa: F403
 from .elementwise import __all__ as elementwise
 from .elementwise import all, any, as_condition, equal, intrinsic, maximum, minimum, of_numpy, select
 from .ir import (
-    MAX_NODES,
     TRUE,
     Annotations,
     Axis,
@@ -47,12 +46,12 @@ from .ir import (
     binary,
     cast,
     const,
+    need_name,
     nest,
     node,
-    sayable,
     seq,
 )
-from .traverse import fresh, rewrite, substitute, tree_size, walk
+from .traverse import fresh, rewrite, substitute, too_large, walk
 
 __all__ = [
     *elementwise, "Reducer", "ReduceAxis", "Tensor", "argmax", "argmin", "comm_reducer", "compute", "const", "create_prim_func",
@@ -243,22 +242,11 @@ def _shape(shape, name: str) -> tuple[Expr, ...]:
     return result
 
 
-MAX_NAME_LETTERS = 255  # of a name that is given: names are made of it, lines of code, and names of files
-
-
-def _name(name: str) -> str:
-    if not isinstance(name, str) or not sayable(name):
-        raise ValueError(f"a name must be a Python identifier, got {name!r}")
-    if len(name) > MAX_NAME_LETTERS:
-        raise ValueError(f"a name has at most {MAX_NAME_LETTERS} letters, got {len(name)}: {name[:20]}...")
-    return name
-
-
 def var(name: str = "n", dtype: str = "int32") -> Var:
     """A symbolic size, given as a scalar parameter when the function is called; its dtype is an integer."""
     if not dtypes.is_int(dtypes.check(dtype)):
         raise TypeError(f"var {name}: a size must be an integer, got dtype {dtype}")
-    return Var(_name(name), dtype)
+    return Var(need_name(name), dtype)
 
 
 def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:
@@ -266,7 +254,7 @@ def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str =
 
     Raises TypeError or ValueError where shape, dtype or name are something else.
     """
-    return Tensor(Placeholder(_name(name)), 0, _shape(shape, name), dtypes.check(dtype), name)
+    return Tensor(Placeholder(need_name(name)), 0, _shape(shape, name), dtypes.check(dtype), name)
 
 
 def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceAxis:
@@ -281,7 +269,7 @@ def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceA
     extent = const(stop.value - start.value) if isinstance(start, Const) and isinstance(stop, Const) else stop - start
     if isinstance(extent, Const) and extent.value < 1:
         raise ValueError(f"reduce_axis {name}: the domain {dom!r} is empty: start must be below stop")
-    return ReduceAxis(Var(_name(name)), start, extent)
+    return ReduceAxis(Var(need_name(name)), start, extent)
 
 
 @overload
@@ -306,7 +294,7 @@ def compute(
     is that of the expression. Raises TypeError where the function takes another number of indices than the shape has, or gives
     something else, or where a reduction is not the whole body.
     """
-    shape = _shape(shape, _name(name))
+    shape = _shape(shape, need_name(name))
     if isinstance(fcompute, Tensor) or not callable(fcompute):
         raise TypeError(f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got {fcompute!r}")
     parameters = inspect.signature(fcompute).parameters.values()
@@ -315,8 +303,13 @@ def compute(
         axis_names += [f"i{n}" for n in range(len(axis_names), len(shape))]
     if len(axis_names) != len(shape):
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
-    axes = tuple(Var(_name(n)) for n in axis_names)
-    result = fcompute(*axes)
+    axes = tuple(Var(need_name(n)) for n in axis_names)
+    try:
+        result = fcompute(*axes)
+    except RecursionError as error:
+        raise ValueError(
+            f"{name}: the body is nested too deeply for Python ({error}); give parts of it a compute of their own"
+        ) from error
     if result is None:
         raise TypeError(f"{name}: the function gives None; does it lack a `return`?")
     try:
@@ -327,11 +320,8 @@ def compute(
     if reduces and (len(reduces) != len(values) or builtins.any(r.sources is not reduces[0].sources for r in reduces)):
         raise TypeError(f"{name}: several outputs that reduce must all come from one reducer")
     for v in values:
-        if (nodes := builtins.sum(map(tree_size, _parts(v)))) > MAX_NODES:
-            raise ValueError(
-                f"{name}: written out, the body has {nodes} nodes, and at most {MAX_NODES} can be compiled; "
-                "give what occurs in it several times a compute of its own"
-            )
+        if excess := too_large(*_parts(v)):
+            raise ValueError(f"{name}: written out, the body has {excess}; give parts of it a compute of their own")
         for n in (n for part in _parts(v) for n in walk(part)):
             if isinstance(n, Reduce):
                 raise TypeError(
@@ -352,7 +342,7 @@ def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str 
     A running sum: `te.scan((n,), lambda y, i: x[i] + te.if_then_else(i >= 1, y[i - 1], 0.0), axis=0)`. Raises as `compute` does,
     and ValueError for an axis that is not there.
     """
-    axes = tuple(Var(f"i{n}") for n in range(len(_shape(shape, _name(name)))))
+    axes = tuple(Var(f"i{n}") for n in range(len(_shape(shape, need_name(name)))))
     if not 0 <= axis < len(axes):
         raise ValueError(f"{name}: the axis {axis} is not there; the tensor has {len(axes)} dimension(s)")
     result = Tensor(Placeholder(name), 0, _shape(shape, name), dtype, name)  # what computes it may read it
@@ -368,7 +358,7 @@ def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, na
     Points are taken in order, so that of several at one place the last counts, but for axes of the domain that are indices
     themselves, which never meet. The indices must lie inside where the condition holds.
     """
-    extents = _shape(domain, _name(name))
+    extents = _shape(domain, need_name(name))
     axes = tuple(Var(f"k{n}") for n in range(len(extents)))
     result = Tensor(Placeholder(name), 0, target._shape, target.dtype, name)
     place, value, condition = fscatter(result, *axes)
@@ -478,7 +468,7 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants
         raise ValueError("create_prim_func: nothing to compute, every argument is a placeholder")
     params = tuple(a if isinstance(a, Var) else buffers[a.op, a.output] for a in args)
     allocs = tuple(b for b in buffers.values() if b not in params)
-    func = PrimFunc(_name(name), params, seq(*body), allocs, (("tir.noalias", True),))
+    func = PrimFunc(need_name(name), params, seq(*body), allocs, (("tir.noalias", True),))
     if not constants:
         return func
     for t in constants:

@@ -12,6 +12,8 @@ from operator import is_
 from typing import TypeVar
 
 from .ir import (
+    MAX_DEPTH,
+    MAX_NODES,
     Address,
     Allocate,
     Binary,
@@ -83,14 +85,39 @@ def substatements(node: Node) -> tuple[Stmt, ...]:
 
 def tree_size(node: Node) -> int:
     """The number of nodes, each counted as often as it occurs; takes no longer where the same node occurs often."""
-    known: dict[int, int] = {}
+    return _extent(node)[0]
 
-    def count(n: Node) -> int:
-        if id(n) not in known:
-            known[id(n)] = 1 + sum(map(count, children(n)))
-        return known[id(n)]
 
-    return count(node)
+def tree_depth(node: Node) -> int:
+    """The number of levels of nodes."""
+    return _extent(node)[1]
+
+
+def too_large(*nodes: Node) -> str:
+    """What is too much of an expression or a statement: its nodes, written out, or how deep they are nested. Empty if nothing."""
+    sizes, depths = zip(*map(_extent, nodes), strict=True)
+    if sum(sizes) > MAX_NODES:
+        return f"{sum(sizes)} nodes, and at most {MAX_NODES} can be compiled"
+    if max(depths) > MAX_DEPTH:
+        return f"{max(depths)} levels of nodes, and at most {MAX_DEPTH} can be compiled"
+    return ""
+
+
+def _extent(node: Node) -> tuple[int, int]:
+    """The number of nodes of a tree, and of its levels. No recursion: there may be more levels than Python has calls."""
+    known: dict[int, tuple[int, int]] = {}
+    left = [node]
+    while left:
+        n = left[-1]
+        inner = children(n)
+        unknown = [c for c in inner if id(c) not in known]
+        if unknown:
+            left += unknown
+            continue
+        parts = [known[id(c)] for c in inner]
+        known[id(n)] = 1 + sum(size for size, _ in parts), 1 + max((depth for _, depth in parts), default=0)
+        left.pop()
+    return known[id(node)]
 
 
 def map_children(node: N, fn: Callable[[Node], Node]) -> N:

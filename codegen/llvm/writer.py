@@ -17,6 +17,8 @@ from .values import Frame, Instructions, Module, Place, Value, ascii_name, typed
 
 T = TypeVar("T")
 
+MAX_HINT_LETTERS = 100  # of a name of the program in one of LLVM's, which are cut off at 1024
+
 
 class Writer(Instructions):
     """The function that is being written, and what is known at this point of it."""
@@ -76,7 +78,7 @@ class Writer(Instructions):
     def fresh(self, hint: str = "t") -> str:
         """A name for a value. Its number makes it one that nothing else has, whatever the program calls its variables."""
         self.count += 1
-        return f"%{ascii_name(hint)}.{self.count}"
+        return f"%{ascii_name(hint)[:MAX_HINT_LETTERS]}.{self.count}"
 
     def label(self, hint: str) -> str:
         self.count += 1

@@ -125,8 +125,8 @@ class Records:
             self._connection.execute("PRAGMA query_only = ON")
 
     def _show_sound_rows(self) -> None:
-        """Let what is read by the name of a table be its sound rows, and of runs those of a sound function; what is written goes to
-        `main`."""
+        """Let what is read by the name of a table be its sound rows, of runs those of a sound function; what is written goes
+        to `main`."""
         for table in exchange.TABLES.values():
             named = ", ".join(exchange.columns(table))
             shown = f"rowid, {named}" if table == "candidates" else named

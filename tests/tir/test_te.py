@@ -321,6 +321,16 @@ def test_a_reordered_scan_is_refused():
 # --- refusals ----------------------------------------------------------------------------------------------------------
 
 
+def added(e, times: int):
+    for _ in range(times):
+        e = 1.0 + e
+    return e
+
+
+def endless(i):
+    return 1.0 + endless(i)
+
+
 def doubled(e, times: int):
     for _ in range(times):
         e = e * e
@@ -389,8 +399,18 @@ MISTAKES = (
     (
         lambda: te.compute((7,), lambda i: doubled(A[i, 0], 40), name="B"),
         ValueError,
-        "B: written out, the body has 4398046511103 nodes, and at most 100000 can be compiled; give what occurs in it several "
-        "times a compute of its own",
+        "B: written out, the body has 4398046511103 nodes, and at most 100000 can be compiled; give parts of it a "
+        "compute of their own",
+    ),
+    (
+        lambda: te.compute((7,), lambda i: added(A[i, 0], 3000), name="B"),
+        ValueError,
+        "B: written out, the body has 3002 levels of nodes, and at most 2000 can be compiled; give parts of it a compute of their own",
+    ),
+    (
+        lambda: te.compute((7,), endless, name="B"),
+        ValueError,
+        "B: the body is nested too deeply for Python (maximum recursion depth exceeded); give parts of it a compute of their own",
     ),
     (lambda: te.placeholder((7,), float), TypeError, "a dtype is a string such as 'float32', got <class 'float'>"),
     (

@@ -8,8 +8,26 @@ from typing import Any
 
 from .. import dtypes
 from ..constants import constants
-from ..ir import NOTHING, Buffer, Evaluate, Expr, For, Foreign, If, Kind, PrimFunc, Stmt, Store, Var, as_expr, cast, opaque, seq
-from ..traverse import named_buffers
+from ..ir import (
+    MAX_DEPTH,
+    NOTHING,
+    Buffer,
+    Evaluate,
+    Expr,
+    For,
+    Foreign,
+    If,
+    Kind,
+    PrimFunc,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    cast,
+    opaque,
+    seq,
+)
+from ..traverse import named_buffers, tree_depth
 from . import namespace
 from .blocks import Blocks
 from .context import Lane
@@ -82,6 +100,8 @@ class Function(Loops, Blocks):
             constants(func)
         except ValueError as error:
             raise self.error(str(error), node) from None
+        if tree_depth(func) > MAX_DEPTH:
+            raise RecursionError
         return func
 
     def parameter(self, p: ast.arg, node: ast.expr) -> Buffer | Handle:

@@ -6,7 +6,7 @@ from tir.analysis.regions import accessed
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, seq
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, need_name, seq
 from tir.nearest import did_you_mean
 from tir.traverse import replace_buffers, rewrite_statements, substitute, variables, walk
 
@@ -60,7 +60,10 @@ def stage_mem(
     need_not_vectorized(above, "its lanes cannot copy")
     loops, ranges = loops_and_ranges(above, scope.ranges)
     names = Names.of(func)
-    taken = names.buffer(name)
+    try:
+        taken = names.buffer(need_name(name))
+    except ValueError as error:
+        raise ScheduleError(str(error)) from None
     if taken != name:
         raise ScheduleError(f"`{name}` is the name of something else in this function", hint=f"{taken!r} is free")
     copy = Buffer(name, source.shape, source.dtype, storage_scope)

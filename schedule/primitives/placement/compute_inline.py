@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.simplify import simplify
-from tir.ir import MAX_NODES, Block, Const, Expr, Load, Node, PrimFunc, Stmt
-from tir.traverse import rewrite, substitute, tree_size
+from tir.ir import Block, Const, Expr, Load, Node, PrimFunc, Stmt
+from tir.traverse import rewrite, substitute, too_large
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
@@ -35,7 +35,7 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
               what reads that, which may be nothing, does so only after it; its inputs are final there and unchanged until the
               last use; its predicate can be dropped: it follows from the axes being in their domains, or every access is in
               bounds without it; no parallel or bound loop that the block leaves contains a writer of its inputs; and no reader
-              has more than MAX_NODES nodes then.
+              is then more than can be compiled.
     Example   chain: s.compute_inline("B")
     """
     scope, leaf = locate(func, block)
@@ -75,9 +75,6 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
 
     readers = [(c.stmt, inlined(c.stmt)) for c in consumers]
     for old, new in readers:
-        if (nodes := tree_size(new)) > MAX_NODES:
-            reason = (
-                f"`{block}` is read so often that its reader would have {nodes} nodes, and at most {MAX_NODES} can be compiled"
-            )
-            raise ScheduleError(reason, (old, "reads it"))
+        if excess := too_large(new):
+            raise ScheduleError(f"the reader of `{block}` would have {excess}", (old, "reads it"))
     return without_buffers(edited(func, [(producer, None), *readers]), [name]), None

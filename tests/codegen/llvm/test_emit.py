@@ -71,6 +71,7 @@ def lets_and_temporaries(kind: Kind) -> PrimFunc:
         ("_", "A_1", "A_2", "x" * 300),
         ("p1", "v1", "count", "threads"),
         ("define", "ret", "ptr", "float"),
+        tuple("x" * 2000 + letter for letter in "abcd"),  # LLVM looks at 1024 letters of each
     ],
 )
 def test_any_name_will_do(names):

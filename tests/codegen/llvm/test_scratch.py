@@ -102,7 +102,9 @@ def test_a_size_of_the_call_that_is_more_bytes_than_there_are_addresses():
     A, B, C = Buffer("A", (Const(7),)), Buffer("B", (Const(7),)), Buffer("C", (Const(7), n, n))
     i, j = Var("i"), Var("j")
     fill = For(i, Const(7), seq(Store(C, (i, Const(0), Const(0)), A[i]), Store(C, (i, n - 1, n - 1), A[i])))
-    func = PrimFunc("main", (A, n, B), seq(fill, For(j, Const(7), Store(B, (j,), C[j, Const(0), Const(0)] + C[j, n - 1, n - 1]))), allocs=(C,))
+    func = PrimFunc(
+        "main", (A, n, B), seq(fill, For(j, Const(7), Store(B, (j,), C[j, Const(0), Const(0)] + C[j, n - 1, n - 1]))), allocs=(C,)
+    )
     kernel = codegen.build(func, ONE, checked=False)
     a, b = np.arange(7, dtype="float32"), np.zeros(7, "float32")
     kernel(a, 5, b)

@@ -145,7 +145,7 @@ def test_what_python_computes_is_limited(extent, reason):
         parse(f"@T.prim_func\ndef f(A: T.Buffer(({extent},))):\n    A[0] = 0.0\n")
 
 
-@pytest.mark.parametrize("terms", ["+".join(["A[0]"] * 20_000), "-" * 20_000 + "A[0]"])
+@pytest.mark.parametrize("terms", ["+".join(["A[0]"] * 3000), "+".join(["A[0]"] * 20_000), "-" * 20_000 + "A[0]"])
 def test_an_expression_that_is_nested_too_deeply(terms):
     with pytest.raises(ScriptError, match="nested too deeply"):
         parse(f"@T.prim_func\ndef f(A: T.Buffer((1,))):\n    A[0] = {terms}\n")

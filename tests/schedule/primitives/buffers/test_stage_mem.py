@@ -383,6 +383,18 @@ stage_mem('i', 'A', 'B'): `B` is the name of something else in this function
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("lambda", "a name must be a Python identifier, got 'lambda'"),
+        ("T.x", "a name must be a Python identifier, got 'T.x'"),
+        ("x" * 20_000, "a name has at most 255 letters, got 20000: xxxxxxxxxxxxxxxxxxxx..."),
+    ],
+)
+def test_a_name_that_a_script_cannot_say_is_refused(name, reason):
+    refuse(Schedule(chain()), f"\nstage_mem('i', 'A', '{name}'): {reason}")
+
+
 def test_lanes_are_refused():
     s = Schedule(chain())
     s.vectorize("j")
