@@ -145,7 +145,7 @@ def where_read(
 ) -> Stmt:
     """A copying block in its loops, under the conditions that all readers in `loops` have there: elsewhere nothing need have been
     written, unless it is a parameter. With `box`, its axes are the dimensions of the buffer, and are kept to what the readers
-    reach in their domains."""
+    reach."""
     blocks = [r.stmt for r in readers if isinstance(r.stmt, Block)]
     if is_parameter(scope.func, name) or len(blocks) < len(readers):
         return placed
@@ -154,7 +154,7 @@ def where_read(
     conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
     block = next(s for s in walk_stmts(placed) if type(s) is Block)
     if box:
-        reached = [_read_bounds(s, name, len(block.iters)) for s in blocks]
+        reached = [_read_bounds(r, scope.ranges, name, len(block.iters)) for r in readers]
         for n, it in enumerate(block.iters):
             lows = [low for r in reached if (low := r[n][0]) is not None]
             highs = [high for r in reached if (high := r[n][1]) is not None]
@@ -177,12 +177,16 @@ def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt
     return replace_stmt(placed, block, block.with_(predicate=conjunction(block.predicate, *kept))) if kept else placed
 
 
-def _read_bounds(block: Block, name: str, rank: int) -> list[Interval]:
-    """For each dimension of a buffer the places that a block can read in its domain."""
-    region = block_regions(block)[0].get(name)
+def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[Interval]:
+    """For each dimension of a buffer the places that a block can read: it may run in a part of its domain."""
+    region = block_regions(reader.block)[0].get(name)
     if region is None:  # it is read to find out where the block runs
         return [UNBOUNDED] * rank
-    ranges = ranges_of([block])
+    around, ranges = ranges_of(reader.above, outside), ranges_of([reader.block])
+    for it in reader.block.iters:
+        own = bounds(it.binding, around), ranges[it.var.name]
+        lows, highs = ([x for x in ends if x is not None] for ends in zip(*own, strict=True))
+        ranges[it.var.name] = max(lows, default=None), min(highs, default=None)
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 
