@@ -99,8 +99,10 @@ def test_kill_9_loses_nothing(path, capsys):
     arguments = ["small.onnx", "--shape", "x=7,13", *ONE, "--trials", "64", "--records", "tune.db"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", HANGS, *arguments], stderr=subprocess.PIPE, text=True, env=environment)
-    wait_for(lambda: path.with_name("tune.db").exists() and recorded() == [1])
-    process.kill()
+    try:
+        wait_for(lambda: path.with_name("tune.db").exists() and recorded() == [1], 100)  # it compiles the network first
+    finally:
+        process.kill()
     assert "going on from" not in process.communicate(timeout=30)[1]
     assert main(*ONE, "--trials", "64", "--records", "tune.db") == 0
     assert "going on from 1 recorded candidates of 1 of the tasks\n" in capsys.readouterr().err
