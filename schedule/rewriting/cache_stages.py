@@ -12,10 +12,10 @@ from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import UNBOUNDED, Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Let, Load, Node, Seq, Stmt, Store, Var, conjunction, conjuncts
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, If, Iter, Let, Load, Node, Seq, Stmt, Store, Var, conjunction, conjuncts
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
-from tir.traverse import replace_stmt, rewrite, substitute, variables, walk_stmts
+from tir.traverse import loads, replace_stmt, rewrite, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
 from ..legality.axis_windows import Window, shifted, windows, written_axes
@@ -220,8 +220,14 @@ def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractCo
 def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
     """The conditions of a block on its spatial axes, over these axes, and the block without them.
 
-    Those that only keep an axis within its domain, as those of splits do, stay with the block.
+    Those that only keep an axis within its domain, as those of splits do, stay with the block. A condition around all that the
+    block does, over its spatial axes, is one of them.
     """
+    spatial = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    match block.body:
+        case If(condition, then, None) if block.init is None and variables(condition) <= spatial and not loads(condition):
+            others, without = _split_axis_conditions(block.with_(body=then))
+            return [*conjuncts(condition), *others], without
     bindings: dict[Node, Var] = {it.binding: it.var for it in block.iters if it.axis is Axis.SPATIAL and variables(it.binding)}
     axes = {v.name for v in bindings.values()}
     ranges = ranges_of([block])
@@ -248,7 +254,7 @@ def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
             raise Unproved("it writes at several places", f"all its stores to `{target.name}` must write one place")
     if not found:
         raise Unproved("it may not reach its store")
-    need_stores(block)
+    need_stores(_split_axis_conditions(block)[1])
     return [d for d in found[0] if d is not None]
 
 

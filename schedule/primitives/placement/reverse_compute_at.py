@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from tir.analysis.context import Context, accesses
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Ranges
+from tir.arith.mixed_radix import mixed_radix
+from tir.arith.polynomial import linear, polynomial, split_terms
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Block, Const, For, Load, PrimFunc, Stmt
-from tir.traverse import loads
+from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store
+from tir.traverse import loads, substatements, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Window, affine_index, shifted, windows, written_axes
+from ...legality.axis_windows import Window, affine_index, shifted, windows
 from ...legality.dataflow import Leaf, Scope, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete
 from ...primitive import path as path_of
 from ...primitive import primitive
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
+from ...rewriting.index_map import IndexMap
 from ...rewriting.placement import INLINE, ROOT, laid_out
+from ..blocks.transform_block_layout import transform_block_layout
 from .reverse_compute_inline import reverse_compute_inline
 
 
@@ -40,8 +45,9 @@ def reverse_compute_at(
     Legal     if the block is data parallel or a reduction with its init, and stands after its producers; the windows of X that
               the iterations write tile X, each of them finished in its iteration (no reduction is driven by `loop` or a loop
               around it); all writers of X are in the nest of `loop`, before the new place; where a window is less than all of a
-              dimension, the block reads that at one of its spatial axes plus a constant, and all reads bound the same axes, by
-              the same windows (or larger ones, of producers in fewer of the loops); it runs over its whole domain, once; no
+              dimension, the block reads that at one of its spatial axes plus a constant, or `transform_block_layout` gives it
+              such axes, and all reads bound the same axes, by the same windows (or larger ones, of producers in fewer of the
+              loops); it runs over its whole domain, once; no
               statement between the two places writes its other inputs or touches its outputs; and the loop is in the same
               enclosing block and neither vectorized nor in a vectorized loop.
     Example   chain: s.reverse_compute_at("C", "i")
@@ -55,8 +61,17 @@ def reverse_compute_at(
     producers = _producers(scope, moved, target)
     feeding = _producers_between(scope, moved, path, producers[-1])
     ranges = ranges_of(path, scope.ranges)
-    made = _finished_windows(scope, moved, feeding, path, ranges)
-    _need_same_share(scope, moved, feeding, shared(moved.above, path))
+    try:
+        made = _finished_windows(scope, moved, feeding, path, ranges)
+        _need_same_share(scope, moved, feeding, shared(moved.above, path))
+    except ScheduleError as refusal:
+        plain = _with_plain_reads(func, moved, feeding)
+        if plain is None:
+            raise
+        try:
+            return reverse_compute_at(plain, block, loop, preserve_unit_loops, index)
+        except ScheduleError:
+            raise refusal from None
 
     stmts = parts(target.body)
     first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
@@ -170,6 +185,28 @@ def _finished_windows(
     return tiling
 
 
+def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimFunc | None:
+    """`func` with a block over axes at which it reads what the producers write, where it reads that at an index map of its axes
+    that is one to one; None where there is none, or where it reads at its axes already."""
+    block = moved.block
+    written = set().union(*(p.writes for p in feeding))
+    places = {x.indices for x in loads(block) if x.buffer.name in written}
+    axes = [it.var.name for it in block.iters]
+    if len(places) != 1 or all(affine_index(i, axes) is not None or type(i) is Const for i in next(iter(places))):
+        return None
+    (indices,) = places
+    used = set().union(*(variables(i) for i in indices))
+    outputs = (*indices, *(it.var for it in block.iters if it.var.name not in used))
+    try:
+        plain, _ = transform_block_layout(func, block.name, str(IndexMap(tuple(it.var for it in block.iters), outputs)))
+    except ScheduleError:
+        return None
+    _, new = locate(plain, block.name)
+    own = [it.var.name for it in new.block.iters]
+    read = next(x.indices for x in loads(new.block) if x.buffer.name in written)
+    return plain if all(affine_index(i, own) is not None or type(i) is Const for i in read) else None
+
+
 def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[str, Window]]:
     """For each read of what one producer writes: the windows of the consumer's axes that belong to what it finishes in an
     iteration of `outer`. An axis that is not among them reads a dimension which is finished as a whole.
@@ -212,8 +249,8 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
                 marks[0],
                 hint=f"let {source.name!r} write dimension {n} at one of its axes, or choose a loop outside of its loops",
             )
-        v, offset = dim
-        window, extent = share[v], extents[v]
+        v, offset, tile = dim
+        window, extent = _in_elements(share[v], tile), simplify(extents[v] * tile)
         if window.extent == extent and not window.limits:
             continue
         read = affine_index(index, axes)
@@ -242,14 +279,41 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
     return result
 
 
-def _written_dimensions(block: Block, name: str) -> list[tuple[str, int] | None]:
-    """For each dimension of a buffer the axis of the block that indexes it, and its offset, the same in all stores."""
-    result: list[tuple[str, int] | None] | None = None
-    for dims in written_axes(block, name):
-        if len({d[0] for d in dims if d}) < len([d for d in dims if d]):
-            dims = [None] * len(dims)
-        result = dims if result is None else [a if a == b else None for a, b in zip(result, dims, strict=True)]
+def _in_elements(window: Window, tile: int) -> Window:
+    """A window of tiles as one of elements."""
+    if tile == 1:
+        return window
+    limits = tuple((base, scale * tile, bound) for base, scale, bound in window.limits)
+    return Window(simplify(window.start * tile), simplify(window.extent * tile), limits)
+
+
+def _written_dimensions(block: Block, name: str) -> list[tuple[str, int, int] | None]:
+    """For each dimension of a buffer the axis of the block that indexes it, its offset, and how many elements belong to one value
+    of the axis (1, or the tile that loops inside of the block run over), the same in all stores."""
+    result: list[tuple[str, int, int] | None] | None = None
+    axes = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    for part in substatements(block):
+        for n, around in accesses(part):
+            if type(n) is not Store or n.buffer.name != name:
+                continue
+            dims = [_tile(around.closed(i), around, axes) for i in n.indices]
+            if len({d[0] for d in dims if d}) < len([d for d in dims if d]):
+                dims = [None] * len(dims)
+            result = dims if result is None else [a if a == b else None for a, b in zip(result, dims, strict=True)]
     return result or []
+
+
+def _tile(index: Expr, around: Context, axes: set[str]) -> tuple[str, int, int] | None:
+    """(v, c, f) where an index is v * f + c for an axis v, and loops inside run over all f elements of the tile."""
+    inside = {x.name: x.extent for x in around.loops}
+    here, there = split_terms(polynomial(simplify(index, around.ranges({}))), set(inside))
+    match linear(there):
+        case (name, 1, offset) if name in axes and not here:
+            return name, offset, 1
+        case (name, factor, 0) if name in axes and here and not around.conditions:
+            found = mixed_radix(here, inside)
+            return (name, 0, factor) if found is not None and found[1] == Const(factor) else None
+    return None
 
 
 def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:

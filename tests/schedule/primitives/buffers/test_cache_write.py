@@ -461,3 +461,33 @@ cache_write('B', 0, 'global', ['C']): `C` may read elements of `B` that `B` has 
   hint: leave `C` out of consumer_blocks: it then reads `B` itself
 """,
     )
+
+
+def test_a_store_under_a_condition_on_the_axes():
+    before = parse("""
+@T.prim_func
+def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+    for i in range(13):
+        with T.block("B"):
+            v = T.axis.spatial(13, i)
+            if v < 9:
+                B[v] = A[v] * T.float32(2)
+""")
+    s = Checked(before)
+    s.cache_write("B", 0, "local")
+    check(
+        s,
+        """
+        B_local = T.alloc_buffer((13,), scope="local")
+        for i in range(13):
+            with T.block("B"):
+                v = T.axis.spatial(13, i)
+                if v < 9:
+                    B_local[v] = A[v] * T.float32(2.0)
+        for ax0 in range(13):
+            with T.block("B_local"):
+                v0 = T.axis.spatial(13, ax0)
+                T.where(ax0 < 9)
+                B[v0] = B_local[v0]
+        """,
+    )

@@ -5,6 +5,7 @@ from tests.programs import chain, fork, matmul, relu_of_matmul, slice_of, stenci
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tir import te
 from tir.ir import Const, For, PrimFunc, Var, seq
+from tir.script import parse
 
 
 def tiled() -> Checked:
@@ -489,3 +490,119 @@ def matmul_copy() -> PrimFunc:
     s = Schedule(matmul())
     s.cache_write("C", 0, "local")
     return s.func
+
+
+# --- reads that are no plain axes, and producers in blocks of their own ---------------------------------------------------
+
+
+def flat(rows: int, columns: int, apart: bool):
+    """D = B + 1, where D is flat and B = 2 A has rows (`apart`), or the other way round."""
+    two, one = (rows, columns), (rows * columns,)
+    A = te.placeholder(two if apart else one, name="A")
+    B = te.compute(A.shape, lambda *i: A[i] * 2.0, name="B")
+    index = (lambda i: (i // columns, i % columns)) if apart else (lambda i, j: i * columns + j)
+    return te.create_prim_func([A, te.compute(one if apart else two, lambda *i: B[index(*i)] + 1.0, name="D")])
+
+
+def test_a_consumer_that_reads_at_quotients_and_remainders():
+    s = Checked(flat(7, 13, apart=True))
+    s.reverse_compute_at("D", "i0")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        for i0 in range(7):
+            for i1 in range(13):
+                with T.block("B"):
+                    v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                    B[v_i0, v_i1] = A[v_i0, v_i1] * T.float32(2.0)
+            for ax0 in range(13):
+                with T.block("D"):
+                    v0, v1 = T.axis.remap("SS", [i0, ax0])
+                    D[v0 * 13 + v1] = B[v0, v1] + T.float32(1.0)
+        """,
+    )
+
+
+def test_a_consumer_that_reads_at_a_sum():
+    s = Checked(flat(7, 13, apart=False))
+    s.split("i0", [None, 26])
+    s.reverse_compute_at("D", "i0_0")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((91,))
+        for i0_0 in range(4):
+            for i0_1_1 in range(26):
+                with T.block("B"):
+                    v_i0 = T.axis.spatial(91, i0_0 * 26 + i0_1_1)
+                    T.where(i0_0 * 26 + i0_1_1 < 91)
+                    B[v_i0] = A[v_i0] * T.float32(2.0)
+            for ax0 in range(26):
+                with T.block("D"):
+                    v0 = T.axis.spatial(91, i0_0 * 26 + ax0)
+                    T.where(i0_0 * 26 + ax0 < 91)
+                    D[v0 // 13, v0 % 13] = B[v0] + T.float32(1.0)
+        """,
+    )
+
+
+def test_a_consumer_of_a_blockized_producer():
+    s = Checked(relu_of_matmul(9, 5, 8))
+    i, j, k = s.get_loops("C")
+    rows, row = s.split(i, [None, 3])
+    columns, column = s.split(j, [None, 4])
+    s.reorder(rows, columns, row, column, k)
+    s.blockize(row)
+    s.reverse_compute_at("D", columns)
+    check(
+        s,
+        """
+        C = T.alloc_buffer((9, 8))
+        for i_0, j_0 in T.grid(3, 2):
+            with T.block("C_o"):
+                v_i_o = T.axis.spatial(3, i_0)
+                v_j_o = T.axis.spatial(2, j_0)
+                v_k_o = T.axis.reduce(1, 0)
+                with T.init():
+                    for i_1_1_init, j_1_1_init in T.grid(3, 4):
+                        with T.block("C_init"):
+                            v_i_i, v_j_i = T.axis.remap("SS", [i_1_1_init, j_1_1_init])
+                            C[v_i_o * 3 + v_i_i, v_j_o * 4 + v_j_i] = T.float32(0.0)
+                for i_1_1, j_1_1, k in T.grid(3, 4, 5):
+                    with T.block("C"):
+                        v_i_i, v_j_i, v_k_i = T.axis.remap("SSR", [i_1_1, j_1_1, k])
+                        C[v_i_o * 3 + v_i_i, v_j_o * 4 + v_j_i] = C[v_i_o * 3 + v_i_i, v_j_o * 4 + v_j_i] + A[v_i_o * 3 + v_i_i, v_k_o * 5 + v_k_i] * B[v_k_o * 5 + v_k_i, v_j_o * 4 + v_j_i]
+            for ax0, ax1 in T.grid(3, 4):
+                with T.block("D"):
+                    v_i = T.axis.spatial(9, i_0 * 3 + ax0)
+                    v_j = T.axis.spatial(8, j_0 * 4 + ax1)
+                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
+
+
+def test_a_tile_that_is_not_written_as_a_whole_is_refused():
+    before = parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(2):
+        with T.block("B"):
+            v = T.axis.spatial(2, i)
+            for j in range(3):
+                B[v * 4 + j] = A[v * 4 + j]
+    for i in range(8):
+        with T.block("D"):
+            v = T.axis.spatial(8, i)
+            D[v] = B[v] + T.float32(1)
+""")
+    refuse(
+        Schedule(before),
+        """
+reverse_compute_at('D', 'i'): dimension 0 of `B` is not indexed by an axis of `B`, so what is finished is unknown
+    9 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+  hint: let 'B' write dimension 0 at one of its axes, or choose a loop outside of its loops
+""",
+    )
