@@ -130,6 +130,7 @@ def tune_tasks(
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
+        scheduler.close()
     found = [_result(session, interrupted) for session in tuned]
     total = _total(value, [_or_known(k) if r is None else r.seconds for (r, _), k in zip(found, known, strict=True)])
     results, problems = zip(*(found[n] for n in place), strict=True)
@@ -209,6 +210,7 @@ class _Scheduler:
         ]
         self._size = _size(budget.trials, len(tuned), known.count(None))
         self._polished: set[int] = set()
+        self._counted = [0] * len(tuned)  # trials in rounds
         self.rounds: list[Round] = []
 
     def turns(self) -> Iterator[Turn]:
@@ -219,10 +221,17 @@ class _Scheduler:
             if task is None and (task := self._choose()) is None:
                 return
             session = self._sessions[task]
-            before = session.trials
             size = max(self._size, self._budget.batch if self._budget.batch > BATCH else 0)  # where many are measured at once
-            yield session, size if self._budget.left is None else min(size, self._budget.left), polish
-            self._ended(task, session.trials - before)
+            size = size if self._budget.left is None else min(size, self._budget.left)
+            yield session, size, polish
+            if size:  # else the last candidates are still under way
+                self._ended(task)
+
+    def close(self) -> None:
+        """Write down what has ended after the last round."""
+        for task, session in enumerate(self._sessions):
+            if session.trials > self._counted[task]:
+                self._ended(task)
 
     def _choose(self) -> int | None:
         if self._strategy == "round-robin":
@@ -242,9 +251,10 @@ class _Scheduler:
         self._polished.update(left[:1])
         return left[0] if left else None
 
-    def _ended(self, task: int, trials: int) -> None:
+    def _ended(self, task: int) -> None:
         """Write down a round, and who gets no more."""
         session, history = self._sessions[task], self._histories[task]
+        trials, self._counted[task] = session.trials - self._counted[task], session.trials
         history.best.append(_or_known(self._known[task]) if session.best is None else session.best.seconds)
         patience = self._allocation.patience
         hopeless = not math.isfinite(history.seconds) and history.rounds >= 3

@@ -117,7 +117,11 @@ class Proxy:
                 if not self.open:
                     here.close()
                     continue
-                there = socket.create_connection((HOST, self._port))
+                try:
+                    there = socket.create_connection((HOST, self._port))
+                except OSError:  # there is no scheduler now
+                    here.close()
+                    continue
                 self._pairs.append((here, there))
                 for a, b in ((here, there), (there, here)):
                     threading.Thread(target=self._pump, args=(a, b), daemon=True).start()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,6 +27,8 @@ from search.measure.lock import DeviceLock
 from search.records import Records
 from search.task import Task
 from search.tuning.autotune import autotune
+from search.tuning.events import Measured
+from search.tuning.task_scheduler import tune_tasks
 from tests.programs import matmul
 from tests.search import farm
 from tests.search.measure.test_faults import FAULTS, FUNC, GOOD, QUICK, Listed
@@ -94,6 +97,34 @@ def test_a_farm_that_is_kept_busy_keeps_to_the_budget(pretending, tmp_path):
     assert autotune(SMALL, TARGET, 5, **own).earlier == 41
     with Records(tmp_path / "tune.db") as records:
         assert len(records) == 46
+
+
+def test_two_coordinators_share_a_farm(pretending, tmp_path):
+    """And a file of records."""
+
+    def tune(seed: int):
+        with Client(pretending.scheduler.address) as client:
+            measurer = DaskMeasurer(client, seed=seed)
+            return autotune(SMALL, TARGET, 20, search=Listed(LISTED), first=(), measurer=measurer, records=tmp_path / "tune.db")
+
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(tune, (31, 32)))
+    assert [r.trials + r.earlier for r in results] == [20, 20] or [r.trials for r in results] == [20, 20]
+    assert len({r.seconds for r in results}) == 1
+    with Records(tmp_path / "tune.db") as records:
+        assert len(records) == sum(r.trials for r in results)
+
+
+def test_tasks_tune_at_once(pretending):
+    order = []
+    measurer = DaskMeasurer(pretending)
+    found = tune_tasks(
+        [SMALL, matmul(13, 7, 61), matmul(9, 5, 33)], TARGET, 48, measurer=measurer, model="none", space="limited",
+        callbacks=[lambda task, event: order.append(task.key) if isinstance(event, Measured) else None],
+    )  # fmt: skip
+    assert found.trials == 48 and all(r is not None for r in found.results)
+    assert sum(r.trials for r in found.results) == len(order) == 48
+    assert measurer.farm.under_way == 0
 
 
 def test_the_target_gets_what_the_machine_of_a_worker_has(pretending):
