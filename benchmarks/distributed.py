@@ -1,13 +1,14 @@
 """A simulated farm: how busy the search keeps 256 devices, what it costs the coordinator, and whether it finds as much.
 
 First some candidates of a row are measured here (`--trials`, by default 192; with `--save DIR` they are kept in `DIR/ROW.db`).
-Then devices are pretended, on a Dask scheduler and workers in processes of their own: to measure a candidate takes as long as to
-build and run the recorded ones that are most like it took, and its time is theirs, a few per cent off, always the same.
+Then devices are pretended, on a Dask scheduler and workers in processes of their own: to measure a candidate takes SLOWNESS times
+as long as to build and run the recorded ones that are most like it took, as on boards that are so much slower, and its time is
+theirs, a few per cent off, always the same.
 
 `utilisation` is the share of the time for which devices are busy, between the moments when so many candidates as there are
 devices were measured and when so many are left to begin; `utilisation_of_all` that of the whole run. `best_ms` is the best
-pretended time that the farm has found after `candidates`, `best_of_one_ms` that of a search for one device, in rounds, with as
-many, for the same seed.
+pretended time after `candidates`. A second result is that of a search for one device, in rounds, with as many candidates and the
+same seed, which does not wait.
 `coordinator_cpu` is the CPU seconds a second that the process of the search takes, records written, `coordinator_mib` its
 largest size.
 """
@@ -45,7 +46,8 @@ DEFAULT = ("gemm-512",)
 TRIALS = 192  # candidates to record
 SLOTS = 256
 PROCESSES = 4  # that pretend them
-CANDIDATES = 4096  # of the farm
+CANDIDATES = 2048  # of the farm
+SLOWNESS = 8.0  # of its devices: how many times longer than here they take to build and run a candidate
 NEIGHBOURS = 3  # recorded candidates that a pretended one is made of
 NOISE = 0.05  # of a pretended time
 ROUGH = 2.0  # how many times slower candidates are of which none like them is recorded
@@ -80,24 +82,14 @@ class Recorded:
         if candidate.sketch not in self._known or candidate == BASELINE:
             each = [(np.median(times), np.median(took)) for _, times, took in self._known.values()]
             logarithm, took = np.mean(each, axis=0)
-            return ROUGH * float(np.exp(logarithm)), float(took)
+            return ROUGH * float(np.exp(logarithm)), SLOWNESS * float(took)
         rows, times, measuring = self._known[candidate.sketch]
         distance = np.abs(rows - np.log2(1.0 + np.array(candidate.row, dtype=float))).sum(axis=1)
         near = np.argsort(distance, kind="stable")[:NEIGHBOURS]
         weights = 1.0 / (0.1 + distance[near])
         noise = int.from_bytes(hashlib.sha256(json.dumps(candidate.row).encode()).digest()[:4]) / 2**32
         logarithm = float(weights @ times[near] / weights.sum()) + NOISE * (2 * noise - 1)
-        return float(np.exp(logarithm)), float(weights @ measuring[near] / weights.sum())
-
-
-class Timed(PretendAgent):
-    """Says with each measurement when it began and ended."""
-
-    def _measure(self, job: Any) -> Any:
-        began = time.time()
-        answer = super()._measure(job)
-        answer["measurement"]["message"] = json.dumps([began, time.time()])
-        return answer
+        return float(np.exp(logarithm)), SLOWNESS * float(weights @ measuring[near] / weights.sum())
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
@@ -120,7 +112,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         }
         cluster = stack.enter_context(SubprocessCluster(**own))
         client = stack.enter_context(Client(cluster))
-        client.register_plugin(Timed(times))
+        client.register_plugin(PretendAgent(times))
         client.wait_for_workers(PROCESSES)
         spans: list[tuple[float, float]] = []
 
@@ -143,23 +135,26 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         wall, busy = time.time() - begin, time.process_time() - busy
         size = usage.getrusage(usage.RUSAGE_SELF).ru_maxrss / 1024
     counted = [m for m in found.measurements if m.outcome == "ok"]
-    alone = autotune(
-        task.func, target, len(counted), measurer=lambda task: PretendMeasurer(task, lambda c: (times(c)[0], 0.0)), **own
-    )
     starts, ends = np.sort([s for s, _ in spans]), np.sort([e for _, e in spans])
     yield {
         "slots": SLOTS,
         "candidates": len(counted),
+        "best_ms": 1e3 * min(m.seconds for m in counted),
         "wall_s": wall,
         "measuring_s": float(np.mean([e - s for s, e in spans])),
         "utilisation": utilisation(spans, ends[SLOTS], starts[-SLOTS]),
         "utilisation_of_all": utilisation(spans, starts[0], ends[-1]),
-        "best_ms": 1e3 * min(m.seconds for m in counted),
-        "best_of_one_ms": 1e3 * min(m.seconds for m in alone.measurements),
         "coordinator_cpu": busy / wall,
         "coordinator_mib": size,
         **circumstances(),
     }
+    begin = time.time()
+    alone = autotune(
+        task.func, target, len(counted), measurer=lambda task: PretendMeasurer(task, lambda c: (times(c)[0], 0.0)), **own
+    )
+    best = 1e3 * min(m.seconds for m in alone.measurements)
+    wall = time.time() - begin
+    yield {"slots": 1, "candidates": alone.trials, "best_ms": best, "wall_s": wall, **circumstances()}
 
 
 def utilisation(spans: list[tuple[float, float]], begin: float, end: float) -> float:

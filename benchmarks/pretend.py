@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from distributed import Worker
 
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer
 from search.measure.distributed.agent import Agent
+from search.measure.distributed.finished import Finished
 from search.measure.provenance import Provenance
 from search.task import Task
 
@@ -18,7 +21,8 @@ Times = Callable[[Candidate], tuple[float, float]]  # seconds of a call of a can
 
 
 class PretendMeasurer(Measurer):
-    """Measures a candidate by waiting for as long as `times` says, and gives the seconds that it says."""
+    """Measures a candidate by waiting for as long as `times` says, and gives the seconds that it says; the message tells when
+    that began and ended."""
 
     def __init__(self, task: Task, times: Times):
         self.task, self.times = task, times
@@ -40,8 +44,10 @@ class PretendMeasurer(Measurer):
 
     def _measured(self, candidate: Candidate) -> Measurement:
         seconds, latency = self.times(candidate)
+        began = time.time()
         time.sleep(latency)
-        return Measurement(candidate, "ok", (seconds,), max_error=0.0, provenance=self._provenance)
+        when = json.dumps([began, time.time()])
+        return Measurement(candidate, "ok", (seconds,), when, max_error=0.0, provenance=self._provenance)
 
 
 class PretendAgent(Agent):
@@ -53,6 +59,7 @@ class PretendAgent(Agent):
     def setup(self, worker: Worker) -> None:
         super().setup(worker)
         self._turn = nullcontext()  # type: ignore[assignment]
+        self.finished = Finished(Path(worker.local_directory) / "finished")  # what is pretended ends with the worker
 
     def make(self, task: Task, limits: Limits, seed: int) -> Measurer:
         return PretendMeasurer(task, self._times)
