@@ -32,6 +32,8 @@ KEPT_APART = (
     "commit",
     "pinned",
     "started",
+    "kernels",
+    "handicapped",
     "benchmark",
     "row",
 )  # keys of a result that the standard table omits
@@ -199,6 +201,8 @@ def _tell(name: str, threads: int, result: dict[str, Any]) -> None:
     for kind in ("error", "note"):
         if kind in result:
             print(f"{name} {result['row']} ({threads} thread{'s' * (threads > 1)}): {kind}: {result[kind]}", file=sys.stderr)
+    for note in result.get("handicapped", ()):
+        print(f"{name} {result['row']}: note: {note}", file=sys.stderr)
 
 
 def _show(modules: dict[str, ModuleType], results: dict[str, list[dict[str, Any]]]) -> None:
@@ -214,7 +218,9 @@ def _show(modules: dict[str, ModuleType], results: dict[str, list[dict[str, Any]
     about = next((r for found in results.values() for r in found if "machine" in r), None)
     if about is not None:
         m, versions = about["machine"], ", ".join(f"{k} {v}" for k, v in about["versions"].items())
+        ran = {library: name for found in results.values() for r in found for library, name in r.get("kernels", {}).items()}
         console.print(f"{m['processor']}, {m['cores']} cores, {m['mcpu']} ({m['isa']}), commit {about['commit']}, {versions}")
+        console.print(f"kernels: {', '.join(f'{library} {name}' for library, name in ran.items()) or 'unknown'}")
         roofs = {r["threads"]: r["roof"] for found in results.values() for r in found if "roof" in r}
         for threads, roof in sorted(roofs.items()):
             best = f"{roof['fma'] / 1e9:.0f} GFLOP/s of fused multiply-adds, {roof['copy'] / 1e9:.1f} GB/s of copying"

@@ -248,7 +248,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     out = stored(np.zeros(wide.shape), kind)
     kernel(*arrays, out)
     off = float(np.max(np.abs(values(out, kind) - wide)) / max(1e-30, np.max(np.abs(wide))))
-    result = {"threads": options.threads, "dtype": program.dtype, "shapes": program.shapes, "off": off, **circumstances()}
+    result = {"threads": options.threads, "dtype": program.dtype, "shapes": program.shapes, "off": off}
     if not off <= (BFLOAT16_TOLERANCE if kind == "bfloat16" else TOLERANCE):
         yield {**result, "error": f"wrong result: off by {off:.3g} of the largest element"}
         return
@@ -257,6 +257,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         contenders["numpy"] = _numpy_call(program, arrays, np.empty_like(out))
     if "torch" in program.timed and peers.installed():
         contenders["torch"] = _torch_call(program, arrays, np.empty_like(out), options.threads)
+    result |= circumstances()
     timings = race(contenders, Effort(seconds=options.seconds, warm=warm(options.threads)))
     for name, timing in timings.items():
         result[f"{name}_ms"] = timing.median * 1e3

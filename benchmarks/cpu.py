@@ -88,7 +88,6 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "bytes": buffer_nbytes(*instance.func.buffers),
         "against": entry.against,
         "goal": entry.goal,
-        **circumstances(),
     }
     inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
     outputs = tuple(programs.aligned(a) for a in instance.outputs())
@@ -103,6 +102,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     kernel = tir.build(func, target)
     result |= {"schedule": options.schedule, "schedule_s": middle - start, "build_s": time.perf_counter() - middle}
     contenders = {"tir": kernel.bind(*inputs, *outputs), **rivals}
+    result |= circumstances()
 
     check = instance.checker(inputs)
     checks = {name: checked(call, outputs, check) for name, call in contenders.items()}

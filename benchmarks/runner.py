@@ -26,6 +26,8 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, Protocol, runtime_checkable
 
+from . import libraries
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # What libraries read when they are loaded: OpenMP (ours and torch's), OpenBLAS (numpy's), MKL (torch's, or numpy's) and the rest.
@@ -195,8 +197,11 @@ class Roof:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The environment for a process whose libraries are to use so many threads."""
-    return {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads)), "OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"}
+    """The environment for a process whose libraries are to use so many threads, and the kernels that they choose themselves."""
+    from search.measure.process import library_environment
+
+    counts = dict.fromkeys(THREAD_VARIABLES, str(threads))
+    return {**library_environment(threads), **counts, "OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"}
 
 
 def pinned() -> dict[str, str]:
@@ -261,6 +266,9 @@ def load() -> float:
 
 
 def circumstances() -> dict[str, Any]:
-    """What goes with each result: the machine, the commit, the versions, how the threads were fixed, the time."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"machine": asdict(Machine.here()), "commit": commit(), "versions": versions(), "pinned": pinned(), "started": now}
+    """What goes with each result: the machine, the commit, the versions, how the threads were fixed, the time, and the kernels of
+    the libraries that are loaded."""
+    now, machine, found = datetime.now(UTC).isoformat(timespec="seconds"), Machine.here(), libraries.kernels()
+    slow = {"handicapped": notes} if (notes := libraries.handicapped(found, machine.isa, machine.vector_bits)) else {}
+    about = {"machine": asdict(machine), "commit": commit(), "versions": versions(), "pinned": pinned(), "started": now}
+    return {**about, "kernels": found, **slow}

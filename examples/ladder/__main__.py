@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from search.measure.process import THREAD_VARIABLES
+from search.measure.process import library_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def main() -> int:
     """Start the measuring process and give its exit status; numpy reads how many threads to use when it is loaded."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREAD_VARIABLES, "1")}
+    environment = {**library_environment(1), "PYTHONPATH": path}
     try:
         return subprocess.run([sys.executable, "-m", "examples.ladder.measure", *sys.argv[1:]], env=environment).returncode
     except KeyboardInterrupt:

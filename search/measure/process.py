@@ -24,7 +24,17 @@ START_SECONDS = 120.0  # seconds until a worker must be ready
 # The libraries that start threads of their own and read how many from the environment when they are loaded.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
+# By which older versions of OpenBLAS are told of a processor that they do not know: they slow a current one, to half where it
+# then takes kernels for shorter vectors.
+OPENBLAS_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+
 DIRECTORIES: set[str] = set()  # the folders of all measurers of this process, which workers remove if it is killed
+
+
+def library_environment(threads: int) -> dict[str, str]:
+    """The environment of a process whose libraries are to use so many threads, and the kernels that they choose themselves."""
+    kept = {name: value for name, value in os.environ.items() if name not in OPENBLAS_VARIABLES}
+    return {**kept, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 
 
 class WorkerError(RuntimeError):
@@ -56,7 +66,7 @@ class WorkerProcess:
         """Start the process and tell it its task; `wait_ready` waits until it has understood. WorkerError where there can be
         none."""
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-        environment = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREAD_VARIABLES, str(self._threads))}
+        environment = {**library_environment(self._threads), "PYTHONPATH": path}
         try:
             self._errors: IO[bytes] = tempfile.TemporaryFile(dir=self._task["directory"])  # noqa: SIM115 (closed with the worker)
             self._process = subprocess.Popen(

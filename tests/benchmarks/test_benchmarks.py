@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 import tir
-from benchmarks import BENCHMARKS, cpu, onnx_peer, pages, peers, programs, runner
+from benchmarks import BENCHMARKS, cpu, libraries, onnx_peer, pages, peers, programs, runner
 from benchmarks.__main__ import main, measured, select, standard_table
 from benchmarks.compile_time import PHASES
 from benchmarks.options import Options
@@ -138,7 +138,8 @@ import os, sys
 ROWS = DEFAULT = ("threads", "early", "raises", "crashes", "twice", "nan")
 def measure(row, options):
     if row == "threads":
-        yield {name: os.environ[name] for name in options_of()}
+        names = sorted(name for name in os.environ if name.startswith("OPENBLAS_"))
+        yield {"openblas": names, **{name: os.environ[name] for name in options_of()}}
     elif row == "early":
         yield {"loaded": [name for name in ("numpy", "torch", "numba") if name in sys.modules]}
     elif row == "raises":
@@ -166,9 +167,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "fake_benchmark"
 
 
-def test_threads_are_fixed_before_any_library_is_loaded(fake: str) -> None:
+def test_threads_are_fixed_before_any_library_is_loaded(fake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the environment says of OpenBLAS's kernels is not there."""
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("OPENBLAS_L2_SIZE", "512")
     threads, early = measured(fake, ("threads", "early"), Options(threads=3))
-    assert threads == {"threads": 3, "row": "threads", **dict.fromkeys(THREAD_VARIABLES, "3")}
+    assert threads == {"threads": 3, "row": "threads", "openblas": ["OPENBLAS_NUM_THREADS"], **dict.fromkeys(THREAD_VARIABLES, "3")}
     assert early["loaded"] == []
 
 
@@ -240,6 +244,7 @@ CONTENDER = {"median_s": float, "quartiles_s": list, "runs": int, "calls": int, 
 SCHEMA = {
     "benchmark": str, "row": str, "threads": int, "program": str, "shape": list, "dtype": str, "flop": int, "bytes": int,
     "against": str, "goal": float, "machine": dict, "commit": str, "versions": dict, "pinned": dict, "started": str,
+    "kernels": dict,
     "schedule": str, "schedule_s": float, "build_s": float, "tolerance": float, "errors": dict, "contenders": dict,
     "ratios": dict, "roof": dict, "shares": dict, "ratio": float,
 }  # fmt: skip
@@ -250,6 +255,7 @@ def test_a_row_from_end_to_end(capfd: pytest.CaptureFixture[str]) -> None:
     out, err = capfd.readouterr()
     (line,) = out.splitlines()
     result = json.loads(line)
+    result.pop("handicapped", None)  # on a processor that numpy does not know
     assert {k: type(v) for k, v in result.items()} == SCHEMA
     assert result["pinned"] == dict.fromkeys(THREAD_VARIABLES, "1")
     assert {"processor", "cores", "mcpu", "isa", "vector_bits", "l1", "l2", "l3"} == set(result["machine"])
@@ -263,6 +269,35 @@ def test_a_row_from_end_to_end(capfd: pytest.CaptureFixture[str]) -> None:
     assert 0 < result["errors"]["tir"] <= result["tolerance"]
     assert set(result["shares"]) == set(result["roof"]) == {"fma", "copy"}
     assert "gemm-127" in err and "x numpy" in err and "OMP_NUM_THREADS=" in err
+
+
+@pytest.mark.parametrize(
+    ("found", "isa", "notes"),
+    [
+        ({"numpy": "SkylakeX", "torch": "AVX512"}, "avx512f", []),
+        (
+            {"numpy": "Haswell", "torch": "AVX512"},
+            "avx512f",
+            ["numpy is handicapped: it runs the kernels of Haswell, with vectors of 256 bits instead of 512"],
+        ),
+        (
+            {"numpy": "Nehalem", "torch": "DEFAULT"},
+            "avx2",
+            [
+                "numpy is handicapped: it runs the kernels of Nehalem, with vectors of 128 bits instead of 256",
+                "torch is handicapped: it runs the kernels of DEFAULT, with vectors of 128 bits instead of 256",
+            ],
+        ),
+        ({"numpy": "armv8"}, "neon", []),
+    ],
+)
+def test_handicapped_libraries(found: dict[str, str], isa: str, notes: list[str]) -> None:
+    bits = {"avx512f": 512, "avx2": 256, "neon": 128}[isa]
+    assert libraries.handicapped(found, isa, bits) == notes
+    machine = {"processor": "X", "mcpu": "y"}
+    result = {"machine": machine, "commit": "c", "kernels": found, **({"handicapped": notes} if notes else {})}
+    kernels = ", ".join(f"{library} ({name})" for library, name in found.items())
+    assert pages.circumstances([result]) == " ".join([f"On X (y), commit c. Kernels of {kernels}.", *(f"**{n}.**" for n in notes)])
 
 
 # --- the programs --------------------------------------------------------------------------------------------------------
