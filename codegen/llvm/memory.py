@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import gcd, prod
 
@@ -388,29 +388,48 @@ class Memory(Writer):
         All copies must want the same rows, so that the conditions are the same: what is not wanted is not there, maybe. And the
         rows must be where they were and hold what they held, so that nothing that says so is read or stored among the copies.
         """
-        lanes, size = self.lanes, dtypes.nbytes(place.access.buffer.dtype)
+        if place.stride is None:
+            return None
+        return self._square(place, place.offset, lambda: self._base(place), place.stride, 1, type, version)
+
+    def _square(
+        self,
+        place: Place,
+        offset: Polynomial,
+        base: Callable[[], tuple[str, int]],
+        stride: int,
+        group: int,
+        type: str,
+        version: int,
+    ) -> Value | None:
+        """What `_column` says, of groups of so many elements side by side, which begin `stride` elements apart. `offset` is the
+        part of the address that is the same in all lanes, and `base` gives a pointer and the bytes from there to the first."""
+        lanes, size = self.lanes // group, dtypes.nbytes(place.access.buffer.dtype)
         conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
-        if place.stride is None or place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
+        if place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
             return None
-        if stays(place.offset):
+        if stays(offset):
             return None
-        used = set().union(*(self.sources[c] for c in conditions), *(self.variables(a) for m in place.offset for a in m))
+        used = set().union(*(self.sources[c] for c in conditions), *(self.variables(a) for m in offset for a in m))
         for loop, step in place.copies:
             if loop not in self.unrolled:
                 continue
             count, frame, defined, stored = self.unrolled[loop]
             column = self.constants[loop] % lanes
-            if step != 1 or frame is not self.top or self.constants[loop] - column + lanes > count:
+            if step != group or frame is not self.top or self.constants[loop] - column + lanes > count:
                 continue
             if used & {loop, *(self.top.defined - defined)} or place.access.buffer.name in stored:
                 continue
-            pointer, start = self._base(place)
-            start -= column * size
-            key = ("square", pointer, start, place.stride, lanes, version, *conditions)
+            pointer, start = base()
+            start -= column * group * size
+            key = ("square", pointer, start, stride, lanes, version, *conditions)
             if (key, 0) not in self.top.known:
-                rows = [self._whole_row(pointer, start + n * place.stride * size, n, type, size, version) for n in range(lanes)]
-                for n, value in enumerate(transposed(self, rows, 8 * size)):
-                    self.top.known[key, n] = value
+                rows = [self._whole_row(pointer, start + n * stride * size, n, type, size, version) for n in range(lanes)]
+                unit = f"i{8 * group * size}" if group > 1 else type
+                parts = [self.op(f"bitcast {r} to {typed(unit, lanes)}", unit, lanes) if group > 1 else r for r in rows]
+                for n, v in enumerate(transposed(self, parts, 8 * group * size)):
+                    full = typed(type, self.lanes)
+                    self.top.known[key, n] = self.op(f"bitcast {v} to {full}", type, self.lanes) if group > 1 else v
             return self.top.known[key, column]
         return None
 
@@ -446,6 +465,8 @@ class Memory(Writer):
         base = self.address(place.access.buffer, uniform)
         start = sum(c * self.constants[v] for v, c in place.copies) * size
         if step == 1 and count * size == 4 and self.mask is None and self.wanted is None:
+            if (column := self._square(place, uniform, lambda: (base, start), along, count, type, version)) is not None:
+                return column
             steps = ", ".join(f"i64 {n * along * size}" for n in range(width))
             first = self._further(base, start)
             pointers = self.op(f"getelementptr i8, ptr {first}, <{width} x i64> <{steps}>", "ptr", width)

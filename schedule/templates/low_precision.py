@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, inf
 
 from schedule.machine import CPU
@@ -21,7 +22,9 @@ from tir.ir import Binary, Block, Cast, Const, Expr, Iter, Load, Store, Var
 
 from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
 from .division import balanced
+from .gemm import MAX_SUM_PART, MAX_WHOLE_SUM
 from .marks import done, share
+from .packs import ROW_MULTIPLE, ROW_OFFSET
 
 NAME = "low precision"
 SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # tiles of rows and columns that registers hold, with operands
@@ -30,6 +33,7 @@ LOAD_CYCLES = (8, 20)  # of a tile from the first-level cache, and from the seco
 LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
 RESULT_CYCLES = 100  # of a tile of the result: to keep it, and to move it to where it belongs
 PACK_CYCLES = 0.2  # of a byte of an operand
+MIN_ROW_BYTES = 32  # of a row that is copied at once: loads wait for stores of fewer, which have a mask
 LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
 
@@ -136,8 +140,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
     else:
         shapes = [(m, v) for v in range(1, 5) for m in range(1, processor.accumulators(v) // v + 1)]
         rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
-        most = max(1, 2 * processor.l1 // (3 * how.nbytes * columns))
-    part = steps if steps <= most * 3 // 2 else balanced(steps, most, 1)
+        most = MAX_SUM_PART
+    part = steps if steps <= (most * 3 // 2 if how.rows > 1 else MAX_WHOLE_SUM) else balanced(steps, most, 1)
     panel = columns * ceil(steps / part) * part * how.nbytes
     block = balanced(ceil(column_tiles / columns), max(1, processor.l2_reuse_bytes // panel), 1)
     return Tiling(rows, columns, part, block)
@@ -187,7 +191,10 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     of_rows, of_columns = (row, (t.rows, how.rows)), (column, (t.columns, how.columns))
     across = how.rows > 1 and last_axis(c.left) == row  # rows are copied as columns are, then tile by tile into their own order
     side_by_side, order = (step, (how.groups, how.parts)), (0, 3, 1, 4, 2, 5)
-    in_rows = _tiled(c.left.indices, (of_rows, (step, (how.depth,))), (0, 3, 1, 2, 4))
+    element = dtypes.nbytes(c.left.buffer.dtype)
+    # Copies of long rows are in long vectors; of those in tile registers, 64 bytes of a row are together.
+    by_rows = how.rows == 1 and extent(c.reduction[0]) * element >= MIN_ROW_BYTES
+    in_rows = _tiled(c.left.indices, (of_rows, (step, (how.depth,))), (0, 1, 2, 3, 4) if by_rows else (0, 3, 1, 2, 4))
     layouts = (
         (left, _tiled(c.left.indices, (of_rows, side_by_side), order) if across else in_rows),
         (right, _tiled(c.right.indices, (of_columns, side_by_side), order)),
@@ -219,18 +226,22 @@ def build(s: OpenSchedule, c: Contraction) -> None:
             s.transform_layout(copy, ("write", 0), layout)
             s.transform_block_layout(copy, layout)
         s.compute_at(copy, loop, preserve_unit_loops=True)
+        if by_rows:
+            s.vectorize(s.fuse(*s.get_loops(copy)[-2:]))
+            s.storage_align(copy, 0, -4, ROW_MULTIPLE * 4 // element, ROW_OFFSET * 4 // element)
+            continue
         *_, steps, tile, line, lanes = s.get_loops(copy)
         s.reorder(tile, line, steps)  # row by row, as processors fetch ahead
         s.vectorize(lanes)
     if across:
-        _pack(s, c, left, c.rows[-1], t.rows * how.rows, how)
+        _pack(s, c, left, c.rows[-1], t.rows * how.rows, how, False)
     else:
         s.compute_inline(left)
     instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])
     for loop in instructions:
         s.tensorize(loop, how.intrinsic)
-    _pack(s, c, right, c.columns[-1], t.columns * how.columns, how)
+    _pack(s, c, right, c.columns[-1], t.columns * how.columns, how, last_axis(c.right) == step)
     if c.threads(machine) > 1:
         share(s, after, around)
     done(s, after)
@@ -259,18 +270,31 @@ def _rows_of_tiles(rank: int, parts: int) -> IndexMap:
     return IndexMap(inputs, (*others, row, step * parts + part))
 
 
-def _pack(s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction) -> None:
+def _pack(s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction, across: bool) -> None:
     """Copy an operand in front of the product, in vectors of `axis`, of which a register tile has `unit`, by all threads: some
-    steps of the sum after the other, so that lines that two tiles share are in the first-level cache when the second comes.
-    Partial tiles are copied apart."""
-    *batch, lines, steps, _, _, lane, part = s.get_loops(copy)
-    s.reorder(steps, *batch, lines)
+    steps of the sum after the other, so that lines that two tiles share are in the first-level cache when the second comes; or
+    tile after tile where the sum lies `across` these vectors, and each line has some steps. Partial tiles are copied apart."""
+    *batch, lines, steps, vectors, _, lane, part = s.get_loops(copy)
     s.vectorize(s.fuse(lane, part))
+    squares = how.columns if across and how.groups == 1 else 1  # steps that are transposed at once
+    whole_lines, whole_steps = extent(axis) // unit, extent(c.reduction[0]) // how.depth
+    cuts = [(len(batch), [whole_lines]), (len(batch) + 1, [whole_steps // squares * squares, whole_steps])]
+    if squares == 1:
+        s.reorder(steps, *batch, lines)
+        cuts = [(0, [whole_steps]), (len(batch) + 1, [whole_lines])]
     made = [copy]
-    for loop, length, whole in ((steps, extent(c.reduction[0]), how.depth), (lines, extent(axis), unit)):
-        if 0 < length // whole and length % whole:
-            made = [*(f"{made[0]}_{piece}" for piece in s.loop_partition(loop, [length // whole, None])), *made[1:]]
-            lines = s.get_loops(made[0])[len(batch) + 1]
+    for depth, ends in cuts:
+        loop = s.get_loops(made[0])[depth]
+        known = s.loop(loop).extent
+        assert isinstance(known, Const)
+        lengths = [b - a for a, b in pairwise([0, *ends, int(known.value)]) if b > a]
+        if len(lengths) > 1:
+            made = [*(f"{made[0]}_{piece}" for piece in s.loop_partition(loop, [*lengths[:-1], None])), *made[1:]]
+    if squares > 1 and whole_steps >= squares:
+        *_, steps, vectors, _, _ = s.get_loops(made[0])
+        outer, inner = s.split(steps, [None, squares])
+        s.reorder(outer, vectors, inner)
+        s.unroll(inner)
     if c.threads(s.target.machine) > 1:
         share(s, made[0], s.get_loops(made[0])[: len(batch) + 1])
     done(s, *made)

@@ -172,7 +172,12 @@ def test_threads_are_fixed_before_any_library_is_loaded(fake: str, monkeypatch: 
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("OPENBLAS_L2_SIZE", "512")
     threads, early = measured(fake, ("threads", "early"), Options(threads=3))
-    assert threads == {"threads": 3, "row": "threads", "openblas": ["OPENBLAS_NUM_THREADS"], **dict.fromkeys(THREAD_VARIABLES, "3")}
+    assert threads == {
+        "threads": 3,
+        "row": "threads",
+        "openblas": ["OPENBLAS_NUM_THREADS"],
+        **dict.fromkeys(THREAD_VARIABLES, "3"),
+    }
     assert early["loaded"] == []
 
 
@@ -297,7 +302,9 @@ def test_handicapped_libraries(found: dict[str, str], isa: str, notes: list[str]
     machine = {"processor": "X", "mcpu": "y"}
     result = {"machine": machine, "commit": "c", "kernels": found, **({"handicapped": notes} if notes else {})}
     kernels = ", ".join(f"{library} ({name})" for library, name in found.items())
-    assert pages.circumstances([result]) == " ".join([f"On X (y), commit c. Kernels of {kernels}.", *(f"**{n}.**" for n in notes)])
+    assert pages.circumstances([result]) == " ".join(
+        [f"On X (y), commit c. Kernels of {kernels}.", *(f"**{n}.**" for n in notes)]
+    )
 
 
 # --- the programs --------------------------------------------------------------------------------------------------------

@@ -384,6 +384,21 @@ def test_elements_of_32_bits_are_gathered_at_once(dtype, count):
     same(s.func, targets=[ONE])
 
 
+@pytest.mark.parametrize(("dtype", "count"), [("int8", 4), ("bfloat16", 2)])
+@pytest.mark.parametrize("copies", [16, 15])
+def test_elements_of_32_bits_are_turned_round(dtype, count, copies):
+    """Where copies of an unrolled loop take those side by side in a row: as many as there are lanes."""
+    s = interleaved(copies * count * 2, 48, dtype, count, across=True)
+    r, columns, lanes = s.get_loops("B")
+    outer, inner = s.split(r, [None, copies])
+    s.reorder(outer, columns, inner, lanes)
+    s.unroll(inner)
+    text = codegen.dump(s.func, f"{ONE} -mcpu x86-64-v4", after="llvm_ir")
+    assert ("gather.v16i32" in text) == (copies < 16)
+    assert text.count(f"load <{16 * count} x i{32 // count}>") == (16 if copies == 16 else 0)
+    same(s.func, targets=[ONE], fences=True)
+
+
 def test_other_places_are_as_they_were():
     """Three rows, or columns two apart, are no such rows."""
     a = te.placeholder((12, 96), "int32", name="A")

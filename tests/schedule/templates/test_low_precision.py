@@ -116,6 +116,20 @@ def test_dot_products_in_lanes(left, right, shape, bits):
     assert np.all(abs(result - value) <= bound)
 
 
+@pytest.mark.parametrize("across", [(True, False), (False, True)])
+@pytest.mark.parametrize(("kind", "name"), [("int8", "vpdpbusd"), ("bfloat16", "vdpbf16ps")])
+@pytest.mark.parametrize("shape", [(33, 70, 131), (30, 67, 10)])
+def test_transposed_operands_in_lanes(across, kind, name, shape):
+    """Columns in squares, then the steps and the columns that are left over; rows too short for a vector."""
+    here = tir.Target("llvm")
+    if not LANES[name] <= here.features:
+        pytest.skip(f"this processor has no {name}")
+    func = product(*shape, kind, kind, across)
+    (a, b), result = multiply(func, tir.Target("llvm", num_cores=1, mattr=f"{here.mattr},-amx-tile".lstrip(",")))
+    value, bound = expected(a, b, across)
+    assert np.all(abs(result - value) <= bound)
+
+
 def test_bytes_without_signs_have_no_dot_product():
     target = tir.Target("llvm", num_cores=1, mcpu="icelake-server")
     assert "vpdpbusd" in tir.build(scheduled(product(64, 64, 64, "uint8", "int8"), target), target).asm()
