@@ -16,7 +16,7 @@ import schedule.intrinsics.cpu  # noqa: F401 (registers what `tensorize` uses)
 from codegen.timing import without_collector
 from schedule import Schedule, ScheduleError
 from tir import te
-from tir.ir import Expr, PrimFunc
+from tir.ir import Expr, PrimFunc, seq
 from tir.traverse import blocks
 
 from .options import Options
@@ -65,6 +65,19 @@ def mixed() -> PrimFunc:
     for n in range(GROUPS):
         last = _group(n, last, Y, W)
     return te.create_prim_func([A, Y, W, last])
+
+
+def with_bytes() -> PrimFunc:
+    """`mixed`, and a product of int8: Q = U · V."""
+    func = mixed()
+    U, V = te.placeholder((M, N), "int8", name="U"), te.placeholder((N, N), "int8", name="V")
+    k = te.reduce_axis((0, N), name="k")
+
+    def term(i: Expr, j: Expr) -> Expr:
+        return U[i, k].astype("int32") * V[k, j].astype("int32")
+
+    product = te.create_prim_func([U, V, te.compute((M, N), lambda i, j: te.sum(term(i, j), axis=k), name="Q")])
+    return func.with_(params=(*func.params, *product.params), body=seq(func.body, product.body))
 
 
 def fused() -> PrimFunc:
@@ -222,7 +235,8 @@ def program(row: str) -> tuple[PrimFunc, dict[str, Case], list[str]]:
         case "chain":
             return chain(), elementwise("S25", "S24", "S26"), ["S25", "i"]
         case "mixed":
-            return mixed(), elementwise("S3", "E3", "P3") | reducing(3), ["S3", "i"]
+            cases = elementwise("S3", "E3", "P3") | reducing(3) | {"make_unsigned": lambda s: ["Q", "U"]}
+            return with_bytes(), cases, ["S3", "i"]
         case "fused":
             cases = elementwise("S3", "E3", "P3", depth=1) | reducing(3)
             return fused(), {k: v for k, v in cases.items() if k not in WHOLE_NESTS}, ["S3", "i_48_1"]

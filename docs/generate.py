@@ -108,6 +108,17 @@ def scaled_sum() -> PrimFunc:
     return te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k] * 3.0, axis=k), name="C")])
 
 
+def bytes_product() -> PrimFunc:
+    """C = A · B of int8, summed as int32."""
+    A, B = te.placeholder((7, 5), "int8", name="A"), te.placeholder((5, 13), "int8", name="B")
+    k = te.reduce_axis((0, 5), name="k")
+
+    def term(i, j):
+        return A[i, k].astype("int32") * B[k, j].astype("int32")
+
+    return te.create_prim_func([A, B, te.compute((7, 13), lambda i, j: te.sum(term(i, j), axis=k), name="C")])
+
+
 def powers() -> PrimFunc:
     """B = max(A ** 2, 1)."""
     A = te.placeholder((7, 13), name="A")
@@ -177,6 +188,7 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
         chain,
         rows,
         scaled_sum,
+        bytes_product,
         padded_sums,
         matmul,
         matmul_relu,

@@ -67,6 +67,7 @@ from .primitives.reductions.decompose_padding import decompose_padding
 from .primitives.reductions.decompose_reduction import decompose_reduction
 from .primitives.reductions.factor_out import factor_out
 from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilogue
+from .primitives.reductions.make_unsigned import make_unsigned
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
 from .primitives.sampling.sample import (
@@ -380,6 +381,7 @@ class Schedule:
     fuse_reduction_epilogue = method(fuse_reduction_epilogue)
     rfactor = method(rfactor)
     factor_out = method(factor_out)
+    make_unsigned = method(make_unsigned)
 
     # --- guards ----------------------------------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ OURS = [
     "stage_mem",
     "stage_padding",
     "factor_out",
+    "make_unsigned",
     "simplify_formula",
     "write_in_place",
     "lift_alloc",

@@ -14,8 +14,8 @@ from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Load
 
-from . import elementwise, gemm
-from .block_analysis import Contraction, at_axes, divisible, last_axis, loop_of, merged, pairing, store_last
+from . import elementwise, gemm, low_precision
+from .block_analysis import Contraction, at_axes, divisible, last_axis, loop_of, merged, pairing, size, store_last
 from .lanes import in_lanes
 from .marks import done, share_out
 
@@ -53,9 +53,17 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """Zero where it suits: it reads the larger operand once, in place, and no other template does, unless that is a
-    constant that is packed once."""
+    constant that is packed once. An estimate for narrow numbers of which the processor has dot products: here they are
+    converted, a vector of them in half a multiply-add."""
     packed = _large(c).buffer.name in constants and gemm.suits(c, processor)
-    return 0.0 if suits(c, processor) and not packed else inf
+    if packed or not suits(c, processor):
+        return inf
+    if low_precision.instruction(c, processor) is None:
+        return 0.0
+    t, lanes = tiles(c, processor), processor.lanes(c.bits)
+    step = (t.rows * t.columns + (t.rows + t.columns) / 2) / processor.fmas
+    turns = ceil(extent(c.rows[-1]) / t.rows) * ceil(extent(c.columns[-1]) / t.columns) * ceil(extent(c.reduction[0]) / lanes)
+    return size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * turns * step
 
 
 def tiles(c: Contraction, processor: CPU) -> DotTile:

@@ -32,8 +32,9 @@ TILE_CYCLES = 18  # of an instruction on tiles
 LOAD_CYCLES = (8, 20)  # of a tile from the first-level cache, and from the second
 LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
 RESULT_CYCLES = 100  # of a tile of the result: to keep it, and to move it to where it belongs
-PACK_CYCLES = 0.2  # of a byte of an operand
+PACK_CYCLES = (0.1, 0.2)  # of a byte of an operand, for dot products in lanes and for tile registers
 MIN_ROW_BYTES = 32  # of a row that is copied at once: loads wait for stores of fewer, which have a mask
+SIGNED, UNSIGNED = "s8s8", "u8s8"  # ends of names of intrinsics; processors have dot products in lanes of the latter alone
 LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
 
@@ -75,10 +76,13 @@ def matches(block: Block) -> Contraction | None:
     c = pairing(block)
     if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or not c.rows or len(c.reduction) != 1:
         return None
+    return c if _known(c) and _sums_products(c, block) else None
+
+
+def _known(c: Contraction) -> bool:
     left, right, total = _types(c)
     integers = total == "int32" and {left, right} <= {"int8", "uint8"}
-    known = integers or (left, right, total) == ("bfloat16", "bfloat16", "float32")
-    return c if known and _sums_products(c, block) else None
+    return integers or (left, right, total) == ("bfloat16", "bfloat16", "float32")
 
 
 def _types(c: Contraction) -> tuple[str, str, str]:
@@ -97,6 +101,8 @@ def _sums_products(c: Contraction, block: Block) -> bool:
 def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     """The instruction that the processor has for a product."""
     left, right, total = _types(c)
+    if not _known(c):
+        return None
     letters = LETTERS[left] + LETTERS[right] if total == "int32" else LETTERS[left]
     parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
     if {"amx-tile", "amx-int8" if total == "int32" else "amx-bf16"} <= processor.features:
@@ -123,7 +129,7 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     rows, columns, steps = (ceil(extent(it) / n) for it, n in _units(c, t, how))
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns * steps
     packed = sum(size(_axes(c, x)) * dtypes.nbytes(x.buffer.dtype) for x in (c.left, c.right) if x.buffer.name not in constants)
-    return count * _tile_cycles(t.rows, t.columns, t.steps, how, processor) + packed * PACK_CYCLES
+    return count * _tile_cycles(t.rows, t.columns, t.steps, how, processor) + packed * PACK_CYCLES[how.rows > 1]
 
 
 def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
@@ -182,8 +188,19 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     units = {it.var.name: n for it, n in _units(c, t, how)}
     row, column, step = units
     after = epilogue(s, block, rows=True)
-    left, right = (s.cache_read(block, x.buffer.name, "global", [block]) for x in (c.left, c.right))
-    if after is None or after in s.scheduled:
+    after = None if after in s.scheduled else after
+    intrinsic = how.intrinsic
+    if intrinsic.endswith(SIGNED) and how.rows == 1 and c.left.buffer.name != c.right.buffer.name:
+        left, _, corrected = s.make_unsigned(block, c.left.buffer.name)
+        intrinsic = intrinsic.removesuffix(SIGNED) + UNSIGNED
+        if after is None:
+            after = corrected
+        else:
+            s.compute_inline(corrected)
+    else:
+        left = s.cache_read(block, c.left.buffer.name, "global", [block])
+    right = s.cache_read(block, c.right.buffer.name, "global", [block])
+    if after is None:
         after = s.cache_write(block, 0, "global")
     units[column] *= t.block
     s.pad_einsum(block, [units.get(it.var.name, 1) for it in s.block(block).iters])
@@ -240,7 +257,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])
     for loop in instructions:
-        s.tensorize(loop, how.intrinsic)
+        s.tensorize(loop, intrinsic)
     _pack(s, c, right, c.columns[-1], t.columns * how.columns, how, last_axis(c.right) == step)
     if c.threads(machine) > 1:
         share(s, after, around)
