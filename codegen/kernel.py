@@ -13,7 +13,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.constants import constants
-from tir.ir import Buffer, Const, For, Kind, PrimFunc, Stmt, Store, const_shape
+from tir.ir import Buffer, Const, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, const_shape
 from tir.traverse import stores, substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
@@ -255,7 +255,7 @@ class SplitKernel(Kernel):
 
     def prepare(self, *constants) -> list[np.ndarray]:
         given = dict(zip((b.name for b in self._constants), constants, strict=True))
-        made = [new_array(const_shape(b), b.dtype) for b in self.prepared]
+        made = [block(buffer_nbytes(b)).view(dtypes.storage(b.dtype)).reshape(const_shape(b)) for b in self.prepared]
         self.preparation(*(given[b.name] for b in self.preparation.func.buffers if b.name in given), *made)
         return made
 

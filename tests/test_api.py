@@ -130,7 +130,7 @@ def test_names():
 
 def test_functions():
     assert parameters(tir.build)[:2] == ["func", "target"]
-    assert parameters(tir.default_schedule) == ["func", "target"]
+    assert parameters(tir.default_schedule) == ["func", "target", "sizes"]
     assert parameters(tir.best_schedule) == ["func", "target", "records"]
     assert {"func", "target", "trials", "seconds", "records", "seed", "callbacks"} <= {*parameters(tir.autotune)}
     assert {"kernel", "schedule", "seconds", "outcomes"} <= {*dir(Result), *Result.__dataclass_fields__}

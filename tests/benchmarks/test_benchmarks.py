@@ -214,7 +214,10 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         (["cpus"], f"no benchmark is named 'cpus'; there are: {', '.join(BENCHMARKS)}"),
         (["cpu", "--threads", "0"], "--threads takes positive integers separated by commas, as in 1,2; got '0'"),
         (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
-        (["interpreter", "--save", "."], "--save is for ablation, quality, model, cpu, breadth, networks, not interpreter"),
+        (
+            ["interpreter", "--save", "."],
+            "--save is for ablation, quality, model, cpu, breadth, networks, distributed, not interpreter",
+        ),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
         (["cpu", "--minutes", "3"], "--minutes is for ablation and quality, not cpu"),
         (["cpu", "--seconds", "-1"], "argument --seconds: a positive number of seconds was expected, got '-1'"),
@@ -466,6 +469,8 @@ KEYS = {
     ("calls", "softmax-8x128"): {"tir_us", "numpy_us", "best", "of_best"},
     ("levels", "softmax"): {"program", "shape", "levels", "peaks"},
     ("interleaved", "softmax"): {"program", "shape", "timings", "losses"},
+    ("interop", "add-5x7"): {"place_us", "made_us", "out_us", "name_us", "jit_us", "numpy_us"},
+    ("symbolic", "scores-64"): {"size", "named", "any_us", "constant_us", "loss"},
     ("primitives", "fused"): {"primitive", "statements", "cpu_ms", "quartiles_ms", "calls"},
 }
 
@@ -473,7 +478,7 @@ KEYS = {
 @pytest.mark.parametrize(("name", "row"), KEYS)
 def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module(f"benchmarks.{name}")
-    for constant, value in (("RUNS", 3), ("POPULATION", 64), ("SKETCHES", 2)):
+    for constant, value in (("RUNS", 3), ("POPULATION", 64), ("SKETCHES", 2), ("NAMED", (5,)), ("OTHERS", (3,))):
         monkeypatch.setattr(module, constant, value, raising=False)
     monkeypatch.setattr(module, "STATEMENTS", ("import tir", "import tir; tir.te"), raising=False)
     monkeypatch.setattr("benchmarks.pipelines.PROGRAMS", {"gmm": (7, 13, 9)})
@@ -484,7 +489,7 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
     assert results
     for result in results:
         assert KEYS[name, row] | {"machine", "commit", "versions", "pinned", "started"} <= set(result)
-        assert all(v >= 0 for v in result.values() if isinstance(v, (int, float)))
+        assert all(v >= 0 for key, v in result.items() if isinstance(v, (int, float)) and key != "loss")
         json.dumps(result, allow_nan=False)
     table = getattr(module, "table", lambda results: standard_table(results, name, 200))
     shown = rendered(table([{"row": row, "threads": 1, **r} for r in results]))
@@ -542,6 +547,7 @@ def test_tables_are_turned_where_only_that_fits() -> None:
 
 def test_every_benchmark_is_tried() -> None:
     own = {"cpu", "published", "ablation", "quality", "model", "networks"}  # the last three in files of their own
+    own |= {"distributed"}  # which takes a minute: tests/search/measure/test_distributed.py has what it is made of
     assert {name for name, _ in KEYS} | own == set(BENCHMARKS)
 
 

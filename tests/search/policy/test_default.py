@@ -71,10 +71,3 @@ def test_functions_that_had_none(name, target):
     s = tir.default_schedule(func, target)
     assert replay(func, s.trace).func == s.func
     same(s.func, integers(func, 0), targets=[target], reference=func, fences=True)
-
-
-def test_symbolic_sizes_are_refused():
-    n = te.var("n")
-    A = te.placeholder((n,), name="A")
-    with pytest.raises(ValueError, match="takes its size n when it is called"):
-        tir.default_schedule(te.create_prim_func([A, te.compute((n,), lambda i: A[i] * 2.0, name="B"), n]))

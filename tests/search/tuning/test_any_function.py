@@ -61,11 +61,6 @@ def test_a_function_that_nothing_improves_is_its_own_best():
     assert result.trace is None and result.seconds == result.baseline and result.trials == 0
 
 
-def test_symbolic_sizes_are_refused():
-    with pytest.raises(ValueError, match="symbolic"):
-        tir.autotune(programs.symbolic(), trials=8)
-
-
 def gather():
     """Row I[i] of A, doubled: of a row that is not there, a call reads who knows what."""
     A, rows = te.placeholder((50, 16), name="A"), te.placeholder((7,), "int32", name="I")
