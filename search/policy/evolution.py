@@ -203,7 +203,9 @@ class Evolution:
         self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
         # What is under way counts as measured, without a better time than those known (the constant liar).
-        under_way = [np.array(list(i.under_way), dtype=np.int64).reshape(-1, i.sketch.columns) for i in self._islands]
+        under_way = [
+            np.array(list(i.under_way), dtype=np.int64).reshape(len(i.under_way), i.sketch.columns) for i in self._islands
+        ]
         picked = np.array([len(rows) for rows in under_way], dtype=np.int64)
         planned = self._bandit.shares(n, picked)
         pools: dict[int, _Pool] = {}
