@@ -135,11 +135,11 @@ class Agent(WorkerPlugin):
             return {"aside": self.aside, "worker": self.address}
         try:
             with self._turn:
-                self.doing, self._began = job["op"], time.monotonic()
+                self.doing, self._began = job["op"], (began := time.monotonic())
                 try:
                     return {**getattr(self, "_" + job["op"])(job), "worker": self.address}
                 finally:
-                    self._busy += time.monotonic() - self._began
+                    self._busy += time.monotonic() - began
                     self.doing, self._began = "", None
         except Exception as error:  # the outermost frame: this machine is not fit for the job
             reason = str(error) if isinstance(error, WorkerError) else f"{type(error).__name__}: {error}"
