@@ -27,7 +27,7 @@ from costmodel import Boosting, CostModel, GBDTModel, Loss, SketchPrograms, Thro
 from costmodel.metrics import best_of_top, count_pairs, pair_accuracy, top_recall
 from search.backends import search_backend
 from search.measure.reference import NamedWorkload
-from search.policy.warm_start import is_of
+from search.policy.warm_start import by_sketch
 from search.population.programs import sketch_programs
 from search.records import Records
 from search.space import generate
@@ -152,13 +152,8 @@ def kept(row: str, target: tir.Target, folder: Path) -> list[Known]:
     task = _task(row, target)
     with Records(folder / f"{row}.db") as records:
         measured = [r.measurement for r in records.of(task.key, task.target)]
-    found = []
-    for sketch in generate(task.func, target):
-        own = [m for m in measured if m.candidate.sketch == sketch.name and is_of(m.candidate, sketch)]
-        if own:
-            rows = np.array([m.candidate.row for m in own], dtype=np.int64).reshape(len(own), sketch.columns)
-            found.append(Known(sketch_programs(sketch), rows, np.array([m.seconds for m in own])))
-    return found
+    examples = by_sketch(measured, generate(task.func, target))
+    return [Known(sketch_programs(sketch), rows, seconds) for sketch, rows, seconds in examples]
 
 
 def _task(row: str, target: tir.Target) -> Task:

@@ -28,7 +28,9 @@ ARROWS = {
 
 # The doors back up: the lazy names of `import tir`, and modules of some lines for the command line and the workloads.
 LAZY = "tir/__init__.py"
-DOORS = (LAZY, "tir/explore.py", "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py")
+DOORS = (
+    LAZY, "costmodel/dataset/__main__.py", "tir/explore.py", "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py",
+)  # fmt: skip
 
 # Loading these takes longer than a quick `import tir` may.
 HEAVY = ("llvmlite", "numba", "sklearn", "rich", "scipy", "cuda")

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
 from tir.script.error import ScriptError
 
-from ..measure import Candidate
+from ..measure import Candidate, Measurement
 from ..measure.provenance import fingerprint
 from ..records import Records
 from ..space.sketch import Sketch
 from ..task import Task
+
+Example = tuple[Sketch, np.ndarray, np.ndarray]  # a sketch, an (n, columns) matrix of rows, and their seconds
 
 MAX_TASKS = 8  # other tasks to learn from
 MAX_CANDIDATES = 256  # of a task, the latest
 MAX_SECONDS = 5.0  # seconds after which no other task is looked at
 
 
-def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iterator[tuple[Sketch, np.ndarray, np.ndarray]]:
+def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iterator[Example]:
     """Measured candidates of other functions on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of its
     rows, and their seconds, infinite where they failed. Functions of the same structure come first, then those measured last;
     of a model that was `taught` some tasks, named by their keys, only others of the same structure.
@@ -45,12 +47,17 @@ def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iter
             func = records.func(summary.workload)
         except ScriptError:  # an earlier version wrote what this one does not read
             continue
-        found = records.of(summary.workload, task.target)[-MAX_CANDIDATES:]
-        for sketch in generate(func, Target(task.target)):
-            same = [r for r in found if r.measurement.candidate.sketch == sketch.name and is_of(r.measurement.candidate, sketch)]
-            if same:
-                rows = np.array([r.measurement.candidate.row for r in same], dtype=np.int64).reshape(len(same), sketch.columns)
-                yield sketch, rows, np.array([r.measurement.seconds for r in same])
+        found = [r.measurement for r in records.of(summary.workload, task.target)[-MAX_CANDIDATES:]]
+        yield from by_sketch(found, generate(func, Target(task.target)))
+
+
+def by_sketch(measured: Sequence[Measurement], sketches: Sequence[Sketch]) -> Iterator[Example]:
+    """The measurements of each sketch that makes their candidates."""
+    for sketch in sketches:
+        same = [m for m in measured if m.candidate.sketch == sketch.name and is_of(m.candidate, sketch)]
+        if same:
+            rows = np.array([m.candidate.row for m in same], dtype=np.int64).reshape(len(same), sketch.columns)
+            yield sketch, rows, np.array([m.seconds for m in same])
 
 
 def is_of(candidate: Candidate, sketch: Sketch) -> bool:

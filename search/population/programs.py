@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 
@@ -94,3 +94,14 @@ def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         members.setdefault(group, []).append(n)
     for group in sorted(members):
         yield group, np.array(members[group])
+
+
+def schedule_programs(func: PrimFunc, scheduled: Sequence[PrimFunc]) -> SketchPrograms:
+    """Schedules of `func` that are no rows of a sketch, for cost models: row n, of one column, stands for `scheduled[n]`."""
+    _, descriptions = _shared(func)
+
+    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+        for n, (number,) in enumerate(rows.tolist()):
+            yield np.array([n]), program(scheduled[number], descriptions)
+
+    return SketchPrograms("schedules", 1, (), key(func), programs, len)

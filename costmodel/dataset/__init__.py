@@ -1,14 +1,20 @@
-"""Measured programs, as models that learn see them."""
+"""Measured programs, as models that learn see them; `python -m costmodel.dataset` measures some, and writes them to a file."""
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from .features import NAMES
+from tir.files import write_atomically
+
+from ..features import NAMES
 
 FORMULA = len(NAMES)  # the number of the feature that is the score of a formula
+FORMULA_NAME = "formula"
 
 
 @dataclass
@@ -57,3 +63,33 @@ class Dataset:
         np.maximum.at(slowest, self.task[finite], self.seconds[finite])
         slowest[slowest == 0] = slowest.max(initial=0.0) or 1.0
         return np.log(1e9 * np.where(finite, self.seconds, 2.0 * slowest[self.task]))
+
+    # --- keeping ---
+
+    def save(self, path: str | Path) -> None:
+        """Write the programs to a `.npz` file, with the names of their features."""
+        buffer = io.BytesIO()
+        own = {name: getattr(self, name) for name in ("matrix", "program", "task", "seconds")}
+        own |= {"names": np.array([*NAMES, FORMULA_NAME]), "tasks": np.array(self.tasks, dtype=np.str_)}
+        np.savez_compressed(buffer, **own)  # type: ignore[arg-type]
+        write_atomically(Path(path), buffer.getvalue())
+
+    @staticmethod
+    def load(path: str | Path) -> Dataset:
+        """The programs of a file that `save` wrote, perhaps in another version: a feature that it lacks is 0, one that is not
+        known any more is left out. FileNotFoundError if there is none; ValueError for a file that is something else."""
+        if not Path(path).exists():
+            raise FileNotFoundError(f"there is no data set {path}; python -m costmodel.dataset --out {path} measures one")
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                found = {name: data[name] for name in ("matrix", "program", "task", "seconds", "tasks", "names")}
+        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is no data set that Dataset.save wrote, or is damaged: {error}") from None
+        place = {name: n for n, name in enumerate(found["names"].tolist())}
+        if found["matrix"].ndim != 2 or found["matrix"].shape != (len(found["program"]), len(place)):
+            raise ValueError(f"{path} is no data set that Dataset.save wrote: `matrix` has the shape {found['matrix'].shape}")
+        matrix = np.zeros((len(found["matrix"]), FORMULA + 1), dtype=np.float32)
+        for n, name in enumerate([*NAMES, FORMULA_NAME]):
+            if name in place:
+                matrix[:, n] = found["matrix"][:, place[name]]
+        return Dataset(matrix, found["program"], found["task"], found["seconds"], found["tasks"].tolist())

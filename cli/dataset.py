@@ -1,0 +1,157 @@
+"""Make a data set for cost models: `python -m costmodel.dataset --out FILE` measures candidates of workloads at many shapes.
+
+The recipe: each workload has its default shape and `--shapes` others, in which each size of at least MIN_VARIED is multiplied
+by a random factor from a sixteenth to 1, and half of these are odd. Of each shape each of `--policies` proposes as many of the
+`--trials` candidates; models learn from those of the shape alone. The candidates are recorded in `--records FILE`, so that a
+second call measures only what is missing. The file has the features of the statements of each program and its time, in seconds:
+`costmodel.dataset.Dataset`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .options import Parser, Usage, count, parse_target, positive_int, refusing, seed, threads, writable
+from .process import guarded
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from costmodel.dataset import Dataset
+    from search.measure import Measurement
+    from search.records import Records
+    from search.task import Task
+    from tir.ir import PrimFunc
+    from workloads import Workload
+
+MIN_VARIED = 16  # smaller sizes are those of kernels, strides and the like
+MAX_SHRINKING = 4.0  # of the largest factor by which a size shrinks, its logarithm to the base 2
+DRAWS = 100  # of a shape that is new and that the workload takes
+
+
+def parser() -> argparse.ArgumentParser:
+    p = Parser(prog="python -m costmodel.dataset", description=(__doc__ or "").split("\n\n")[0], allow_abbrev=False)
+    p.add_argument("--out", required=True, metavar="FILE", help="the data set, a .npz file")
+    p.add_argument("--records", metavar="FILE", help="keep what is measured in FILE, and go on from there (default: FILE.db)")
+    p.add_argument("--workloads", metavar="NAMES", help="separated by commas (default: all that python -m tir.tune --list shows)")
+    p.add_argument("--shapes", type=count, default=2, metavar="N", help="shapes of a workload beside its own (default 2)")
+    p.add_argument("--trials", type=positive_int, default=64, metavar="N", help="candidates of a shape (default 64)")
+    p.add_argument(
+        "--policies", default="random,evolution", metavar="NAMES", help="what proposes them (default random,evolution)"
+    )
+    p.add_argument("--threads", type=threads, metavar="N", help="threads that a kernel uses (default: the target's)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="of shapes and candidates (default 0)")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, and write the file; the exit status."""
+    p = parser()
+    return guarded(p.prog, lambda: _run(p.parse_args(argv)))
+
+
+def _run(args: argparse.Namespace) -> int:
+    import workloads
+    from search.records import Records
+    from search.tuning.options import check_names
+
+    names = args.workloads.split(",") if args.workloads else workloads.names()
+    try:
+        chosen = [workloads.get(name) for name in names]
+    except ValueError as error:
+        raise Usage(f"--workloads: {error}") from None
+    for policy in args.policies.split(","):
+        with refusing("--policies"):
+            check_names(search=policy)
+    out, target = writable("--out", args.out), parse_target("llvm", args.threads)
+    with Records(args.records or f"{args.out}.db") as records:
+        for workload in chosen:
+            for shape in shapes(workload, args.shapes, np.random.default_rng(args.seed)):
+                task = _measured(workload, shape, target, records, args)
+                known = len(records.of(task.key, task.target))
+                print(f"{workload.name} {','.join(map(str, shape))}: {known} candidates", file=sys.stderr)
+        data = dataset(records, target)
+    data.save(out)
+    print(f"{len(data)} programs of {len(data.tasks)} tasks: {args.out}")
+    return 0
+
+
+def shapes(workload: Workload, others: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
+    """The default shape of a workload, and at most so many others."""
+    found = {workload.default}
+    yield workload.default
+    for _ in range(DRAWS):
+        if len(found) > others:
+            return
+        factors = 2.0 ** -(MAX_SHRINKING * rng.random(len(workload.default)))
+        odd = rng.random() < 0.5
+        drawn = tuple(
+            size if size < MIN_VARIED else max(1, round(size * f)) | int(odd)
+            for size, f in zip(workload.default, factors.tolist(), strict=True)
+        )
+        try:
+            shape = workload.sizes(drawn)
+        except ValueError:
+            continue
+        if shape not in found:
+            found.add(shape)
+            yield shape
+
+
+def _measured(workload: Workload, shape: tuple[int, ...], target: Target, records: Records, args: argparse.Namespace) -> Task:
+    """The task of a shape, after what is missing of its candidates was measured."""
+    from search.measure.reference import NamedWorkload
+    from search.task import Task
+    from search.tuning.autotune import autotune
+    from search.tuning.result import NothingFound
+
+    named = NamedWorkload(workload.name, shape)
+    task = Task.of(named.instance().func, target, workload=named)
+    policies = args.policies.split(",")
+    for n, policy in enumerate(policies):
+        missing = (n + 1) * args.trials // len(policies) - len(records.of(task.key, task.target))
+        if missing > 0:
+            try:
+                autotune(
+                    task.func, target, missing, records=records, seed=args.seed, first=(), workload=named,
+                    search=policy, model="none" if policy == "random" else None,
+                )  # fmt: skip
+            except NothingFound as error:
+                print(f"{workload.name}: {error}", file=sys.stderr)
+    return task
+
+
+def dataset(records: Records, target: Target) -> Dataset:
+    """The recorded candidates for a target: rows of the sketches of today, and other schedules that can be replayed."""
+    from costmodel import GBDTModel
+    from search.names import SPACELESS
+    from search.policy.warm_start import by_sketch
+    from search.population.programs import schedule_programs, sketch_programs
+    from search.space import generate
+    from search.task import target_text
+
+    model = GBDTModel(target.machine)
+    for summary in records.summaries():
+        measured = [r.measurement for r in records.of(summary.workload, target_text(target))]
+        func = records.func(summary.workload)
+        for sketch, rows, seconds in by_sketch(measured, generate(func, target)):
+            model.update(sketch_programs(sketch), rows, seconds)
+        others = [(m, s) for m in measured if m.candidate.sketch in SPACELESS and (s := _replayed(func, m)) is not None]
+        if others:
+            programs = schedule_programs(func, [s for _, s in others])
+            model.update(programs, np.arange(len(others))[:, None], np.array([m.seconds for m, _ in others]))
+    return model.data
+
+
+def _replayed(func: PrimFunc, measurement: Measurement) -> PrimFunc | None:
+    """What a recorded schedule makes; None where it is refused today."""
+    from schedule import ScheduleError, Trace, replay
+
+    try:
+        return replay(func, Trace.from_json(measurement.candidate.trace)).func
+    except (ScheduleError, ValueError):
+        return None
