@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..space.sketch import Sketch
+
 OPTIMISM = 0.3  # factor of the confidence bonus, a logarithm of time
 ORDER_LOSS = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
 MAX_ORDER_LOSS = 0.2  # of the last sketches
@@ -32,6 +34,10 @@ class Bandit:
         self.losses = order.copy()
         self._order = order
 
+    def meet(self, sketches: Sequence[Sketch]) -> None:
+        """The sketches that it is to choose among, for a bandit that looks at them."""
+        return
+
     def predict(self, losses: Sequence[float] | np.ndarray) -> None:
         """Take over what a model predicts: by how much the best candidate of each sketch is slower than the best of all, as a
         logarithm."""
@@ -51,15 +57,21 @@ class Bandit:
 
     def order(self, picked: np.ndarray) -> np.ndarray:
         """The sketches, the one that should get the next trial first, if `picked` trials of each are under way."""
+        return np.argsort(self.expected() - self.bonus(self.trials + picked), kind="stable")
+
+    def expected(self) -> np.ndarray:
+        """By how much each sketch is expected to be slower than the best, as a logarithm; infinite for one that was given up."""
         tried = np.isfinite(self.best)
         fastest = np.min(self.best, initial=np.inf)
         loss = self.losses.copy()
         if math.isfinite(fastest):
             loss[tried] = np.log(self.best[tried] / fastest) * (self.trials / (self.trials + CONFIDENT_TRIALS))[tried]
-        trials = self.trials + picked
-        bonus = OPTIMISM * np.sqrt(math.log(2 + trials.sum()) / (trials + 0.5))
         loss[~tried & (self.trials >= MAX_FAILURES)] = np.inf
-        return np.argsort(loss - bonus, kind="stable")
+        return loss
+
+    def bonus(self, trials: np.ndarray) -> np.ndarray:
+        """What the expected losses may be off by, after so many trials of each sketch."""
+        return OPTIMISM * np.sqrt(math.log(2 + trials.sum()) / (trials + 0.5))
 
 
 class Uniform(Bandit):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ..space.sketch import Sketch
+
 DECAY = 0.9  # factor of the counts so far after each generation
+MIN_LIKELY = 0.02  # added to each probability, so that a mutation is never given up
+LOGISTIC_STEPS, LOGISTIC_RATE = 4, 1.0  # of gradient descent, for each generation
 PRIOR_TRIES = 4.0  # children that a mutation's initial probability counts for
 
 
@@ -22,8 +26,16 @@ class FixedCredit:
         found = np.array([self.probabilities[name] for name in names])
         return found / found.sum()
 
+    def pick(self, sketch: Sketch, names: Sequence[str], parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The number of the mutation that each parent, a row of the sketch, gets."""
+        return rng.choice(len(names), size=len(parents), p=self.weights(names))
+
     def reward(self, name: str, wins: int, tries: int) -> None:
         """Of `tries` children that a mutation made, `wins` scored better than their parents."""
+
+    def learn(self, sketch: Sketch, name: str, parents: np.ndarray, better: np.ndarray) -> None:
+        """Which of the parents, rows of the sketch, a mutation made better."""
+        self.reward(name, int(np.sum(better)), len(parents))
 
 
 class AdaptiveCredit(FixedCredit):
@@ -41,3 +53,45 @@ class AdaptiveCredit(FixedCredit):
 
     def reward(self, name: str, wins: int, tries: int) -> None:
         self._recent[name] = DECAY * self._recent[name] + (wins, tries)
+
+
+class PredictedCredit(FixedCredit):
+    """A model predicts how likely each mutation improves a row, and mutations are drawn in proportion (Han et al., 2025): for
+    each sketch and mutation a logistic regression on the sizes of the row, learned online from what the scores said of children.
+    So it knows where a mutation pays: doubling a tile that is large already does not."""
+
+    def __init__(self, probabilities: Mapping[str, float]):
+        super().__init__(probabilities)
+        self._models: dict[tuple[str, str], np.ndarray] = {}
+
+    def pick(self, sketch: Sketch, names: Sequence[str], parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        state = _state(parents)
+        likely = np.stack([self._likely(sketch, name, state) for name in names], axis=1) * self.weights(names) + MIN_LIKELY
+        bounds = np.cumsum(likely / likely.sum(axis=1, keepdims=True), axis=1)
+        return np.minimum((rng.random(len(parents))[:, None] > bounds).sum(axis=1), len(names) - 1)
+
+    def learn(self, sketch: Sketch, name: str, parents: np.ndarray, better: np.ndarray) -> None:
+        if not len(parents):
+            return
+        state = _state(parents)
+        weights = self._models.setdefault((sketch.name, name), np.zeros(state.shape[1]))
+        for _ in range(LOGISTIC_STEPS):
+            missing = better - self._likely(sketch, name, state)
+            weights += LOGISTIC_RATE * missing @ state / len(parents)
+
+    def _likely(self, sketch: Sketch, name: str, state: np.ndarray) -> np.ndarray:
+        """The probability that a mutation improves each row."""
+        weights = self._models.get((sketch.name, name))
+        return np.full(len(state), 0.5) if weights is None else 1 / (1 + np.exp(-np.clip(state @ weights, -30, 30)))
+
+
+def _state(rows: np.ndarray) -> np.ndarray:
+    """Rows as numbers of about 1, with a constant."""
+    return np.concatenate([np.log2(1.0 + rows) / 4, np.ones((len(rows), 1))], axis=1)
+
+
+CREDITS: dict[str, Callable[[Mapping[str, float]], FixedCredit]] = {
+    "adaptive": AdaptiveCredit,
+    "fixed": FixedCredit,
+    "predicted": PredictedCredit,
+}

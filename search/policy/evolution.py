@@ -166,6 +166,7 @@ class Evolution:
         self._numbers = {s.name: n for n, s in enumerate(sketches)}
         self._start = [(self._numbers[sketch.name], row) for sketch, row in start or ()]
         self._bandit = bandit(len(sketches))
+        self._bandit.meet(self.sketches)
         self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
         self._correlations: list[float] = []
@@ -435,7 +436,7 @@ class Evolution:
         family.add(new[len(bred) : len(bred) + pairs], "crossover", generation, mothers, fathers)
         family.add(new[len(bred) + pairs :], "sample", generation)
         new_scores = self._scores(island, new)
-        self._reward(scores[bred], new_scores[: len(bred)], made_by, rng)
+        self._reward(sketch, rows[bred], scores[bred], new_scores[: len(bred)], made_by, rng)
         rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
         return rows, np.concatenate([scores[:elite], new_scores])[first]
 
@@ -486,7 +487,7 @@ class Evolution:
         mutants = parents.copy()
         if not names or not len(parents):
             return mutants, {}
-        picked = rng.choice(len(names), size=len(parents), p=self._credit.weights(names))
+        picked = self._credit.pick(sketch, names, parents, rng)
         made_by = {name: np.flatnonzero(picked == n) for n, name in enumerate(names)}
         for name, own in made_by.items():
             if len(own):
@@ -494,13 +495,19 @@ class Evolution:
         return mutants, made_by
 
     def _reward(
-        self, parents: np.ndarray, mutants: np.ndarray, made_by: Mapping[str, np.ndarray], rng: np.random.Generator
+        self,
+        sketch: Sketch,
+        rows: np.ndarray,
+        parents: np.ndarray,
+        mutants: np.ndarray,
+        made_by: Mapping[str, np.ndarray],
+        rng: np.random.Generator,
     ) -> None:
-        """Count how often the mutants of each operator are better than their parents, by their scores."""
+        """Let the credit know which mutants of each operator are better than their parents, `rows`, by the scores of both."""
         order = self._order(np.concatenate([parents, mutants]), rng)
         better = order[len(parents) :] < order[: len(parents)]
         for name, own in made_by.items():
-            self._credit.reward(name, int(np.sum(better[own])), len(own))
+            self._credit.learn(sketch, name, rows[own], better[own])
         shares = self._credit.weights([*made_by]) if made_by else ()
         for (name, own), share in zip(made_by.items(), shares, strict=True):
             self.applied.append(Applied(self._batch, name, len(own), int(np.sum(better[own])), float(share)))

@@ -1,0 +1,120 @@
+"""Other ways to choose the sketch of the next trial than the bandit of `bandit`: sampling a sketch is a decision of reinforcement
+learning (Han et al., 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..space.sketch import Sketch
+from .bandit import MAX_FAILURES, Bandit, Uniform
+
+SPREAD = 0.5  # standard deviation of what is believed of a sketch without trials, a logarithm of time
+DISCOUNT = 0.95  # factor of earlier trials, after each
+RATE = 0.3  # of the policy gradient
+TEMPERATURE = 0.2  # of its choice: the weights are those of logarithms of time
+
+
+class Thompson(Bandit):
+    """Draws a belief of the loss of each sketch, and takes the best (Thompson, Biometrika 1933). The belief is a normal
+    distribution around the measured loss, or the predicted one, whose spread falls with the square root of the trials."""
+
+    def __init__(self, count: int, rng: np.random.Generator | None = None):
+        super().__init__(count)
+        self._rng = np.random.default_rng(0) if rng is None else rng
+
+    def order(self, picked: np.ndarray) -> np.ndarray:
+        loss, trials = self.expected(), self.trials + picked
+        return np.argsort(loss + SPREAD / np.sqrt(1.0 + trials) * self._rng.standard_normal(len(loss)), kind="stable")
+
+
+class Discounted(Bandit):
+    """The upper confidence bound with trials that are forgotten (discounted UCB: Garivier and Moulines, ALT 2011): as the search
+    goes on, what a sketch can still give changes."""
+
+    def __init__(self, count: int):
+        super().__init__(count)
+        self._recent = np.zeros(count)
+
+    def update(self, sketch: int, seconds: float) -> None:
+        super().update(sketch, seconds)
+        self._recent *= DISCOUNT
+        self._recent[sketch] += 1
+
+    def order(self, picked: np.ndarray) -> np.ndarray:
+        return np.argsort(self.expected() - self.bonus(self._recent + picked), kind="stable")
+
+
+class Preferences:
+    """What a policy gradient has learned of sketches of any task: a weight for each feature of a sketch."""
+
+    def __init__(self) -> None:
+        self.weights = np.zeros(len(sketch_features(None)))
+
+
+class PolicyGradient(Bandit):
+    """Draws a sketch with a probability that rises with a linear function of its features, which REINFORCE learns (Williams,
+    Machine Learning 1992); the reward is the speed of a candidate, relative to the best. `preferences` may be shared between the
+    bandits of several tasks, so that what one has learned the next one begins with."""
+
+    def __init__(self, count: int, preferences: Preferences | None = None, rng: np.random.Generator | None = None):
+        super().__init__(count)
+        self.preferences = preferences or Preferences()
+        self._features = np.zeros((count, len(self.preferences.weights)))
+        self._rng = np.random.default_rng(0) if rng is None else rng
+        self._mean = 0.0  # of the rewards, the baseline
+        self._rewards = 0
+
+    def meet(self, sketches: Sequence[Sketch]) -> None:
+        self._features = np.array([sketch_features(s) for s in sketches])
+
+    def update(self, sketch: int, seconds: float) -> None:
+        before = self.probabilities()
+        super().update(sketch, seconds)
+        reward = float(np.min(self.best) / seconds) if np.isfinite(seconds) else 0.0
+        self._rewards += 1
+        self._mean += (reward - self._mean) / self._rewards
+        gradient = self._features[sketch] - before @ self._features
+        self.preferences.weights += RATE * (reward - self._mean) * gradient
+
+    def probabilities(self) -> np.ndarray:
+        """Of each sketch to get the next trial."""
+        value = self._features @ self.preferences.weights - self.losses
+        value[~np.isfinite(self.best) & (self.trials >= MAX_FAILURES)] = -np.inf
+        if not np.isfinite(value).any():
+            return np.full(len(value), 1 / len(value))
+        weights = np.exp((value - value.max()) / TEMPERATURE)
+        return weights / weights.sum()
+
+    def order(self, picked: np.ndarray) -> np.ndarray:
+        gumbel = -np.log(-np.log(self._rng.random(len(self.best))))  # the order of draws without replacement
+        with np.errstate(divide="ignore"):
+            return np.argsort(-(np.log(self.probabilities()) + gumbel), kind="stable")
+
+
+def sketch_features(sketch: Sketch | None) -> np.ndarray:
+    """Numbers that describe a sketch and its task, without names: how many columns, tiled axes, reductions, choices, branches
+    and blocks there are, whether it has a seed, and the logarithm of the largest extent."""
+    if sketch is None:
+        return np.zeros(8)
+    extents = [t.extent for t in sketch.tiles]
+    reductions = sum(t.reduce for t in sketch.tiles)
+    counts = (
+        sketch.columns,
+        len(sketch.tiles),
+        reductions,
+        len(sketch.choices),
+        len(sketch.branches),
+        len(sketch.tiles_by_block),
+    )
+    return np.array([*np.log2(1.0 + np.array(counts)), float(sketch.seed is not None), np.log2(max(extents, default=1)) / 10])
+
+
+BANDITS: dict[str, Callable[[int], Bandit]] = {
+    "confidence": Bandit,
+    "uniform": Uniform,
+    "thompson": Thompson,
+    "discounted": Discounted,
+    "gradient": PolicyGradient,
+}
