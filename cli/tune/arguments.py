@@ -19,11 +19,11 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 # The options of each mode; --json and --quiet go with everything.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
-        "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "search", "model",
+        "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "policy", "model",
         "space", "rules", "report", "inputs", "cluster",
     ),
     "a network": (
-        "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "search", "model", "report",
+        "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
         "export", "cluster",
     ),
     "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show", "inputs"),
@@ -99,10 +99,17 @@ def parser() -> argparse.ArgumentParser:
         help="measure on the workers of the Dask scheduler at tcp://host:8786, or of a cluster here, local:4, to try that",
     )
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
-    p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")
-    p.add_argument("--model", choices=MODELS, help="what judges them before they are measured (default gbdt)")
     p.add_argument(
-        "--space", metavar="SPACE", help=f"{', '.join(SPACES)} (default full), or MODULE:NAME, an open schedule of your own"
+        "--policy",
+        "--search",
+        choices=SEARCHES,
+        help="what proposes candidates (default evolution); --search is its older name",
+    )
+    p.add_argument("--model", choices=MODELS, help="what judges them before they are measured (default: mostly gbdt)")
+    p.add_argument(
+        "--space",
+        metavar="SPACE",
+        help=f"{', '.join(SPACES)} (default: mostly full), or MODULE:NAME, an open schedule of your own",
     )
     p.add_argument("--rules", metavar="MODULE:NAME", help="sketch rules of your own instead: a rule, or a tuple of them")
     p.add_argument("--keep", type=count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")

@@ -72,7 +72,8 @@ def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, tar
     from search.records import Records, RecordsError
 
     seconds = args.seconds if args.seconds is not None or args.trials is not None else DEFAULT_SECONDS
-    named = {n: getattr(args, n) for n in ("search", "model") if getattr(args, n) is not None}
+    chosen = {"search": args.policy, "model": args.model}
+    named = {name: value for name, value in chosen.items() if value is not None}
     callbacks: list[Callable[[Progress, Event | None], None]] = []
     with refusing("--records", RecordsError), ExitStack() as stack:
         records = None if args.records is None else stack.enter_context(Records(args.records))

@@ -81,7 +81,7 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
     from tir.verify import VerifyError
 
     space, rules = None if args.space is None else parse_space(args.space), parse_rules(args.rules)
-    chosen = {"search": args.search, "model": args.model, "space": space, "rules": rules}
+    chosen = {"search": args.policy, "model": args.model, "space": space, "rules": rules}
     named = {name: value for name, value in chosen.items() if value is not None}
     callbacks: list[Callback] = [] if saver is None else [saver]
     with (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +19,16 @@ from ..space.rules import Rule
 from ..space.sketch import Sketch
 from ..task import Task
 from ..tuning.options import check_names
+from .actions import ActionBeam
+from .ansor import Ansor, pack_sum
+from .beam import BeamSearch
+from .directions import DirectionWalk
 from .evolution import Evolution
 from .random_search import RandomSearch
 from .shared_model import SharedModel
+from .stochastic import StochasticSchedule
+from .template import TemplateTuner
+from .tree import TreeSearch
 
 if TYPE_CHECKING:
     from .protocol import Policy
@@ -28,15 +37,72 @@ SEEDS = 4  # sketches whose seeds are measured first, at most
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
 Models = tuple[CostModel | None, CostModel | None]  # what learns, and what knows something beforehand
 
-# Of sketches, target, the model that learns, one that knows something beforehand; and, by name, further arguments.
-POLICIES: dict[str, Callable[..., Policy]] = {
-    "evolution": Evolution,
-    "random": lambda sketches, target, model, prior: RandomSearch(sketches, target, model),
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a policy is made for: a task, its target, the search space or the rules, and the models."""
+
+    task: Task
+    target: Target
+    space: str | Opening
+    rules: Sequence[Rule] | None
+    models: Models
+
+    def sketches(self) -> list[Sketch]:
+        return generate(self.task.func, self.target, self.rules, self.space)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A policy by name: what makes it of a subject and further arguments; the space and the model that it has by default."""
+
+    make: Callable[..., Policy]
+    space: str = "full"
+    model: str = "gbdt"
+
+
+def _over_rows(policy: Callable[..., Policy], subject: Subject, **parts: Any) -> Policy:
+    """A policy over the rows of sketches, which begins with the seeds of these."""
+    sketches = subject.sketches()
+    parts.setdefault("start", seeds(sketches, subject.target))
+    return policy(sketches, subject.target, *subject.models, **parts)
+
+
+def _ansor(subject: Subject, **parts: Any) -> Policy:
+    return Ansor(subject.sketches(), subject.target, *subject.models, **parts)
+
+
+def _random(subject: Subject, **parts: Any) -> Policy:
+    return RandomSearch(subject.sketches(), subject.target, subject.models[0], **parts)
+
+
+def _stochastic(subject: Subject, **parts: Any) -> Policy:
+    """Where the space is a function of the user's, it is the stochastic schedule."""
+    if not isinstance(subject.space, str):
+        parts.setdefault("space", subject.space)
+    return StochasticSchedule(subject.task.func, subject.target, subject.models[0], **parts)
+
+
+def _actions(subject: Subject, **parts: Any) -> Policy:
+    return ActionBeam(subject.task.func, subject.target, subject.models[0], **parts)
+
+
+POLICIES: dict[str, Named] = {
+    "evolution": Named(partial(_over_rows, Evolution)),
+    "random": Named(_random),
+    "ansor": Named(_ansor, "ansor", "pack-sum"),
+    "template": Named(partial(_over_rows, TemplateTuner)),
+    "directions": Named(partial(_over_rows, DirectionWalk), model="none"),
+    "beam": Named(partial(_over_rows, BeamSearch)),
+    "tree": Named(partial(_over_rows, TreeSearch)),
+    "stochastic": Named(_stochastic),
+    "actions": Named(_actions),
 }
 
 
 MODELS: dict[str, Callable[[Target], Models]] = {
     "gbdt": lambda target: (GBDTModel(target.machine), search_backend(target).prior(target)),
+    "pack-sum": lambda target: (pack_sum(target), None),
     "tile": lambda target: (search_backend(target).prior(target), None),
     "random": lambda target: (RandomModel(np.random.default_rng(0)), None),
     "none": lambda target: (None, None),
@@ -46,26 +112,23 @@ MODELS: dict[str, Callable[[Target], Models]] = {
 def make_policy(
     task: Task,
     search: str = "evolution",
-    model: str | CostModel | Models = "gbdt",
-    space: str | Opening = "full",
+    model: str | CostModel | Models | None = None,
+    space: str | Opening | None = None,
     rules: Sequence[Rule] | None = None,
     **parts: Any,
 ) -> Policy:
     """The policy of a task: the one of POLICIES called `search`, with one of MODELS or a model of one's own, over the sketches of
-    a space (a name, or a function of an `OpenSchedule`) or of other `rules`. `parts` are further arguments of it, as those
-    of `Evolution`. ValueError, with what there is, for an unknown name."""
+    a space (a name, or a function of an `OpenSchedule`) or of other `rules`; None is the policy's own model or space. `parts` are
+    further arguments of it, as those of `Evolution`. ValueError, with what there is, for an unknown name."""
     check_names(search=search, model=model, space=space)
-    target = Target(task.target)
-    learning, prior = _models(model, target)
-    sketches = generate(task.func, target, rules, space)
-    if search == "evolution":
-        parts.setdefault("start", seeds(sketches, target))
-    return POLICIES[search](sketches, target, learning, prior, **parts)
+    target, named = Target(task.target), POLICIES[search]
+    models = _models(named.model if model is None else model, target)
+    return named.make(Subject(task, target, space or named.space, rules, models), **parts)
 
 
-def shared_models(model: str | CostModel, target: Target) -> Models:
-    """The models for all tasks of a run."""
-    learning, prior = _models(model, target)
+def shared_models(model: str | CostModel | None, target: Target, search: str = "evolution") -> Models:
+    """The models for all tasks of a run; None is the model of the policy called `search`."""
+    learning, prior = _models(POLICIES[search].model if model is None else model, target)
     return learning and SharedModel(learning), prior and SharedModel(prior)
 
 

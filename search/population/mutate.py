@@ -145,13 +145,20 @@ def mutations() -> dict[str, Mutation]:
     return table | {name: Mutation(choose(own), partial(_has_open_choices, own)) for name, own in roles.items()}
 
 
-def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One child of each pair of rows, with genes of both: with probability 0.5 all genes of a block come from one parent (Ansor's
-    node-based crossover), else those of an axis."""
+def crossover(
+    sketch: Sketch,
+    target: Target,
+    mothers: np.ndarray,
+    fathers: np.ndarray,
+    rng: np.random.Generator,
+    by_node: float = 0.5,
+) -> np.ndarray:
+    """One child of each pair of rows, with genes of both: with the probability `by_node` all genes of a block come from one
+    parent (Ansor's node-based crossover), else those of an axis."""
     if not sketch.columns:
         return mothers.copy()
     by_block, by_axis = _genes(sketch)
-    together = rng.random(len(mothers)) < 0.5
+    together = rng.random(len(mothers)) < by_node
     coarse = rng.random((len(mothers), by_block.max() + 1))[:, by_block] < 0.5
     fine = rng.random((len(mothers), by_axis.max() + 1))[:, by_axis] < 0.5
     return legalize(sketch, target, np.where(np.where(together[:, None], coarse, fine), fathers, mothers))

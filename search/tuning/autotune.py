@@ -108,9 +108,10 @@ def autotune(
     this function on this target and processor, so that a run continues where the last one ended; the best recorded schedule is
     in the final race.
 
-    `search` is the policy: "evolution" (the default), "random", an object with the two methods of `Policy`, or what makes one of
-    the task. The first two take the cost `model` "gbdt", "tile", "random", "none" or an object, and the `space` "full", "ansor",
-    "limited" or a function that schedules with open numbers (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
+    `search` is the policy: a name, "evolution" (the default) or another one of `search.names.SEARCHES`, an object with the two
+    methods of `Policy`, or what makes one of the task. Policies with names take the cost `model` "gbdt", "pack-sum", "tile",
+    "random", "none" or an object, and the `space` "full", "ansor", "limited" or a function that schedules with open numbers
+    (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
     candidate may take; `workload` names the computation, so that float64 numpy is the reference; `workers` build at once, with
     the module `builder`; `inputs` are arrays, by the names of parameters, that candidates are run on, instead of random ones; or
     `measurer` makes another measurer of the task.

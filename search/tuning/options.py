@@ -14,7 +14,7 @@ import numpy as np
 from tir.nearest import no_such
 
 from ..measure import Candidate, Limits, Measurer
-from ..names import MODELS, SEARCHES, SEED_LIMIT, SPACES
+from ..names import MODELS, SEARCHES, SEED_LIMIT, SPACELESS, SPACES
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
@@ -66,6 +66,13 @@ def check_options(options: Options) -> None:
         if not number and not (name == "memory" and value is None):
             raise ValueError(f"Limits.{name} should be a positive number, got {value!r}")
     check_names(search=options.search, model=options.model, space=options.space)
+    if options.search in SPACELESS and (isinstance(options.space, str) or options.rules is not None):
+        raise ValueError(
+            f"the policy {options.search} makes schedules without sketches, so it takes no rules and no named space; got "
+            + ("rules" if options.rules is not None else f"the space {options.space!r}")
+        )
+    if options.search == "actions" and options.space is not None:
+        raise ValueError("the policy actions tries single primitives, so it takes no space; stochastic takes a function")
     named = options.search is None or isinstance(options.search, str)
     if not named and not (options.model is options.space is options.rules is None):
         raise ValueError("model, space and rules are those of the named policies; a policy of your own brings its own")

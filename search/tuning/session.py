@@ -255,7 +255,7 @@ class Session:
         if policy is None or isinstance(policy, str):
             from ..policy.named import make_policy
 
-            policy = make_policy(self.task, policy or "evolution", o.model or "gbdt", o.space or "full", o.rules)
+            policy = make_policy(self.task, policy or "evolution", o.model, o.space, o.rules)
         elif isinstance(policy, type) or not isinstance(policy, Policy):
             policy = policy(self.task)
         if o.first is not None:

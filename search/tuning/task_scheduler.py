@@ -126,7 +126,7 @@ def tune_tasks(
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
     if search is None or isinstance(search, str):
-        options = replace(options, model=_shared_models(model or "gbdt", target))
+        options = replace(options, model=_shared_models(model, target, search or "evolution"))
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
@@ -155,12 +155,12 @@ def _check(
         raise ValueError(f"the known seconds of a task must be positive, got {bad[0]}")
 
 
-def _shared_models(model: str | CostModel, target: str | Target) -> Models:
+def _shared_models(model: str | CostModel | None, target: str | Target, search: str) -> Models:
     from codegen.target import Target
 
     from ..policy.named import shared_models
 
-    return shared_models(model, Target(target))
+    return shared_models(model, Target(target), search)
 
 
 def _size(trials: int | None, tasks: int, new: int) -> int:

@@ -1,0 +1,139 @@
+"""Greedy beam search over single actions (the BEAM search of tinygrad, `tinygrad/engine/search.py`).
+
+Starting from the function as it is, each level takes one action on each schedule of the beam, measures what comes out, and
+keeps the fastest as the next beam. Actions are a few primitives with everything decided: a loop in parallel, a vector or an
+unrolled tile of some width, two loops changed over, a stage inlined or moved. Where the original measures all successors, a cost
+model says here which are measured. A level without a faster schedule ends the walk from there, and the search goes back
+to the fastest schedules that were not in a beam yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel
+from schedule import Schedule, ScheduleError, Trace, replay
+from tir.ir import Axis, Const, Kind, PrimFunc
+from tir.traverse import blocks, loops_to, variables
+
+from ..measure import Candidate
+from .traces import TracePolicy
+
+WIDTH = 4  # schedules of the beam, as tinygrad's BEAM=4
+LEVEL = 12  # successors that a level measures at most
+RANDOM_SHARE = 0.25  # of these, chosen without the model
+WIDTHS = (2, 4, 8, 16, 32, 64)  # of tiles
+
+Action = Callable[[Schedule], object]
+
+
+class ActionBeam(TracePolicy):
+    """Takes actions, one at a time, on the fastest schedules."""
+
+    name = "actions"
+
+    def __init__(self, func: PrimFunc, target: Target, model: CostModel | None = None):
+        super().__init__(func, target, model)
+        self._expanded: set[str] = set()  # traces that were in a beam
+        self._frontier: list[tuple[Schedule, float]] = []
+        self._left = 0  # candidates that the level may still measure
+
+    def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """The successors of the beam that the model prefers; those of the next beam where the level is done."""
+        chosen: list[Candidate] = []
+        while len(chosen) < n:
+            if not self._left or not self._frontier:
+                if chosen:  # the next beam is chosen among what is measured
+                    break
+                self._frontier = self._successors(rng)
+                self._left = LEVEL
+                if not self._frontier:
+                    break
+            schedule, score = self._frontier.pop(0)
+            self._left -= 1
+            if self.is_new(schedule):
+                chosen.append(self.candidate(schedule, score if self.model is not None else None))
+        return chosen
+
+    def _successors(self, rng: np.random.Generator) -> list[tuple[Schedule, float]]:
+        """What single actions make of the next beam, the best score first; of the beam after it where all is known."""
+        while beam := self._beam():
+            self._expanded |= {s.trace.to_json() for s in beam}
+            made: dict[str, Schedule] = {}
+            for schedule in beam:
+                for new in successors(schedule, self.target):
+                    made.setdefault(new.func.script(), new)
+            unknown = [s for s in made.values() if self.is_new(s)]
+            if unknown:
+                unknown = [unknown[k] for k in rng.permutation(len(unknown))]  # the order of equal scores
+                scores = self.scores(unknown, rng)
+                order = np.argsort(-scores, kind="stable")
+                good = round((1 - RANDOM_SHARE) * LEVEL)
+                order = np.concatenate([order[:good], rng.permutation(order[good:])])
+                return [(unknown[k], float(scores[k])) for k in order]
+        return []
+
+    def _beam(self) -> list[Schedule]:
+        """The fastest schedules that were not in a beam; at first the function as it is."""
+        left = [t for t in self.measured if t not in self._expanded and self.measured[t] < np.inf]
+        start = Schedule(self.func)
+        if start.trace.to_json() not in self._expanded:
+            return [start]
+        return [replay(self.func, Trace.from_json(t)) for t in sorted(left, key=self.measured.__getitem__)[:WIDTH]]
+
+
+def successors(schedule: Schedule, target: Target) -> Iterator[Schedule]:
+    """What each legal action makes of a schedule."""
+    for action in _actions(schedule.func, target):
+        new = schedule.copy()
+        try:
+            action(new)
+        except ScheduleError:
+            continue
+        yield new
+
+
+def _actions(func: PrimFunc, target: Target) -> Iterator[Action]:
+    for block in blocks(func):
+        path = loops_to(func.body, block.name)
+        nest = [x for x in path if x.kind is Kind.SERIAL]
+        reduced = {v for it in block.iters if it.axis is not Axis.SPATIAL for v in variables(it.binding)}
+        for loop in nest:
+            for width in WIDTHS:
+                if isinstance(loop.extent, Const) and width <= loop.extent.value:
+                    if loop.name not in reduced:
+                        yield partial(_tile, block=block.name, loop=loop.name, width=width, mark=Kind.VECTORIZED)
+                    yield partial(_tile, block=block.name, loop=loop.name, width=width, mark=Kind.UNROLLED)
+        if nest and nest[0].name not in reduced and target.num_cores > 1 and all(x.kind is not Kind.PARALLEL for x in path):
+            yield from (partial(_parallel, loops=[x.name for x in nest[:n]]) for n in (1, 2) if len(nest) >= n)
+        yield from (partial(_swap, outer=a.name, inner=b.name) for a, b in pairwise(nest))
+        yield partial(Schedule.compute_inline, block=block.name)
+        for consumer in Schedule(func).get_consumers(block.name):
+            yield from (partial(Schedule.compute_at, block=block.name, loop=x.name) for x in loops_to(func.body, consumer))
+
+
+def _tile(s: Schedule, block: str, loop: str, width: int, mark: Kind) -> None:
+    """The inner part of a loop as a vector or unrolled; that of a spatial loop innermost (tinygrad's UPCAST and UNROLL)."""
+    *_, inner = s.split(loop, [None, width])
+    path = s.get_loops(block)
+    if path[-1] != inner:
+        s.reorder(*path[path.index(inner) + 1 :], inner)
+    if mark is Kind.VECTORIZED:
+        s.vectorize(inner)
+    else:
+        s.unroll(inner)
+
+
+def _swap(s: Schedule, outer: str, inner: str) -> None:
+    """Two loops changed over."""
+    s.reorder(inner, outer)
+
+
+def _parallel(s: Schedule, loops: list[str]) -> None:
+    """The outermost loops, fused, in parallel."""
+    s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])

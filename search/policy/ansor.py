@@ -1,0 +1,111 @@
+"""Ansor as it is published: Zheng et al., OSDI 2020, sections 4.2 and 5, with the constants of the released code.
+
+What is not in the paper's text is as in the last release or, as the share of crossover, in the paper's artifact. A round has 64
+candidates there; the tuning loop has rounds of its own size, and the random warm-up is as long in rounds.
+
+    - The space is that of Ansor's rules: SSRSRS tiles that divide, at most 64 innermost. Sketches are drawn uniformly.
+    - The first population is sampled, with the best measured rows as at most a fifth. Four generations: parents are drawn in
+      proportion to their scores, and have a mutant with the probability 0.85, by fixed probabilities of the mutations. A child in
+      twenty has two parents, by nodes. Nothing of a generation survives but the best rows, on a heap.
+    - The model is fitted anew to everything after each round, with the weighted squared error of throughputs summed over the
+      statements of a program. Before the warm-up has passed, scores are random.
+    - A share of 0.05 of a batch, epsilon, is random rows of the first population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import Boosting, CostModel, GBDTModel, RandomModel, ThroughputSum
+
+from ..population.mutate import crossover, mutations
+from ..population.programs import sketch_programs
+from ..space.sketch import Sketch
+from .credit import FixedCredit
+from .rows import Point, RowPolicy
+
+POPULATION = 2048
+GENERATIONS = 4
+MUTATED = 0.85  # probability that a child is a mutant, not a copy
+CROSSED = 0.05  # share of a generation with two parents
+REUSED = 0.2  # of the first population, measured rows at most
+EPSILON = 0.05  # share of a batch that is random
+WARM_UP = 25  # programs before the model scores: 100 of rounds of 64
+
+# Probabilities of the mutations, by their names in `population.mutate`: tile sizes, unrolling, locations, parallel loops.
+PROBABILITIES = {"move": 0.90, "pragma": 0.04, "compute location": 0.05, "parallel": 0.01}
+
+Populations = dict[int, np.ndarray]  # by the number of a sketch
+
+
+def pack_sum(target: Target) -> CostModel:
+    """The cost model of the paper: boosted trees with the weighted squared error of sums of throughputs, grown anew to all data
+    each time; a random order until the warm-up has passed."""
+    grown = Boosting(trees=50, depth=10, rate=0.2, leaf=1, share=1.0, sample=1.0, weight=0.0, growth=0.0, min_programs=WARM_UP)
+    return GBDTModel(target.machine, boosting=replace(grown, loss=ThroughputSum()))
+
+
+class Ansor(RowPolicy):
+    """The evolutionary search of the paper; `population` rows in each of the generations."""
+
+    def __init__(self, sketches: Sequence[Sketch], target: Target, *args: object, population: int = POPULATION, **parts: object):
+        super().__init__(sketches, target, *args, **parts)  # type: ignore[arg-type]
+        self.population = population
+        self._cold = RandomModel(np.random.default_rng(0))  # scores until the warm-up has passed
+
+    def scores(self, number: int, rows: np.ndarray) -> np.ndarray:
+        if len(self.measured) < WARM_UP:
+            return self._cold.score(sketch_programs(self.sketches[number]), rows)
+        return super().scores(number, rows)
+
+    def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
+        owner = rng.integers(len(self.sketches), size=self.population)
+        rows = {k: self.sampled(k, int(np.sum(owner == k)), rng) for k in np.unique(owner).tolist()}
+        first = [(k, tuple(row)) for k, own in rows.items() for row in own.tolist()]
+        for k, row in self.best(round(REUSED * self.population)):
+            rows[k] = np.concatenate([rows.get(k, np.empty((0, len(row)), dtype=np.int64)), np.array([row], dtype=np.int64)])
+        heap: dict[Point, float] = {}
+        for generation in range(GENERATIONS + 1):
+            scores = {k: self.scores(k, own) for k, own in rows.items()}
+            for k, own in rows.items():
+                found = zip(own.tolist(), scores[k].tolist(), strict=True)
+                heap |= {(k, tuple(row)): s for row, s in found if self.is_new((k, tuple(row)))}
+            if generation < GENERATIONS:
+                rows = self._next(rows, scores, rng)
+        self._predicted |= heap
+        best = sorted(heap, key=lambda p: -heap[p])
+        random = round(EPSILON * n)
+        blind = [first[k] for k in rng.permutation(len(first))[: 3 * random]]
+        return [*best[: n - random], *blind, *best[n - random :]]
+
+    def _next(self, rows: Populations, scores: Populations, rng: np.random.Generator) -> Populations:
+        """A generation from the one before it."""
+        speed = {k: np.maximum(s, 0.0) for k, s in scores.items()}
+        share = np.array([s.sum() for s in speed.values()])
+        share = share / share.sum() if share.sum() > 0 else np.full(len(share), 1 / len(share))
+        children: dict[int, np.ndarray] = {}
+        for (k, own), count in zip(rows.items(), rng.multinomial(self.population, share), strict=True):
+            weights = speed[k] / speed[k].sum() if speed[k].sum() > 0 else None
+            drawn = own[rng.choice(len(own), size=count, p=weights)]
+            others = own[rng.choice(len(own), size=count, p=weights)]
+            kind = rng.random(count)
+            crossed, mutated = kind < CROSSED, (kind >= CROSSED) & (kind < CROSSED + MUTATED * (1 - CROSSED))
+            drawn[crossed] = crossover(self.sketches[k], self.target, drawn[crossed], others[crossed], rng, by_node=1.0)
+            drawn[mutated] = self._mutants(self.sketches[k], drawn[mutated], rng)
+            if count:
+                children[k] = np.unique(drawn, axis=0)
+        return children
+
+    def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        table = {name: m for name, m in mutations().items() if name in PROBABILITIES and m.suits(sketch)}
+        mutants = parents.copy()
+        if table:
+            picked = rng.choice(len(table), size=len(parents), p=FixedCredit(PROBABILITIES).weights(list(table)))
+            for n, mutation in enumerate(table.values()):
+                if (picked == n).any():
+                    mutants[picked == n] = mutation.operate(sketch, self.target, parents[picked == n], rng)
+        return mutants

@@ -1,0 +1,75 @@
+"""Beam search over incomplete programs (Adams et al., Learning to Optimize Halide with Tree Search and Random Programs, SIGGRAPH
+2019, section 4).
+
+A program is decided knob by knob: how its stages are placed, then the sizes of each axis and the other choices. What is not
+decided yet has its simplest value: tiles of one, the first option. After each decision the model judges the unfinished programs,
+and only the best of them go on. With random dropout, as in the paper's search for several candidates, a pass loses some of its
+states at random, so that each pass ends with other programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..population.knobs import knobs, settings
+from ..population.sample import legalize
+from .rows import Point, RowPolicy
+
+WIDTH = 32  # states of the beam, as in the paper
+OPTIONS = 8  # settings of a knob that are tried at each state
+SURVIVAL = 0.5  # probability that a state loses nothing to dropout in a whole pass, as in the paper
+PASSES = 5  # most passes for a batch, as in the paper
+
+
+class BeamSearch(RowPolicy):
+    """Proposes the programs at the ends of passes of a beam search, the best first; the first pass drops nothing."""
+
+    def __init__(self, *args: object, **parts: object):
+        super().__init__(*args, **parts)  # type: ignore[arg-type]
+        self._knobs = [knobs(s) for s in self.sketches]
+
+    def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
+        found: dict[Point, None] = {}
+        for number in range(PASSES):
+            found |= dict.fromkeys(p for p in self._descend(rng, dropout=number > 0) if self.is_new(p))
+            if len(found) >= 2 * n:
+                break
+        last: dict[int, list[tuple[int, ...]]] = {}
+        for k, row in found:
+            last.setdefault(k, []).append(row)
+        return self.ranked({k: np.array(rows, dtype=np.int64).reshape(len(rows), -1) for k, rows in last.items()}, rng)
+
+    def _descend(self, rng: np.random.Generator, dropout: bool) -> list[Point]:
+        """One pass: the states of the beam when everything is decided."""
+        beam = {k: legalize(s, self.target, np.array([s.stand_ins()], dtype=np.int64)) for k, s in enumerate(self.sketches)}
+        decisions = max(map(len, self._knobs))
+        survival = SURVIVAL ** (1 / max(1, decisions)) if dropout else 1.0
+        for depth in range(decisions):
+            grown = {k: self._decided(k, rows, depth, rng) for k, rows in beam.items()}
+            beam = self._kept(grown, survival, rng)
+        return [(k, tuple(row)) for k, rows in beam.items() for row in rows.tolist()]
+
+    def _decided(self, k: int, rows: np.ndarray, depth: int, rng: np.random.Generator) -> np.ndarray:
+        """The successors of states of a sketch: with its knob number `depth` set in several ways; the states themselves where it
+        has fewer knobs."""
+        if depth >= len(self._knobs[k]):
+            return rows
+        knob = self._knobs[k][depth]
+        options = settings(self.sketches[k], self.target, knob, OPTIONS, rng)
+        children = np.repeat(rows, len(options), axis=0)
+        children[:, knob.columns] = np.tile(options, (len(rows), 1))
+        return np.unique(np.concatenate([rows, legalize(self.sketches[k], self.target, children)]), axis=0)
+
+    def _kept(self, grown: dict[int, np.ndarray], survival: float, rng: np.random.Generator) -> dict[int, np.ndarray]:
+        """The best states of all sketches that survive."""
+        scores = np.concatenate([self.scores(k, rows) for k, rows in grown.items()])
+        owner = np.concatenate([np.full(len(rows), k) for k, rows in grown.items()])
+        place = np.concatenate([np.arange(len(rows)) for rows in grown.values()])
+        order = rng.permutation(len(scores))
+        order = order[np.argsort(-scores[order], kind="stable")]
+        lives = rng.random(len(order)) < survival
+        order = order[lives] if lives.any() else order
+        kept = order[:WIDTH]
+        return {k: rows[place[mine]] for k, rows in grown.items() if len(mine := kept[owner[kept] == k])}

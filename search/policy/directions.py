@@ -1,0 +1,113 @@
+"""The direction walk: from a measured point to a neighbour, in the direction that Q-learning expects most of (FlexTensor: Zheng
+et al., ASPLOS 2020, section 5.2).
+
+A direction moves the smallest prime factor of one level of an axis to another level, or takes the next option of a choice. Each
+trial starts from a measured point, chosen with a probability that falls with how much slower it is than the best, and goes one
+step in a direction. The reward is by how much the neighbour is faster than the point. As in the paper, the space is pruned:
+sizes that the registers cannot hold are never proposed, neither are directions that lead to a known point. Where the paper has a
+network of four layers for the Q function, it is linear here, because a run has some hundred steps to learn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ..population.sample import legalize
+from ..space.sketch import Sketch
+from .rows import Point, RowPolicy
+
+GREED = 5.0  # gamma of the choice of a starting point: exp(-GREED * relative loss)
+EXPLORATION = 0.2  # share of steps in a random direction
+DISCOUNT = 0.7  # of the value of the neighbour's best direction
+RATE = 0.5  # of learning
+
+Direction = tuple[int, ...]  # tile, source and drain level; or a choice and by how many options it changes
+
+
+class DirectionWalk(RowPolicy):
+    """Walks from the best measured points in learned directions; without measurements it begins at random points."""
+
+    def __init__(self, *args: object, **parts: object):
+        super().__init__(*args, **parts)  # type: ignore[arg-type]
+        self._directions = [_directions(s) for s in self.sketches]
+        self._values = [np.zeros((len(d), s.columns + 1)) for d, s in zip(self._directions, self.sketches, strict=True)]
+        self._came: dict[Point, tuple[Point, int]] = {}  # from where, and in which direction
+
+    def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
+        points = self.best(64)
+        if not points:
+            return
+        best = self.measured[points[0]]
+        losses = np.array([self.measured[p] / best - 1.0 for p in points])
+        weights = np.exp(-GREED * losses)
+        for _ in range(4 * n):
+            start = points[rng.choice(len(points), p=weights / weights.sum())]
+            step = self._step(start, rng)
+            if step is not None:
+                yield step
+
+    def learn(self, points: Sequence[Point]) -> None:
+        for point in points:
+            if point not in self._came:
+                continue
+            start, direction = self._came.pop(point)
+            k, old, new = start[0], self.measured[start], self.measured[point]
+            reward = old / new - 1.0 if np.isfinite(new) else -1.0
+            wanted = reward + DISCOUNT * max(0.0, float(np.max(self._quality(point), initial=0.0)))
+            state = self._state(start)
+            self._values[k][direction] += RATE * (wanted - self._values[k][direction] @ state) * state / (state @ state)
+
+    def _step(self, start: Point, rng: np.random.Generator) -> Point | None:
+        """The new neighbour of a point in the best direction, or at times in a random one; None where all are known."""
+        k, row = start
+        count = len(self._directions[k])
+        noise = 1e-9 * rng.random(count)
+        order = rng.permutation(count) if rng.random() < EXPLORATION else np.argsort(-self._quality(start) + noise)
+        moved = [_moved(self.sketches[k], self._directions[k][d], row) for d in order]
+        there = [n for n, m in enumerate(moved) if m is not None]
+        if not there:
+            return None
+        rows = legalize(self.sketches[k], self.target, np.array([moved[n] for n in there], dtype=np.int64))
+        for n, new in zip(there, rows.tolist(), strict=True):
+            point = (k, tuple(new))
+            if self.is_new(point):
+                self._came[point] = start, int(order[n])
+                return point
+        return None
+
+    def _quality(self, point: Point) -> np.ndarray:
+        return self._values[point[0]] @ self._state(point)
+
+    def _state(self, point: Point) -> np.ndarray:
+        return np.concatenate([np.log2(1.0 + np.array(point[1], dtype=float)), [1.0]])
+
+
+def _directions(sketch: Sketch) -> list[Direction]:
+    found: list[Direction] = []
+    for n, t in enumerate(sketch.tiles):
+        levels = range(len(t.columns) + 1)
+        found += [(n, a, b) for a in levels for b in levels if a != b]
+    return found + [(n, by) for n, c in enumerate(sketch.choices) for by in (1, -1) if len(c.options) > 1]
+
+
+def _moved(sketch: Sketch, direction: Direction, row: tuple[int, ...]) -> list[int] | None:
+    """A row one step in a direction, not yet in canonical form; None where there is no step."""
+    result = list(row)
+    if len(direction) == 2:
+        choice = sketch.choices[direction[0]]
+        place = choice.options.index(row[choice.column]) + direction[1]
+        result[choice.column] = choice.options[place % len(choice.options)]
+        return result
+    number, source, drain = direction
+    tile = sketch.tiles[number]
+    inner = [row[c] for c in tile.columns]
+    levels = [-(-tile.extent // int(np.prod(inner))), *inner]
+    if levels[source] == 1:
+        return None
+    factor = next(f for f in range(2, levels[source] + 1) if levels[source] % f == 0)
+    for place, changed in ((source, levels[source] // factor), (drain, levels[drain] * factor)):
+        if place:
+            result[tile.columns[place - 1]] = changed
+    return result

@@ -1,0 +1,135 @@
+"""What policies over the rows of sketches have in common: what was measured, what is new, and a cost model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel, WarmUp
+
+from ..measure import Candidate, Measurement
+from ..population.programs import sketch_programs
+from ..population.sample import sample
+from ..space.sketch import Sketch
+from .ranking import score_rows
+
+Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
+
+TRIES = 8  # random rows of each sketch, among which a new one is looked for where a search found too few
+
+
+class RowPolicy(ABC):
+    """A policy over rows of sketches. A subclass has `search`, and `learn` if it learns from more than the model does.
+
+    `start` are rows, each with its sketch, that are proposed first. `model` is the cost model that learns, `prior` an analytic
+    one, used where there is no other. `measured` has the seconds of every measured point.
+    """
+
+    def __init__(
+        self,
+        sketches: Sequence[Sketch],
+        target: Target,
+        model: CostModel | None = None,
+        prior: CostModel | None = None,
+        start: Sequence[tuple[Sketch, np.ndarray]] = (),
+    ):
+        if not sketches:
+            raise ValueError("there is no sketch to search")
+        self.sketches, self.target = tuple(sketches), target
+        self.model = prior if model is None else model
+        self.measured: dict[Point, float] = {}
+        self.scored = {"symbolic": 0, "concrete": 0}
+        self._proposed: set[Point] = set()
+        self._predicted: dict[Point, float] = {}
+        self._numbers = {s.name: n for n, s in enumerate(self.sketches)}
+        self._start = [(self._numbers[s.name], tuple(row.tolist())) for s, row in start if s.name in self._numbers]
+
+    @abstractmethod
+    def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
+        """Points to measure next, the best first; those that are known are passed over, and of the others `n` are taken."""
+
+    def learn(self, points: Sequence[Point]) -> None:
+        """These were measured, beside what the model has learned from them."""
+        return
+
+    # --- the protocol of autotune ---
+
+    def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """At most `n` candidates that were not proposed before: the start, what `search` finds, and where that is too little
+        random rows."""
+        chosen = [p for p in dict.fromkeys(self._start) if self.is_new(p)][:n]
+        self._proposed |= set(chosen)
+        for points in (self.search, self._random):
+            for point in points(n, rng) if len(chosen) < n else ():
+                if len(chosen) < n and self.is_new(point):
+                    self._proposed.add(point)
+                    chosen.append(point)
+        return [self._candidate(p) for p in chosen]
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        """Learn from measurements; those of sketches that the policy does not have are ignored."""
+        own: dict[int, dict[tuple[int, ...], float]] = {}
+        for m in measurements:
+            number, row = self._numbers.get(m.candidate.sketch), tuple(map(int, m.candidate.row))
+            if number is not None and len(row) == self.sketches[number].columns:
+                own.setdefault(number, {})[row] = m.seconds
+        for number, found in own.items():
+            self.measured |= {(number, row): seconds for row, seconds in found.items()}
+            if self.model is not None:
+                rows = np.array(list(found), dtype=np.int64).reshape(len(found), self.sketches[number].columns)
+                self.model.update(sketch_programs(self.sketches[number]), rows, np.array(list(found.values())))
+        self.learn([(number, row) for number, found in own.items() for row in found])
+
+    def warm_up(self) -> None:
+        """Load the libraries that the model needs."""
+        if isinstance(self.model, WarmUp):
+            self.model.warm_up()
+
+    # --- for subclasses ---
+
+    def is_new(self, point: Point) -> bool:
+        """Whether a point was neither measured nor proposed."""
+        return point not in self._proposed and point not in self.measured
+
+    def best(self, count: int) -> list[Point]:
+        """The fastest measured points, best first; failures are none."""
+        valid = [p for p, seconds in self.measured.items() if seconds < np.inf]
+        return sorted(valid, key=lambda p: self.measured[p])[:count]
+
+    def scores(self, number: int, rows: np.ndarray) -> np.ndarray:
+        """The scores of rows of a sketch, higher is better; all 0 without a model."""
+        if self.model is None or not len(rows):
+            return np.zeros(len(rows))
+        programs = sketch_programs(self.sketches[number])
+        scores = score_rows(self.model, programs, rows)
+        concrete = programs.count_concrete(rows)
+        self.scored["symbolic"] += len(rows) - concrete
+        self.scored["concrete"] += concrete
+        return scores
+
+    def sampled(self, number: int, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Random rows of a sketch; one without columns has one."""
+        sketch = self.sketches[number]
+        return sample(sketch, self.target, count if sketch.columns else 1, rng)
+
+    def ranked(self, populations: dict[int, np.ndarray], rng: np.random.Generator) -> list[Point]:
+        """The rows of several sketches without repeats, best score first; equal ones in random order."""
+        found: dict[Point, float] = {}
+        for number, rows in populations.items():
+            scores = self.scores(number, rows).tolist()
+            found |= {(number, tuple(row)): s for row, s in zip(rows.tolist(), scores, strict=True)}
+        self._predicted |= found
+        shuffled = [list(found)[k] for k in rng.permutation(len(found))]
+        return sorted(shuffled, key=lambda p: -found[p])
+
+    def _random(self, n: int, rng: np.random.Generator) -> list[Point]:
+        found = [(k, tuple(row)) for k in range(len(self.sketches)) for row in self.sampled(k, TRIES * n, rng).tolist()]
+        return [found[k] for k in rng.permutation(len(found))]
+
+    def _candidate(self, point: Point) -> Candidate:
+        sketch = self.sketches[point[0]]
+        score = self._predicted.pop(point, None) if self.model is not None else None
+        return Candidate(sketch.name, point[1], sketch.trace(point[1]).as_json(), score)

@@ -1,0 +1,124 @@
+"""A user's stochastic schedule as the whole space: a function with `sample_*` steps, whose decisions are mutated in the trace
+(MetaSchedule: Shao et al., Tensor Program Optimization with Probabilistic Programs, NeurIPS 2022, sections 3 and 4).
+
+    def space(s):
+        i, j, k = s.get_loops("C")
+        i_0, i_1 = s.split(i, s.sample_tile(i, 2, max_innermost_factor=8))
+        j_0, j_1 = s.split(j, s.sample_perfect_tile(j, 2, max_innermost_factor=64))
+        s.reorder(i_0, j_0, k, i_1, j_1)
+
+What steps are taken may depend on what was drawn. A mutant is made by calling the function again with the decisions in the trace
+of its parent, but for one, which is drawn anew; so is every later decision that does not fit any more. Then postprocessors go
+over the schedule: each may change it further, or raise ScheduleError, and refuse it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel
+from schedule import REGISTRY, Schedule, ScheduleError, Trace
+from tir.ir import PrimFunc
+
+from ..measure import Candidate
+from .stochastic_schedule import POSTPROCESSORS, multi_level_tiles
+from .traces import TracePolicy
+
+Space = Callable[[Schedule], object]
+Decisions = Sequence[Any]  # of the sampling steps in order; None for one that is to be drawn
+
+POPULATION = 48  # MetaSchedule has 512; here each is lowered to be scored
+GENERATIONS = 2
+MUTATED = 0.85  # share of a generation that are mutants; others are drawn anew
+RANDOM_SHARE = 0.05  # of a batch, at least one, chosen without the model
+TRIES = 20  # draws for one schedule that the postprocessors accept
+
+
+class StochasticSchedule(TracePolicy):
+    """Evolves the decisions of the schedules that `space` makes."""
+
+    name = "stochastic"
+
+    def __init__(
+        self,
+        func: PrimFunc,
+        target: Target,
+        model: CostModel | None = None,
+        space: Space = multi_level_tiles,
+        postprocessors: Sequence[Callable[[Schedule, Target], object]] = POSTPROCESSORS,
+        population: int = POPULATION,
+    ):
+        super().__init__(func, target, model)
+        self.space, self.postprocessors, self.population = space, tuple(postprocessors), population
+
+    def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """At most `n` new schedules: the best of some generations by the model, and a few without it."""
+        parents = sorted((t for t in self.measured if self.measured[t] < np.inf), key=self.measured.__getitem__)[:n]
+        kept = [_decisions(Trace.from_json(text)) for text in parents]
+        pool: dict[str, tuple[Schedule, float]] = {}
+        for _ in range(GENERATIONS if self.model is not None else 1):
+            made = [self._made(self._mutant(kept, rng), rng) for _ in range(self.population)]
+            new = {s.trace.to_json(): s for s in made if s is not None and self.is_new(s)}
+            fresh = [s for text, s in new.items() if text not in pool]
+            for schedule, score in zip(fresh, self.scores(fresh, rng).tolist(), strict=True):
+                pool[schedule.trace.to_json()] = schedule, score
+            best = sorted(pool.values(), key=lambda found: -found[1])
+            kept = [*kept[: n // 2], *(_decisions(s.trace) for s, _ in best[:n])]
+        best = sorted(pool.values(), key=lambda found: -found[1])
+        random = max(1, round(RANDOM_SHARE * n))
+        chosen, rest = best[: n - random], best[n - random :]
+        chosen += [rest[k] for k in rng.permutation(len(rest))[: n - len(chosen)]]
+        scored = self.model is not None
+        return [self.candidate(schedule, score if scored else None) for schedule, score in chosen]
+
+    def _mutant(self, kept: Sequence[Decisions], rng: np.random.Generator) -> Decisions:
+        """The decisions of one of the kept schedules, without one of them; at times none at all."""
+        if not kept or rng.random() > MUTATED:
+            return ()
+        chosen = list(kept[int(len(kept) * rng.random() ** 2)])
+        if chosen:
+            chosen[rng.integers(len(chosen))] = None
+        return chosen
+
+    def _made(self, decisions: Decisions, rng: np.random.Generator) -> Schedule | None:
+        """A schedule with these decisions, and others drawn; None where the postprocessors refuse all that is drawn."""
+        for _ in range(TRIES):
+            schedule = _Decided(self.func, decisions, rng)
+            try:
+                self.space(schedule)
+                for postprocess in self.postprocessors:
+                    postprocess(schedule, self.target)
+            except ScheduleError:
+                decisions = ()
+                continue
+            return schedule
+        return None
+
+
+class _Decided(Schedule):
+    """A schedule whose sampling steps take given decisions, in order, where they fit."""
+
+    def __init__(self, func: PrimFunc, decisions: Decisions, rng: np.random.Generator):
+        super().__init__(func, seed=rng)
+        self._decisions = list(decisions)
+
+    def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        known = REGISTRY[name]
+        if "decision" in known.types and self._decisions:
+            decision = self._decisions.pop(0)
+            bound = known.bound(args, kwargs)
+            if decision is not None and bound.arguments.get("decision") is None:
+                bound.arguments["decision"] = decision
+                try:
+                    return super()._apply(name, *bound.args, **bound.kwargs)
+                except ScheduleError:  # it does not fit what was decided before it
+                    pass
+        return super()._apply(name, *args, **kwargs)
+
+
+def _decisions(trace: Trace) -> Decisions:
+    return [step.bound["decision"] for step in trace if "decision" in REGISTRY[step.name].types]

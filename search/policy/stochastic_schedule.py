@@ -1,0 +1,113 @@
+"""A stochastic schedule for any function, where the user gives none, and postprocessors (MetaSchedule, NeurIPS 2022, section 4).
+
+`multi_level_tiles` is written as a user would write it: with the public steps of `Schedule` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from math import prod
+
+from codegen.target import Target
+from schedule import Schedule, ScheduleError
+from schedule.primitive import find_block, find_loop
+from tir.ir import Axis, Block, Const, For, Kind, Var
+from tir.traverse import blocks, loops_to, variables
+
+MAX_UNROLLED = 512  # copies of a body that unrolled loops and vectors may make together
+MAX_VECTOR = 64  # iterations of a vector
+UNROLL = (0, 16, 64, 512)  # statements that an unrolled nest may have
+
+
+def multi_level_tiles(s: Schedule) -> None:
+    """Tiles every stage, consumers first, as S R S; a stage that only copies may instead be computed, or inlined, where it is
+    read."""
+    outputs = s.get_output_blocks()
+    for block in reversed(s.get_child_blocks("root")):
+        if block not in outputs and not find_block(s.func, block).is_reduction:
+            place = s.sample_compute_location(block)
+            if place == "inline":
+                s.compute_inline(block)
+                continue
+            if place != "root":
+                s.compute_at(block, place)
+                continue
+        _tile(s, block)
+
+
+def _tile(s: Schedule, block: str) -> None:
+    """Outer spatial loops, reductions, inner spatial loops; those of axes that several loops drive stay as they are."""
+    node = find_block(s.func, block)
+    driven = {it.binding.name: it.axis for it in node.iters if isinstance(it.binding, Var)}
+    own = [loop for loop in s.get_loops(block) if loop in driven and find_loop(s.func, loop).extent != Const(1)]
+    outer: list[str] = []
+    reduced: list[str] = []
+    inner: list[str] = []
+    for loop in own:
+        spatial = driven[loop] is Axis.SPATIAL
+        first, second = s.split(loop, [*s.sample_tile(loop, 2, max_innermost_factor=MAX_VECTOR if spatial else -1)])
+        (outer if spatial else reduced).append(first)
+        (inner if spatial else reduced).append(second)
+    if len(outer + reduced + inner) > 1:
+        s.reorder(*outer, *reduced[::2], *reduced[1::2], *inner)
+    if reduced:
+        s.annotate(reduced[-1], "pragma_auto_unroll_max_step", s.sample_categorical([*UNROLL], [1 / len(UNROLL)] * len(UNROLL)))
+
+
+# --- postprocessors: each changes a schedule, or refuses it by a ScheduleError -------------------------------------------------
+
+
+def run_in_parallel(s: Schedule, target: Target) -> None:
+    """Fuses the outer spatial loops of each nest, as many as threads need, and runs them in parallel."""
+    if target.num_cores == 1:
+        return
+    for nest in dict.fromkeys(s.get_loops(b.name)[0] for b in blocks(s.func) if s.get_loops(b.name)):
+        chain = _spatial_chain(s, nest)
+        enough = next((n for n in range(1, len(chain)) if _length(chain[:n]) >= 16 * target.num_cores), len(chain))
+        names = [x.name for x in chain[:enough]]
+        if names:
+            with suppress(ScheduleError):
+                s.parallel(s.fuse(*names) if len(names) > 1 else names[0])
+
+
+def run_in_vectors(s: Schedule, target: Target) -> None:
+    """Vectorises the innermost loop of each stage where that is spatial."""
+    for block in blocks(s.func):
+        path = loops_to(s.func.body, block.name)
+        if path and path[-1].body is block and path[-1].name not in _reduced(block) and _length(path[-1:]) <= MAX_VECTOR:
+            with suppress(ScheduleError):
+                s.vectorize(path[-1].name)
+
+
+def refuse_large_bodies(s: Schedule, target: Target) -> None:
+    """Refuses bodies of which vectors and unrolled loops make more than MAX_UNROLLED copies."""
+    for block in blocks(s.func):
+        marked = [x for x in loops_to(s.func.body, block.name) if x.kind in (Kind.VECTORIZED, Kind.UNROLLED)]
+        if _length(marked) > MAX_UNROLLED:
+            raise ScheduleError(f"`{block.name}` would have {_length(marked)} copies of its body, of at most {MAX_UNROLLED}")
+
+
+POSTPROCESSORS = (run_in_parallel, run_in_vectors, refuse_large_bodies)
+
+
+def _spatial_chain(s: Schedule, nest: str) -> list[For]:
+    """The outermost loops of a nest while they carry no reduction, up to and with the first that has several statements."""
+    chain: list[For] = []
+    loop = find_loop(s.func, nest)
+    reduced = {v for b in blocks(loop) for v in _reduced(b)}
+    while loop.kind is Kind.SERIAL and loop.name not in reduced:
+        chain.append(loop)
+        if not isinstance(loop.body, For):
+            break
+        loop = loop.body
+    return chain
+
+
+def _reduced(block: Block) -> set[str]:
+    """The loops that drive the reductions of a block."""
+    return {v for it in block.iters if it.axis is not Axis.SPATIAL for v in variables(it.binding)}
+
+
+def _length(chain: Sequence[For]) -> int:
+    return prod(x.extent.value for x in chain if isinstance(x.extent, Const))

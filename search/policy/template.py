@@ -1,0 +1,67 @@
+"""The template tuner: simulated annealing over the knobs of a schedule template (AutoTVM: Chen et al., Learning to Optimize
+Tensor Programs, NeurIPS 2018, section 3 and algorithm 1).
+
+A template is a schedule with open numbers: one of the library, or a function of one's own (`space=`). Its knobs are the sizes of
+an axis, and its choices. Chains walk from row to row, one knob at a time, by the scores of the model; the best rows that the
+chains came by are measured, and a share of the batch is random. The chains go on where they ended in the batch before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ..population.knobs import turned
+from ..space.sketch import Sketch
+from .rows import Point, RowPolicy
+
+CHAINS = 128  # the constants of AutoTVM's optimiser, except for the steps, of which it takes 500
+STEPS = 60
+PATIENCE = 20  # steps without a better best row, after which the walk ends
+RANDOM_SHARE = 0.05  # of a batch, epsilon
+TEMPLATES = 4  # of the library
+
+
+class TemplateTuner(RowPolicy):
+    """Tunes the knobs of templates: of the first sketches that the library of templates makes, or where it knows nothing of the
+    function, of the first sketch."""
+
+    def __init__(self, sketches: Sequence[Sketch], *args: object, **parts: object):
+        known = [s for s in sketches if s.seed is not None][:TEMPLATES] or sketches[:1]
+        super().__init__(known, *args, **parts)  # type: ignore[arg-type]
+        self._chains: dict[int, np.ndarray] = {}
+
+    def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
+        found = self._annealed(n, rng) if self.model is not None else {}
+        best = sorted(found, key=lambda p: -found[p])
+        self._predicted |= found
+        random = max(1, round(RANDOM_SHARE * n))
+        return [*best[: n - random], *self._random(random, rng)[:random], *best[n - random :]]
+
+    def _annealed(self, n: int, rng: np.random.Generator) -> dict[Point, float]:
+        """The new rows that the chains came by, with their scores."""
+        if not self._chains:
+            each = max(1, CHAINS // len(self.sketches))
+            self._chains = {k: self.sampled(k, each, rng) for k in range(len(self.sketches))}
+        for k, row in self.best(n):  # a chain begins at each of the best measured rows
+            self._chains[k][rng.integers(len(self._chains[k]))] = row
+        scores = {k: self.scores(k, rows) for k, rows in self._chains.items()}
+        found: dict[Point, float] = {}
+        best, waited = -np.inf, 0
+        for step in range(STEPS):
+            temperature = 1.0 - step / STEPS  # of scores, which are logarithms of times
+            for k, rows in self._chains.items():
+                moved = turned(self.sketches[k], self.target, rows, rng)
+                new = self.scores(k, moved)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    taken = (new > scores[k]) | (rng.random(len(rows)) < np.exp((new - scores[k]) / temperature))
+                self._chains[k] = np.where(taken[:, None], moved, rows)
+                scores[k] = np.where(taken, new, scores[k])
+                points = ((k, tuple(row)) for row in moved.tolist())
+                found |= {p: s for p, s in zip(points, new.tolist(), strict=True) if self.is_new(p)}
+            top = max(found.values(), default=-np.inf)
+            best, waited = (top, 0) if top > best else (best, waited + 1)
+            if waited >= PATIENCE:
+                break
+        return found

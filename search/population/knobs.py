@@ -1,0 +1,51 @@
+"""Knobs: the single decisions of a row, as policies that decide one thing at a time see them (AutoTVM's word, NeurIPS 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen.target import Target
+
+from ..space.sketch import Sketch
+from .sample import legalize, sample
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A decision of a sketch: the sizes of all levels of an axis, or a choice; `columns` are those of a row that it sets."""
+
+    name: str
+    columns: tuple[int, ...]
+
+
+def knobs(sketch: Sketch) -> list[Knob]:
+    """The knobs of a sketch: first the branches, which say what the other numbers mean, then the axes and the other choices in
+    the order in which the rules made them. Axes that share their sizes are one knob."""
+    first = {b.column for b in sketch.branches}
+    choices = sorted((c for c in sketch.choices if len(c.options) > 1), key=lambda c: c.column not in first)
+    tiles = [Knob(f"{t.block}.{t.axis}", t.columns) for t in sketch.tiles if t.columns]
+    branching = [Knob(c.name, (c.column,)) for c in choices if c.column in first]
+    others = [Knob(c.name, (c.column,)) for c in choices if c.column not in first]
+    return list({k.columns: k for k in (*branching, *tiles, *others)}.values())
+
+
+def settings(sketch: Sketch, target: Target, knob: Knob, count: int, rng: np.random.Generator) -> np.ndarray:
+    """At most `count` different settings of a knob: an (n, columns of the knob) matrix."""
+    sampled = np.unique(sample(sketch, target, 4 * count, rng)[:, knob.columns], axis=0)
+    return sampled[rng.permutation(len(sampled))[:count]]
+
+
+def turned(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The rows, each with one of its knobs, any with the same probability, set anew."""
+    known = knobs(sketch)
+    if not known:
+        return rows.copy()
+    sampled = sample(sketch, target, len(rows), rng)
+    picked = rng.integers(len(known), size=len(rows))
+    result = rows.copy()
+    for n, knob in enumerate(known):
+        own = np.flatnonzero(picked == n)
+        result[own[:, None], knob.columns] = sampled[own[:, None], knob.columns]
+    return legalize(sketch, target, result)

@@ -1,0 +1,197 @@
+"""The policies by name: each proposes new and legal candidates, learns, and beats random search on a recorded oracle."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+
+import numpy as np
+import pytest
+
+import tir
+from schedule import Schedule, ScheduleError, Trace, replay
+from search.measure import Measurement
+from search.policy.actions import successors
+from search.policy.ansor import WARM_UP, Ansor
+from search.policy.directions import DirectionWalk
+from search.policy.named import POLICIES, make_policy
+from search.policy.stochastic import StochasticSchedule
+from search.policy.stochastic_schedule import MAX_UNROLLED, POSTPROCESSORS, refuse_large_bodies
+from search.policy.template import TemplateTuner
+from search.population.knobs import knobs, settings, turned
+from search.population.sample import legalize, sample
+from search.task import Task
+from tests.programs import chain, matmul
+from tests.search.once import generate
+from tests.search.policy.oracle import TARGET, best_of, task
+
+TASK = Task.of(matmul(7, 13, 109), TARGET)
+SMALL = {"ansor": {"population": 64}, "stochastic": {"population": 12}, "tree": {"simulations": 32}}
+
+
+def small(name: str, **options):
+    """A policy of a small product, with small populations."""
+    return make_policy(TASK, name, **options, **SMALL.get(name, {}))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_candidates_are_new_legal_and_decided_by_the_seed(name):
+    made = []
+    for _ in range(2):
+        policy, rng = small(name), np.random.default_rng(3)
+        traces: list[str] = []
+        for _ in range(3):
+            batch = policy.propose(6, rng)
+            assert batch
+            traces += [Trace.from_json(c.trace).to_json() for c in batch]
+            policy.update([Measurement(c, "ok", (1.0 + len(str(c.trace)) % 7,)) for c in batch])
+        made.append(traces)
+    assert made[0] == made[1] and len(set(traces)) == len(traces)
+    for text in traces[:: len(traces) // 4]:
+        replay(TASK.func, Trace.from_json(text))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_failures_and_foreign_measurements_are_survived(name):
+    policy, rng = small(name, model="none"), np.random.default_rng(0)
+    batch = policy.propose(4, rng)
+    foreign = [Measurement(c.__class__("another", (1, 2), c.trace), "ok", (1.0,)) for c in batch[:1]]
+    policy.update([*foreign, *(Measurement(c, "crash") for c in batch)])
+    again = policy.propose(4, rng)
+    assert again and not {str(c.trace) for c in again} & {str(c.trace) for c in batch}
+
+
+# Each without the seeds of templates, and what is random in its space: rows of the same sketches, or schedules drawn without a model.
+COMPARED = {
+    "evolution": ({"start": ()}, ("random", {})),
+    "template": ({"start": ()}, ("random", {})),
+    "beam": ({"start": ()}, ("random", {})),
+    "tree": ({"start": (), "simulations": 32}, ("random", {})),
+    "ansor": ({"population": 256}, ("random", {"space": "ansor"})),
+    "directions": ({"start": (), "space": "ansor"}, ("random", {"space": "ansor"})),
+    "stochastic": ({"population": 12}, ("stochastic", {"population": 12})),
+    "actions": ({}, ("actions", {})),
+}
+
+
+@functools.cache
+def random_best(name: str, options: str) -> float:
+    return np.mean([best_of(make_policy(task(), name, "none", **json.loads(options)), 48, seed) for seed in range(3)])
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_it_improves_on_random_candidates_at_equal_trials(name):
+    own, (other, options) = COMPARED[name]
+    found = [best_of(make_policy(task(), name, **own), 48, seed) for seed in range(2)]
+    assert np.mean(found) < random_best(other, json.dumps(options))
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_knob_is_an_axis_or_a_choice_and_turning_changes_one():
+    sketch = next(s for s in generate(TASK.func, TARGET) if s.tiles)
+    known = knobs(sketch)
+    assert sorted(c for k in known for c in k.columns) == sorted({c for k in known for c in k.columns})
+    rows = sample(sketch, TARGET, 40, np.random.default_rng(0))
+    changed = turned(sketch, TARGET, rows, np.random.default_rng(1))
+    assert (changed != rows).any() and (legalize(sketch, TARGET, changed) == changed).all()
+    options = settings(sketch, TARGET, known[-1], 5, np.random.default_rng(0))
+    assert 0 < len(options) <= 5 and len(np.unique(options, axis=0)) == len(options)
+
+
+def test_the_template_tuner_takes_a_template_of_ones_own():
+    """Twenty lines for every product and convolution: each axis in two levels, reductions between them."""
+    from examples.template import SPACE
+
+    for func in (matmul(7, 13, 109), tir.workloads.make("conv2d", (1, 7, 7, 5, 13, 3, 3, 1, 1)).func):
+        policy = make_policy(Task.of(func, TARGET), "template", "tile", SPACE)
+        assert isinstance(policy, TemplateTuner) and policy.sketches[0].columns > 4
+        for c in policy.propose(4, np.random.default_rng(0)):
+            replay(func, Trace.from_json(c.trace))
+
+
+def test_the_walk_learns_the_direction_that_pays():
+    """Where a larger last column is faster, the walk proposes larger ones than at the start."""
+    sketches = generate(matmul(64, 64, 64), TARGET, space="ansor")[:1]
+    policy, rng = DirectionWalk(sketches, TARGET), np.random.default_rng(0)
+    means = []
+    for _ in range(8):
+        batch = policy.propose(8, rng)
+        means.append(np.mean([c.row[-2] for c in batch]))
+        policy.update([Measurement(c, "ok", (1.0 / (1.0 + c.row[-2]),)) for c in batch])
+    assert np.mean(means[-3:]) > means[0]
+
+
+def test_ansor_scores_at_random_until_it_is_warm():
+    policy, rng = make_policy(TASK, "ansor", population=64), np.random.default_rng(0)
+    assert isinstance(policy, Ansor) and len({s.name for s in policy.sketches}) > 1
+    seen = 0
+    while seen < WARM_UP:
+        assert policy.model.programs == seen and not policy.model.forest.features.size
+        batch = policy.propose(9, rng)
+        policy.update([Measurement(c, "ok", (1.0 + sum(c.row),)) for c in batch])
+        seen += len(batch)
+    policy.propose(9, rng)
+    assert policy.model.forest.features.size
+
+
+def test_decisions_are_mutated_in_the_trace():
+    """A mutant keeps all decisions but one, and those that it makes illegal."""
+
+    def space(s: Schedule) -> None:
+        for loop in s.get_loops("C")[:2]:
+            s.split(loop, [*s.sample_perfect_tile(loop, 3, max_innermost_factor=64)])
+
+    policy = StochasticSchedule(matmul(64, 5, 96), TARGET, space=space, postprocessors=())
+    rng = np.random.default_rng(0)
+    parent = policy._made((), rng)
+    decided = [step.bound["decision"] for step in parent.trace if step.name == "sample_perfect_tile"]
+    child = policy._made([None, decided[1]], rng)
+    mutated = [step.bound["decision"] for step in child.trace if step.name == "sample_perfect_tile"]
+    assert mutated[1] == decided[1] and mutated[0] != decided[0]
+    again = policy._made([[3, 5, 7], decided[1]], rng)  # 105 is not the extent: drawn anew
+    assert np.prod(next(step.bound["decision"] for step in again.trace if step.name == "sample_perfect_tile")) == 64
+
+
+def test_a_postprocessor_refuses():
+    s = Schedule(matmul(64, 5, 1024))
+    s.unroll(s.get_loops("C")[1])
+    with pytest.raises(ScheduleError, match=re.escape(f"`C` would have 1024 copies of its body, of at most {MAX_UNROLLED}")):
+        refuse_large_bodies(s, TARGET)
+
+    def refuse(schedule, target):
+        raise ScheduleError("never")
+
+    policy = StochasticSchedule(chain(), TARGET, postprocessors=(*POSTPROCESSORS, refuse), population=2)
+    assert policy.propose(4, np.random.default_rng(0)) == []
+
+
+def test_actions_are_single_and_legal():
+    func = matmul(7, 5, 13)
+    made = list(successors(Schedule(func), TARGET))
+    assert len({s.trace.to_json() for s in made}) == len(made) > 10
+    assert {step.name for s in made for step in s.trace} >= {"parallel", "vectorize", "unroll", "reorder", "split"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"search": "actions", "space": "ansor"},
+            "the policy actions makes schedules without sketches, so it takes no rules and no named space; got the space 'ansor'",
+        ),
+        (
+            {"search": "stochastic", "rules": ()},
+            "the policy stochastic makes schedules without sketches, so it takes no rules and no named space; got rules",
+        ),
+        (
+            {"search": "actions", "space": lambda s: None},
+            "the policy actions tries single primitives, so it takes no space; stochastic takes a function",
+        ),
+    ],
+)
+def test_a_space_that_a_policy_cannot_have_is_refused(options, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        tir.autotune(matmul(), TARGET, trials=1, **options)
