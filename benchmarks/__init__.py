@@ -36,6 +36,7 @@ BENCHMARKS = (
     "published",
     "primitives",
     "ablation",
+    "policies",
     "quality",
     "model",
     "networks",

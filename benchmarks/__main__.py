@@ -38,7 +38,7 @@ KEPT_APART = (
     "row",
 )  # keys of a result that the standard table omits
 
-SEARCHING = ("ablation", "quality")  # these keep to --minutes
+SEARCHING = ("ablation", "policies", "quality")  # these keep to --minutes
 SAVING = (*SEARCHING, "model", "cpu", "breadth", "networks", "distributed")  # these keep what they find with --save
 
 
@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--minutes", type=positive_float, metavar="M", help="ablation, quality: for all rows together, shared by those left"
     )
+    p.add_argument("--quick", action="store_true", help="policies: one seed of few trials, for a first look in ten minutes")
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")
     p.add_argument("--list", action="store_true", help="list the rows of each benchmark and end")
     return p
@@ -97,7 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.models and "networks" not in names:
             raise ValueError(f"--models is for networks, not {', '.join(names)}")
         if args.minutes is not None and not set(SEARCHING) & set(names):
-            raise ValueError(f"--minutes is for {' and '.join(SEARCHING)}, not {', '.join(names)}")
+            raise ValueError(f"--minutes is for {', '.join(SEARCHING)}, not {', '.join(names)}")
+        if args.quick and "policies" not in names:
+            raise ValueError(f"--quick is for policies, not {', '.join(names)}")
         if args.best and not os.path.isdir(args.best):
             raise ValueError(f"--best: {args.best} is not a folder")
     except ValueError as error:
@@ -106,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (busy := load()) > 0.5:
         print(f"warning: the machine is busy (load {busy:.1f}): the timings are not reliable", file=sys.stderr)
     folders = {name: (path := getattr(args, name)) and os.path.abspath(path) for name in ("best", "save", "models")}
-    options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, **folders)
+    options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, quick=args.quick, **folders)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     interrupted = False
     parts = {name: threads if getattr(modules[name], "THREADED", False) else threads[:1] for name in chosen}

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,23 +84,34 @@ Curve = list[float]  # the best seconds after one trial, after two, ...; infinit
 
 
 class Ran(NamedTuple):
-    """A run: its curve, its best candidate (None if there is no valid one), and the seconds it took."""
+    """A run: its curve, its best candidate (None if there is no valid one), the seconds it took, and after how many each of its
+    trials ended."""
 
     curve: Curve
     best: Candidate | None
     seconds: float
+    ended: tuple[float, ...] = ()
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result a configuration: the curves of its seeds, and how they compare with the fastest of the row."""
-    program, shape = TABLE[row]
+    results = compared(row, options, TABLE, CONFIGURATIONS)
+    pages.keep(options.save, "ablation", row, {"threads": options.threads, "results": results}, write)
+    yield from results
+
+
+def compared(
+    row: str, options: Options, table: Mapping[str, tuple[str, tuple[int, ...]]], configurations: Mapping[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The results of a row of a table: one a configuration, by its arguments of `make_policy`."""
+    program, shape = table[row]
     instance = programs.instance(program, shape)
     workload = NamedWorkload(program, shape) if programs.known(program) else None
     task = Task.of(instance.func, tir.Target("llvm", num_cores=options.threads), workload=workload)
     with ExitStack() as stack:
         folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "records").mkdir(parents=True, exist_ok=True)
-        runs = _runs(task, f"{row}-{options.threads}", folder / "records", options)
+        runs = _runs(task, f"{row}-{options.threads}", folder / "records", options, configurations)
         raced, beside = _race(task, [ran.best for made in runs.values() for ran in made])
     fastest = min(raced)
     about = {
@@ -114,27 +125,30 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     for n, (name, made) in enumerate(runs.items()):
         final = raced[n * len(made) : (n + 1) * len(made)]
         figures = summary([ran.curve for ran in made], final, fastest)
-        results.append({"configuration": name, **figures, "run_s": float(np.median([ran.seconds for ran in made])), **about})
-    pages.keep(options.save, "ablation", row, {"threads": options.threads, "results": results}, write)
-    yield from results
+        ended = [list(ran.ended) for ran in made]
+        took = float(np.median([ran.seconds for ran in made]))
+        results.append({"configuration": name, **figures, "run_s": took, "ended_s": ended, **about})
+    return results
 
 
 # --- the runs ----------------------------------------------------------------------------------------------------------
 
 
-def _runs(task: Task, name: str, folder: Path, options: Options) -> dict[str, list[Ran]]:
+def _runs(
+    task: Task, name: str, folder: Path, options: Options, configurations: Mapping[str, dict[str, Any]]
+) -> dict[str, list[Ran]]:
     """The runs of each configuration, a seed after the other as long as there is time; of a seed the configurations in turns, so
     that a busy hour hits all alike."""
-    found: dict[str, list[Ran]] = {configuration: [] for configuration in CONFIGURATIONS}
+    found: dict[str, list[Ran]] = {configuration: [] for configuration in configurations}
     begin = start = time.monotonic()
     longest = 0.0
     for seed in range(options.seed, options.seed + options.seeds):
-        for configuration, parts in CONFIGURATIONS.items():
+        for configuration, parts in configurations.items():
             path = folder / f"{name}-{configuration.replace(' ', '-')}-{seed}.db"
             found[configuration].append(_run(task, parts, options, seed, path))
         now = time.monotonic()
         longest, start = max(longest, now - start), now
-        racing = 2 * RACE * (len(CONFIGURATIONS) * (seed - options.seed + 2))  # what one seed more would have to race
+        racing = 2 * RACE * (len(configurations) * (seed - options.seed + 2))  # what one seed more would have to race
         if options.minutes is not None and now - begin + longest + racing > 60 * options.minutes:
             break
     return found
@@ -156,7 +170,12 @@ def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: P
     times = [r.measurement.seconds if not r.measurement.cut else math.inf for r in known]
     curve = np.minimum.accumulate([*times, *[math.inf] * (options.trials - len(times))]).tolist()
     best = min((r for r in known if math.isfinite(r.seconds)), key=lambda r: r.seconds, default=None)  # by the run's race
-    return Ran(curve, best.measurement.candidate if best else None, used(known)[1])
+    ended, before = [], 0.0
+    for n, r in enumerate(known):  # a run that was interrupted went on in another
+        if n and r.run != known[n - 1].run:
+            before = ended[-1]
+        ended.append(before + r.time - r.started)
+    return Ran(curve, best.measurement.candidate if best else None, used(known)[1], tuple(ended))
 
 
 def _race(task: Task, candidates: Sequence[Candidate | None]) -> tuple[list[float], dict[str, float]]:

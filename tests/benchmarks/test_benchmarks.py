@@ -216,10 +216,10 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
         (
             ["interpreter", "--save", "."],
-            "--save is for ablation, quality, model, cpu, breadth, networks, distributed, not interpreter",
+            "--save is for ablation, policies, quality, model, cpu, breadth, networks, distributed, not interpreter",
         ),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
-        (["cpu", "--minutes", "3"], "--minutes is for ablation and quality, not cpu"),
+        (["cpu", "--minutes", "3"], "--minutes is for ablation, policies, quality, not cpu"),
         (["cpu", "--seconds", "-1"], "argument --seconds: a positive number of seconds was expected, got '-1'"),
     ],
 )
@@ -546,7 +546,7 @@ def test_tables_are_turned_where_only_that_fits() -> None:
 
 
 def test_every_benchmark_is_tried() -> None:
-    own = {"cpu", "published", "ablation", "quality", "model", "networks"}  # the last three in files of their own
+    own = {"cpu", "published", "ablation", "policies", "quality", "model", "networks"}  # the last three in files of their own
     own |= {"distributed"}  # which takes a minute: tests/search/measure/test_distributed.py has what it is made of
     assert {name for name, _ in KEYS} | own == set(BENCHMARKS)
 
@@ -612,7 +612,7 @@ def test_ablation_makes_as_many_seeds_as_there_is_time_for(tmp_path: Path, monke
     configurations = len(ablation.CONFIGURATIONS)
 
     def seeds(minutes: float | None) -> int:
-        made = ablation._runs(None, "row", tmp_path, Options(seeds=5, minutes=minutes))
+        made = ablation._runs(None, "row", tmp_path, Options(seeds=5, minutes=minutes), ablation.CONFIGURATIONS)
         assert len(made) == configurations and len({len(runs) for runs in made.values()}) == 1
         return len(made["full"])
 

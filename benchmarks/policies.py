@@ -1,0 +1,141 @@
+"""What the policies of `search/policy`, and the learned choices of the evolution, find in the same number of trials.
+
+Runs, races and figures are those of `ablation`, whose docstring explains them; here the configurations are whole policies, and
+they begin, as in a tuning run, with the seeds of templates where they take any. The plain policy is Ansor's. `to plain` are the
+trials, and `to plain, s` the seconds of a run, after which the median over the seeds has its final quality. `p` is how likely
+differences from the plain policy as large as these are by chance: a two-sided Wilcoxon test over the pairs of runs with the
+same row and seed, where there are MIN_PAIRS. With `--quick` a run has QUICK_TRIALS trials, and there is one seed. With `--save
+DIR` it goes on where it ended, and writes `DIR/policies.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search.policy.credit import CREDITS
+from search.policy.sketch_choice import BANDITS
+from search.population.mutate import mutations
+
+from . import ablation, pages
+from .options import Options
+
+PLAIN = "ansor"
+INITIAL = {name: m.probability for name, m in mutations().items()}
+
+# Arguments of `search.policy.named.make_policy`, beside the task.
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    **{
+        name: {"search": name} for name in (PLAIN, "evolution", "template", "directions", "beam", "tree", "stochastic", "actions")
+    },
+    "random": {"search": "random", "model": "none"},
+    **{f"sketch {name}": {"bandit": bandit} for name, bandit in BANDITS.items() if name != "confidence"},
+    **{f"mutation {name}": {"credit": partial(credit, INITIAL)} for name, credit in CREDITS.items() if name != "adaptive"},
+}
+
+TABLE: dict[str, tuple[str, tuple[int, ...]]] = ablation.TABLE | {
+    "conv-bn-relu": ("conv_bn_relu", (1, 7, 7, 512, 512, 3, 1, 1)),
+    "attention": ("attention_weights", (1, 128, 12, 64)),
+}
+
+ROWS = DEFAULT = tuple(TABLE)
+
+TRIALS = ablation.TRIALS
+
+QUICK_TRIALS = 16
+
+MIN_PAIRS = 6  # with fewer the test cannot say anything at 5 per cent
+
+
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """One result a policy."""
+    if options.quick:
+        options = replace(options, seeds=1, trials=QUICK_TRIALS)
+    results = ablation.compared(row, options, TABLE, CONFIGURATIONS)
+    plain = next(r for r in results if r["configuration"] == PLAIN)
+    results = [r | reached(r, plain["best"]) for r in results]
+    pages.keep(options.save, "policies", row, {"threads": options.threads, "results": results}, write)
+    yield from results
+
+
+def reached(result: dict[str, Any], quality: float) -> dict[str, Any]:
+    """The trials and the seconds after which the median over the seeds has a quality; None where it never has."""
+    good = np.flatnonzero(np.median(result["speeds"], axis=0) >= quality)
+    ended = [run[good[0]] for run in result["ended_s"] if len(good) and len(run) > good[0]]
+    return {"to_plain": int(good[0]) + 1 if len(good) else None, "to_plain_s": float(np.median(ended)) if ended else None}
+
+
+def chance(ours: Sequence[float], plain: Sequence[float]) -> float | None:
+    """The p-value of paired final speeds; None for fewer than MIN_PAIRS that differ."""
+    from scipy.stats import wilcoxon
+
+    pairs = [(a, b) for a, b in zip(ours, plain, strict=True) if a != b]
+    return float(wilcoxon(*zip(*pairs, strict=True)).pvalue) if len(pairs) >= MIN_PAIRS else None
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+table = ablation.table
+
+MEANS = ("policy", "best", "area", "to plain", "to plain, s", "p")
+
+
+def means(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
+    """Of each policy the means of `best` and `area` over the rows, the rows where it had the quality of the plain one and after
+    which mean share of its trials and seconds, and the p-value of its final speeds."""
+    found = []
+    for name in CONFIGURATIONS:
+        pairs = [
+            (mine, next(r for r in results if r["configuration"] == PLAIN))
+            for results in rows.values()
+            for mine in results
+            if mine["configuration"] == name
+        ]
+        if not pairs:
+            continue
+        mine = [r for r, _ in pairs]
+        there = [r for r in mine if r["to_plain"] is not None]
+        shares = [
+            [r["to_plain"] / r["trials"] for r in there],
+            [r["to_plain_s"] / p["run_s"] for r, p in pairs if r["to_plain_s"]],
+        ]
+        final = [[speeds[-1] for r in own for speeds in r["speeds"]] for own in (mine, [p for _, p in pairs])]
+        p = chance(*final) if len(final[0]) == len(final[1]) else None
+        means_of = [f"{np.mean([r[key] for r in mine]):.2f}" for key in ("best", "area")]
+        to_plain = [f"{np.mean(s):.0%} ({len(there)}/{len(mine)})" if s else "never" for s in shares]
+        found.append((name, *means_of, *to_plain, "-" if p is None else f"{p:.2g}"))
+    return found
+
+
+INTRODUCTION = f"""# What policies find
+
+Made by `python -m benchmarks policies --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
+timed in turns at the end. `best` is the median over the seeds, `area` its mean over all trials. `to plain` is the mean share of
+the trials, and `to plain, s` of the seconds of a run of `{PLAIN}`, after which a policy has the final quality of `{PLAIN}`, and
+in how many rows it had; `p` how likely such differences of the final speeds are by chance (Wilcoxon, pairs of the same row and
+seed). The [policies](../../docs/policies.md) are explained by an example. `sketch ...` and `mutation ...` are evolution with
+another choice.
+"""
+
+
+def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
+    """The page and the pictures of all rows that were measured."""
+    sections = [INTRODUCTION]
+    for threads, heading, entries in pages.by_threads(kept, ROWS):
+        rows = {entry["row"]: entry["results"] for entry in entries}
+        policies = {row: [r for r in results if " " not in r["configuration"]] for row, results in rows.items()}
+        name = f"policies-{threads}.svg"
+        ablation.plot(policies, heading, folder / name)
+        everything = [r for results in rows.values() for r in results]
+        sections.append(f"## {heading}\n\n![speed against trials]({name})\n\n{pages.circumstances(everything)}\n")
+        sections.append(f"### Means over the rows\n\n{pages.table(MEANS, means(rows))}\n")
+        for row, results in rows.items():
+            program, shape = TABLE[row]
+            lines = pages.table(ablation.COLUMNS, [ablation.cells(r) for r in results])
+            sections.append(f"### {row}\n\n`{program}` {','.join(map(str, shape))}\n\n{lines}\n")
+    (folder / "policies.md").write_text("\n".join(sections))

@@ -1,0 +1,40 @@
+"""`python -m benchmarks policies`: figures against the plain policy, the page, and that a run goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from benchmarks import policies, runner
+from benchmarks.options import Options
+
+
+def test_when_a_policy_has_the_plain_quality():
+    result = {"speeds": [[0.2, 0.6, 1.0], [0.4, 0.8, 0.8]], "ended_s": [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]}
+    assert policies.reached(result, 0.7) == {"to_plain": 2, "to_plain_s": 3.0}
+    assert policies.reached(result, 0.95) == {"to_plain": None, "to_plain_s": None}
+
+
+def test_the_chance_of_a_difference():
+    assert policies.chance([1.0] * 5, [0.5] * 5) is None  # too few
+    assert policies.chance([1.0 + 0.01 * n for n in range(8)], [0.5] * 8) == pytest.approx(2 / 2**8)  # all of one sign
+    assert policies.chance([1.0] * 8, [1.0] * 8) is None
+
+
+def test_it_goes_on_and_writes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ablation = import_module("benchmarks.ablation")
+    kept = {name: policies.CONFIGURATIONS[name] for name in ("random", "ansor")}
+    monkeypatch.setattr(policies, "CONFIGURATIONS", kept)
+    monkeypatch.setattr(ablation, "RACE", 0.01)
+    monkeypatch.setattr(ablation.Roof, "measure", lambda *_: runner.Roof(1e9, 1e9))
+    options = Options(threads=1, seeds=1, trials=2, save=str(tmp_path))
+    for trials in (2, 3):
+        results = list(policies.measure("gemm-61", replace(options, trials=trials)))
+        assert [len(r["ended_s"][0]) for r in results] == [trials] * 2
+    plain = next(r for r in results if r["configuration"] == policies.PLAIN)
+    assert plain["to_plain"] is not None and plain["ended_s"][0] == sorted(plain["ended_s"][0])
+    page = (tmp_path / "policies.md").read_text()
+    assert "| policy | best | area | to plain | to plain, s | p |" in page and "### gemm-61" in page
