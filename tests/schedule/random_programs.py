@@ -38,8 +38,10 @@ def program(rng: np.random.Generator) -> PrimFunc:
         return blocks_in_one_nest(rng)
     if kind < 0.88:
         return done_again(rng)
-    if kind < 0.91:
+    if kind < 0.90:
         return gathers(rng)
+    if kind < 0.92:
+        return forms(rng)
     if kind < 0.94:
         return nested(rng)
     if kind < 0.97:
@@ -295,3 +297,43 @@ def gathers(rng: np.random.Generator) -> PrimFunc:
     C = te.compute((m,), lambda i: B[I[i] % n], name="C")
     D = te.compute((m,), lambda i: C[i] * 2.0 + B[i % n], name="D")
     return te.create_prim_func([A, I, *([C] if rng.random() < 0.3 else []), D])
+
+
+def forms(rng: np.random.Generator) -> PrimFunc:
+    """A running sum or maximum, values stored at computed places, or the place of the largest value, and what is made of it by
+    operators of integers."""
+    m, n = (int(draw(rng, EXTENTS)) for _ in range(2))
+    X = te.placeholder((m, n), "int32", name="X")
+    match int(rng.integers(3)):
+        case 0:
+            axis, combine = int(rng.integers(2)), draw(rng, (te.maximum, lambda x, y: x + y))
+
+            def running(y, i, j):
+                at, before = ((i, y[i - 1, j]), (j, y[i, j - 1]))[axis]
+                return te.if_then_else(at >= 1, combine(X[i, j], before), X[i, j])
+
+            made = te.scan((m, n), running, axis, "int32", name="Y")
+        case 1:
+            u = int(draw(rng, EXTENTS))
+            I, U = te.placeholder((u,), "int32", name="I"), te.placeholder((u, n), "int32", name="U")
+            Y = te.scatter(X, (u, n), lambda y, k, j: ((I[k] % m, j), y[I[k] % m, j] + U[k, j], U[k, j] > 0), name="Y")
+            return te.create_prim_func([X, I, U, Y, _formula(rng, Y)])
+        case _:
+            r = te.reduce_axis((0, n), name="r")
+            place, best = te.compute((m,), lambda i: draw(rng, (te.argmax, te.argmin))((r, X[i, r]), axis=r), name="Y")
+            made = te.compute((m, n), lambda i, j: place[i] * 2 + best[i] - X[i, j], name="Z")
+    return te.create_prim_func([X, _formula(rng, made)])
+
+
+def _formula(rng: np.random.Generator, made: te.Tensor) -> te.Tensor:
+    """Operators of integers on each element."""
+    operators = (
+        lambda x: te.floordiv(x, 3) + te.floormod(x, 3),
+        lambda x: te.clip(x, -2, 5),
+        lambda x: te.bitwise_xor(te.shift_left(x, 1), te.bitwise_not(x)),
+        lambda x: te.abs(x) - te.ceildiv(x, 2),
+        lambda x: te.round(x.astype("float32") * 0.5).astype("int32"),
+        lambda x: te.trunc(x.astype("float32") * 0.5).astype("int32"),
+    )
+    chosen = draw(rng, operators)
+    return te.compute(made.shape, lambda *i: chosen(made(*i)), name="F")
