@@ -35,7 +35,7 @@ test: $(READY) ## run the test suite; HOST=x86-64-v3 as on such a processor (LLV
 fuzz: $(READY) ## random programs under random schedules, random networks, and tuning runs that are killed; FUZZ_ARGS="--programs 2000 --seed 0" GRAPH_ARGS="--graphs 500"
 	@$(PY) -m tests.schedule.fuzz --jobs 2 $(FUZZ_ARGS)
 	@$(PY) -m tests.graph.fuzz --jobs 2 $(GRAPH_ARGS)
-	@$(PY) -m tests.search.kill --kills 10
+	@$(PY) -m tests.search.faults --kills 10
 
 conformance: $(READY) ## run ONNX's own node tests; CONFORMANCE_ARGS="--reasons resize"
 	@$(PY) -m tests.graph.conformance --jobs $$($(PY) -c 'import os; print(os.cpu_count())') $(CONFORMANCE_ARGS)

@@ -14,7 +14,11 @@ Outcome = Literal[
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-BROKEN: tuple[Outcome, ...] = ("wrong_result", "crash")  # not caused by the machine: such a candidate is never valid again
+BROKEN: tuple[Outcome, ...] = (
+    "illegal",
+    "wrong_result",
+    "crash",
+)  # not caused by the machine: such a candidate is never valid again
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,15 @@ MAX_LEADERS = 4  # candidates in the race, beside the first ones
 LEADER_MARGIN = 1.15  # maximum time of a candidate in the race, relative to the best
 FIRST_MARGIN = 4.0  # the same for one of the first candidates
 BUSY_SLOWDOWN = 2.0  # slowdown of all candidates above which the machine counts as busy
+FALSE_SLOWDOWN = 100.0  # slowdown above which no machine is that busy: what records say of such a candidate is false
 
 Entry = tuple[Measurement, Measurement]  # of one candidate: before the race, and in it
 
 
 def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[Candidate]) -> None:
     """Time the leading candidates, then numpy, in turns in one process; the fastest becomes the best. If all of them fail, and
-    some because they are broken, the next ones race. `first` are the first candidates of the run."""
+    some because they are broken, the next ones race; if some are only known from records, those that this run has measured. So
+    they do where a time in the records is false. `first` are the first candidates of the run."""
     while contenders := leaders(journal.best, journal.sound, first, journal.written if journal.found else None):
         journal.emit(RaceStarted(tuple(contenders)))
         with journal.phase("race"):
@@ -32,6 +34,10 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
         entries = list(zip(contenders, comparison.candidates, strict=True))
         busy = disturbed([entry for entry in entries if journal.recorded(entry[0])])
         valid = [entry for entry in entries if entry[1].outcome == "ok"]
+        known_only = [(m, after) for m, after in entries if any(m is e for e in journal.earlier)]
+        if false := [m for m, after in known_only if after.outcome == "ok" and after.seconds > FALSE_SLOWDOWN * m.seconds]:
+            journal.discard(false)
+            continue
         journal.raced(entries, winner(valid, first) if valid else None, certain=not busy)
         if comparison.numpy:
             journal.numpy = statistics.median(comparison.numpy)
@@ -41,6 +47,8 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
             journal.baseline = next((after for _, after in valid if after.candidate == BASELINE), journal.baseline)
             return
         broken = [before for before, after in entries if after.outcome in BROKEN]
+        if not broken and known_only:
+            broken = [*journal.earlier]
         if not broken:
             return
         journal.discard(broken)

@@ -13,7 +13,7 @@ from search.measure.reference import NamedWorkload
 from search.records import Records
 from search.tuning.autotune import autotune
 from search.tuning.events import RaceStarted
-from tests.search import kill
+from tests.search import faults
 from tir import workloads
 
 SHAPE = (61, 131, 109)
@@ -183,7 +183,7 @@ def test_failures_under_other_versions_are_tried_again(faulty_builder, tmp_path)
     assert result.trials == 2
 
 
-def test_kill_9_at_any_moment_loses_nothing_that_was_recorded(tmp_path):
-    summary = kill.killed_runs(tmp_path, kills=2, seed=0)
-    assert summary.killed == 2 and summary.recorded >= summary.logged
-    assert summary.resumed == summary.recorded and summary.trials == kill.LAST
+def test_nothing_is_lost_and_the_right_one_wins_whatever_happens_to_runs(tmp_path):
+    """As `python -m tests.search.faults` does with more of all: faulty candidates, SIGKILL, a row that is spoilt, a full disk."""
+    summary = faults.faulty_runs(tmp_path, kills=1, seed=0)
+    assert summary.killed == summary.spoilt == 1 and summary.recorded >= summary.logged and summary.unrecorded > 0
