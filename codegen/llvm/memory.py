@@ -78,10 +78,11 @@ class Memory(Writer):
         """Which copy of the unrolled loops around, as far as `names` depend on them."""
         return frozenset((n, self.constants[n]) for n in names if n in self.constants)
 
-    def _read(self, terms: Polynomial) -> frozenset[tuple[str, int]]:
-        """The state of the buffers that are read in `terms`."""
+    def _read(self, terms: Polynomial) -> frozenset[tuple[str, int] | Value | None]:
+        """The state of the buffers that are read in `terms`, and the conditions on which they are: elsewhere it is zeros."""
         loads = [n for m in terms for atom in m if type(atom) is not Var for n in walk(atom) if isinstance(n, Load)]
-        return frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in loads)
+        states = frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in loads)
+        return states | {self.wanted, self.mask} if loads else states
 
     def runs_over(self, loop: For, values: Interval) -> None:
         """A loop begins. Where one of its name ran otherwise before, a main part whose tail this is, places are worked out anew:

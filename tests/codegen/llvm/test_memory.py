@@ -409,3 +409,22 @@ def test_other_places_are_as_they_were():
         s = Schedule(func)
         s.vectorize(s.fuse(*s.get_loops("B")[1:]))
         same(s.func, targets=[ONE])
+
+
+def test_a_place_that_is_read_on_a_condition_is_read_anew_on_another():
+    """Rows of a cache of which one is new: copies of an unrolled loop have lanes in other rows."""
+    old, new = te.placeholder((2, 4, 5), name="old"), te.placeholder((2, 1, 5), name="new")
+    begin = te.placeholder((2,), "int64", name="begin")
+
+    def formula(b, i, j):
+        place = i.astype("int64") - begin[b]
+        return te.if_then_else(te.all(place >= 0, place < 1), new[b, place, j], old[b, i, j])
+
+    s = Schedule(te.create_prim_func([old, new, begin, te.compute((2, 4, 5), formula, name="out")]))
+    s.vectorize(s.fuse(*s.get_loops("out")[1:]))
+    arrays = [np.arange(40.0, dtype="float32").reshape(2, 4, 5), -np.ones((2, 1, 5), "float32"), np.array([1, 2])]
+    out = np.zeros((2, 4, 5), "float32")
+    codegen.build(s.func, ONE)(*arrays, out)
+    expected = arrays[0].copy()
+    expected[0, 1] = expected[1, 2] = -1
+    np.testing.assert_array_equal(out, expected)
