@@ -14,6 +14,7 @@ import numpy as np
 from tir import dtypes
 from tir.constants import constants
 from tir.ir import Buffer, Const, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, const_shape
+from tir.script.outline import signature_text
 from tir.traverse import stores, substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
@@ -48,6 +49,18 @@ class Kernel:
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: what is loaded into this process is not."""
         return {name: value for name, value in vars(self).items() if name not in LOADED}
+
+    def __str__(self) -> str:
+        """What it is called with, what it is made for, and how long its code is."""
+        lines = [f"kernel {self.func.name} for {self.target}"]
+        for p in self.func.params:
+            use = "a size" if not isinstance(p, Buffer) else "written" if p.name in self._written else "read"
+            shape = f"[{', '.join(map(str, p.shape))}]" if isinstance(p, Buffer) else ""
+            lines.append(f"  {p.name}: {p.dtype}{shape}, {use}")
+        return "\n".join([*lines, f"  {sum(len(k.code) for k in self.parts):,} bytes of machine code"]) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<Kernel {signature_text(self.func)} for {self.target}>"
 
     @property
     def main(self) -> Kernel:

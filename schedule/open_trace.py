@@ -162,6 +162,9 @@ class OpenTrace:
     made: tuple[Block, ...] = ()
     seed: tuple[int, ...] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Sketch {self.name} of {self.func.name}, {self.columns} open numbers>"
+
     @cached_property
     def tiles_by_block(self) -> dict[str, list[Tile]]:
         """The tiles by the name of their block, in order."""

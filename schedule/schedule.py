@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any, Concatenate
 
 import numpy as np
 
+from tir.display import code
 from tir.ir import Block, PrimFunc, Stmt, need_func
 from tir.memo import memoized
 from tir.nearest import did_you_mean
@@ -198,6 +200,22 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({self._func.name}, {len(self._steps)} step(s))"
+
+    def __str__(self) -> str:
+        return self.script
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return code(self.script)
+
+    def __getattr__(self, name: str) -> Any:
+        """A registered primitive that this class has no method for, such as one of the user's, as a method."""
+        if name in REGISTRY:
+            return types.MethodType(method(REGISTRY[name]), self)
+        known = [n for n in (*dir(type(self)), *REGISTRY) if not n.startswith("_")]
+        hint = None if name.startswith("_") else did_you_mean(name, known)
+        raise AttributeError(
+            f"a {type(self).__name__} has no attribute {name!r}{f'; {hint}' if hint else ''}", name=name, obj=self
+        )
 
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return self._step(name, args, kwargs, None)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tir.display import code
+
 from .primitive import REGISTRY
 from .random_variables import Ref, map_leaves, references
 
@@ -103,6 +105,12 @@ class Trace:
             target = f"[{', '.join(several)}] = " if several else "".join(f"{n} = " for n in step.names)
             lines.append((target if used & set(step.names) else "") + f"{step}\n")
         return "".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.steps)} step(s)>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return code(str(self))
 
     def as_json(self) -> dict[str, Any]:
         """The trace as JSON data."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from graph import Graph, GraphError, compile, load_onnx, tune_graph
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
+    from search.comparison import compare
+    from search.equivalence import equivalent
     from search.jit import jit
 
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
     from .script.diff import diff
     from .specialize import specialize
+    from .structural import structural_equal
     from .verify import verify
 
 __version__ = "0.1.0"
@@ -40,6 +43,9 @@ _NAMES = {
         "tir.interpreter": ("run",),
         "tir.verify": ("verify",),
         "tir.script.diff": ("diff",),
+        "tir.structural": ("structural_equal",),
+        "search.comparison": ("compare",),
+        "search.equivalence": ("equivalent",),
         "schedule": ("IndexMap", "Schedule", "ScheduleError", "TensorIntrin", "replay"),
         "explorer": ("explore",),
         "graph": ("Graph", "GraphError", "compile", "load_onnx", "tune_graph"),
@@ -54,9 +60,9 @@ _NAMES = {
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
-    "analysis", "autotune", "best_schedule", "build", "compile", "default_schedule", "diff", "dtypes", "dump", "explore",
-    "interpreter", "ir", "jit", "load_onnx", "replay", "run", "script", "simplify", "specialize", "te", "traverse",
-    "tune_graph", "tune_tasks", "verify", "workloads",
+    "analysis", "autotune", "best_schedule", "build", "compare", "compile", "default_schedule", "diff", "dtypes", "dump",
+    "equivalent", "explore", "interpreter", "ir", "jit", "load_onnx", "replay", "run", "script", "simplify", "specialize",
+    "structural_equal", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 

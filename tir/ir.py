@@ -306,6 +306,9 @@ class Stmt(Node):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return _printer().stmt_text(self)
+
 
 Annotations = tuple[tuple[str, Any], ...]  # sorted by key; values are JSON data, of which lists and dicts have no hash
 
@@ -478,6 +481,17 @@ class PrimFunc(Node):
     def script(self) -> str:
         """The function in the script dialect, as Python source."""
         return _printer().func_text(self)
+
+    def __str__(self) -> str:
+        return self.script()
+
+    def __repr__(self) -> str:
+        return f"<PrimFunc {_printer().signature_text(self)}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from .display import code
+
+        return code(self.script())
 
     def outline(self) -> str:
         """The loop nest in short form: one line for each perfect nest of loops and for each assignment. It cannot be parsed."""

@@ -68,6 +68,14 @@ class Workload:
     flop: Callable[..., int]
     conflict: Callable[..., str] = lambda *sizes: ""
 
+    def __str__(self) -> str:
+        lines = [f"{self.name} {self.usage}: {self.summary}"]
+        lines += [f"  {p.name:8} {p.meaning}, {'may be left out' if p.optional else p.default}" for p in self.parameters]
+        return "\n".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<Workload {self.name} {self.usage}>"
+
     @property
     def default(self) -> Shape:
         """The sizes used where none are given, without the optional ones."""

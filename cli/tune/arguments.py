@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from search.names import MODELS, SEARCHES, SPACES
 from tir.nearest import nearest, no_such
@@ -20,7 +20,7 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "policy", "model",
-        "space", "rules", "report", "inputs", "cluster",
+        "mutations", "space", "rules", "report", "inputs", "cluster",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
@@ -102,10 +102,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--policy",
         "--search",
-        choices=SEARCHES,
-        help="what proposes candidates (default evolution); --search is its older name",
+        metavar="POLICY",
+        help=f"what proposes candidates: {', '.join(SEARCHES)} (default evolution), or MODULE:NAME, one of your own or what makes "
+        "one of a task; --search is its older name",
     )
-    p.add_argument("--model", choices=MODELS, help="what judges them before they are measured (default: mostly gbdt)")
+    p.add_argument(
+        "--model",
+        metavar="MODEL",
+        help=f"what judges them before they are measured: {', '.join(MODELS)} (default: mostly gbdt), or MODULE:NAME, an object "
+        "of your own",
+    )
+    p.add_argument(
+        "--mutations", metavar="MODULE:NAME", help="mutations of your own for the evolution instead: a dict of them by name"
+    )
     p.add_argument(
         "--space",
         metavar="SPACE",
@@ -198,6 +207,43 @@ def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
 
     with refusing("--rules"):
         return None if text is None else load_rules(text)
+
+
+def parse_policy(text: str | None) -> Any:
+    """The policy called `text`, or the one of that file; None for none."""
+    return _named_or_loaded("policy", text, SEARCHES)
+
+
+def parse_model(text: str | None) -> Any:
+    """The cost model called `text`, or the one of that file; None for none."""
+    return _named_or_loaded("model", text, MODELS)
+
+
+def parse_mutations(text: str | None) -> dict[str, Any] | None:
+    from search.space.rules.rule import load
+
+    if text is None:
+        return None
+    with refusing("--mutations"):
+        found = load(text, "mutations", "my_mutations:MUTATIONS")
+        if not isinstance(found, Mapping) or not found or not all(hasattr(m, "operate") for m in found.values()):
+            raise ValueError(f"{text!r} is no dict of mutations (search.population.mutate.Mutation) by name: {found!r}")
+        return dict(found)
+
+
+def _named_or_loaded(what: str, text: str | None, names: Sequence[str]) -> Any:
+    """A name, or what `MODULE:NAME` stands for, which is checked where it is used."""
+    from search.space.rules.rule import load
+    from search.tuning.options import check_names
+
+    if text is None or text in names:
+        return text
+    if ":" not in text and not text.endswith(".py"):
+        raise Usage(f"--{what}: {no_such(what, text, names)}")
+    with refusing(f"--{what}"):
+        found = load(text, what, f"my_{what}:{what.upper()}")
+        check_names(**{"search" if what == "policy" else what: found})
+        return found
 
 
 def parse_space(text: str) -> str | Callable[..., object]:

@@ -14,6 +14,7 @@ from codegen.timing import duration
 
 from ..networks import export, exportable, load, parse_processor
 from ..options import Usage, measurable, refusing, writable
+from .arguments import parse_model, parse_policy
 from .cluster import Workers
 from .progress import workers_table
 
@@ -72,7 +73,7 @@ def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, tar
     from search.records import Records, RecordsError
 
     seconds = args.seconds if args.seconds is not None or args.trials is not None else DEFAULT_SECONDS
-    chosen = {"search": args.policy, "model": args.model}
+    chosen = {"search": parse_policy(args.policy), "model": parse_model(args.model)}
     named = {name: value for name, value in chosen.items() if value is not None}
     callbacks: list[Callable[[Progress, Event | None], None]] = []
     with refusing("--records", RecordsError), ExitStack() as stack:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import runpy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A function, with its `name` on the command line. For a function from a file, `workload` is None and `shape` is empty;
-    `dtype` lists the dtypes of its buffers."""
+    """A function, with its `name` on the command line. For a function from a file, `workload` is None, and `shape` is what a
+    function that makes it was given; `dtype` lists the dtypes of its buffers."""
 
     name: str
     shape: tuple[int, ...]
@@ -45,13 +47,12 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
     """The workload of a name and a shape, or the function in a file; Usage if there is no such one."""
     if not is_file(word):
         return _workload(word, shape, dtype)
-    if shape:
-        raise Usage(f"--shape goes with a workload; the function in {word} has the sizes that it is written with")
-    func = _from_file(word)
+    given = _shape(shape, "as many as the function takes") if isinstance(shape, str) else tuple(shape or ())
+    func = _from_file(word, given)
     with refusing(word):  # a symbolic size
         if not _fits(func):
             raise Usage(f"{word} does not fit into the memory of this machine")
-    return Program(word, (), ", ".join(dict.fromkeys(b.dtype for b in func.buffers)), func, None)
+    return Program(word, given, ", ".join(dict.fromkeys(b.dtype for b in func.buffers)), func, None)
 
 
 def read_inputs(path: str | None, func: PrimFunc) -> dict[str, np.ndarray]:
@@ -104,13 +105,21 @@ def _fits(func: PrimFunc) -> bool:
     return needed <= (memory() or needed)
 
 
-def _from_file(word: str) -> PrimFunc:
-    """The function called `FILE.py:NAME`, or the only one in `FILE.py`. The file is executed."""
+def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
+    """The function called `FILE.py:NAME`, or the only one in `FILE.py`; or what a Python function of that name makes of the sizes
+    that are given. The file is executed."""
     from tir.script.module import Module
 
     path, _, name = word.partition(":")
     with refusing(f"cannot read a function from {path}", (OSError, ImportError, SyntaxError)):
         values = runpy.run_path(path)
+    maker = values.get(name)
+    if inspect.isfunction(maker):
+        return _made(word, maker, given)
+    if given:
+        raise Usage(
+            f"--shape goes with a workload, or a Python function that takes sizes; that in {word} has those it is written with"
+        )
     found: dict[str, PrimFunc] = {}
     for key, value in values.items():
         if isinstance(value, PrimFunc):
@@ -123,3 +132,21 @@ def _from_file(word: str) -> PrimFunc:
     if name:
         raise Usage(f"there is no function {name!r}: {there}")
     raise Usage(f"one function was expected, but {there}; {path}:NAME takes one of several")
+
+
+def _made(word: str, maker: Callable[..., object], given: tuple[int, ...]) -> PrimFunc:
+    """What a Python function of sizes makes: a function of the IR, or the list of tensors of one."""
+    from tir.te import Tensor, create_prim_func
+
+    parameters = inspect.signature(maker)
+    try:
+        parameters.bind(*given)
+    except TypeError as error:
+        raise Usage(f"{word} takes --shape {','.join(parameters.parameters)}: {error}") from None
+    with refusing(word, (TypeError, ValueError)):
+        made = maker(*given)
+        if isinstance(made, list | tuple) and any(isinstance(t, Tensor) for t in made):
+            return create_prim_func(list(made))
+    if not isinstance(made, PrimFunc):
+        raise Usage(f"{word} makes no function: it returns a {type(made).__name__}, not a PrimFunc or a list of tensors")
+    return made

@@ -7,11 +7,12 @@ import os
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..options import measurable, parse_target, refusing, writable
-from .arguments import parse_rules, parse_space
+from ..options import Usage, measurable, parse_target, refusing, writable
+from .arguments import parse_model, parse_mutations, parse_policy, parse_rules, parse_space
 from .cluster import Workers
 from .program import parse_program, read_inputs
 from .progress import LineProgress, LiveProgress
@@ -76,13 +77,18 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
     """The search, with its progress on standard error."""
     from schedule import ScheduleError
     from search.measure import Limits
+    from search.policy.named import make_policy
     from search.records import Records, RecordsError
     from search.tuning.autotune import autotune
     from tir.verify import VerifyError
 
     space, rules = None if args.space is None else parse_space(args.space), parse_rules(args.rules)
-    chosen = {"search": args.policy, "model": args.model, "space": space, "rules": rules}
+    chosen = {"search": parse_policy(args.policy), "model": parse_model(args.model), "space": space, "rules": rules}
     named = {name: value for name, value in chosen.items() if value is not None}
+    if (mutations := parse_mutations(args.mutations)) is not None:
+        if named.pop("search", "evolution") != "evolution":
+            raise Usage("--mutations are those of --policy evolution")
+        named = {"search": partial(make_policy, mutations=mutations, **named)}
     callbacks: list[Callback] = [] if saver is None else [saver]
     with (
         refusing("--records", RecordsError),

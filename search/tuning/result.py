@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from codegen.timing import duration
+from tir.display import bundle, preformatted, table
+from tir.script.outline import signature_text
+
+from ..curves import plot
 from ..measure import Measurement, count
 from ..task import Task
 from .history import History, history
@@ -83,6 +91,31 @@ class Result:
     generations: tuple[Generation, ...] = field(default=(), repr=False)
     applied: tuple[Applied, ...] = field(default=(), repr=False)
     opinions: dict[str, float] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        """The best time beside what it is compared with, the trials by outcome, and the rules of the best sketch."""
+        return "\n".join(f"{name:12}{value}".rstrip() for name, value in self._rows()) + "\n"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        def against(seconds: float | None) -> str:
+            return "not measured" if seconds is None else f"{duration(seconds, 3)}, {seconds / self.seconds:.3g} × the best"
+
+        speed = f", {self.task.flop / self.seconds / 1e9:.1f} GFLOP/s" if self.task.flop else ""
+        outcomes = ", ".join(f"{n} {kind}" for kind, n in self.outcomes.items() if n)
+        rows = [("task", signature_text(self.task.func)), ("target", self.task.target)]
+        rows += [("best", f"{duration(self.seconds, 3)}{speed}"), ("as written", against(self.baseline))]
+        rows += [("numpy", against(self.numpy))] if self.numpy is not None else []
+        rows.append(("trials", f"{self.trials} in {self.elapsed:.1f} s: {outcomes or 'none'}"))
+        return rows + [("problem", self.problem)] * bool(self.problem)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.task.name}: {duration(self.seconds, 3)}, {self.trials} trials>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """With the curve of the best so far, and the best program."""
+        best = [math.inf if row["best"] is None else row["best"] for row in self.history]
+        curve = plot({"best so far": np.array([best])}) if best else ""
+        return bundle(str(self), table(("", ""), self._rows()) + curve + preformatted(self.schedule.func.outline()))
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -8,15 +8,27 @@ if TYPE_CHECKING:
     from .error import ScriptError
     from .ir import ir_module
     from .module import Module
-    from .outline import outline_text
+    from .outline import outline_text, signature_text
     from .parser import parse
-    from .printer import expr_text, func_text, show
+    from .printer import expr_text, func_text, show, stmt_text
 
-__all__ = ["Module", "ScriptError", "expr_text", "func_text", "ir_module", "outline_text", "parse", "show"]
+__all__ = [
+    "Module",
+    "ScriptError",
+    "expr_text",
+    "func_text",
+    "ir_module",
+    "outline_text",
+    "parse",
+    "show",
+    "signature_text",
+    "stmt_text",
+]
 
 _MODULES = {
     "parse": ".parser", "ScriptError": ".error", "Module": ".module", "ir_module": ".ir", "expr_text": ".printer",
-    "func_text": ".printer", "outline_text": ".outline", "show": ".printer",
+    "func_text": ".printer", "outline_text": ".outline", "show": ".printer", "signature_text": ".outline",
+    "stmt_text": ".printer",
 }  # fmt: skip
 
 

@@ -49,13 +49,18 @@ def outline_text(func: PrimFunc) -> str:
 
     An update that starts from a value says so: `C[i, j] += A[i, k] * B[k, j]  # from 0`.
     """
-    scalars = [p.name for p in func.params if isinstance(p, Var)]
-    lines = [f"{func.name}({', '.join([*map(_declared, func.buffers), *scalars])})"]
+    lines = [signature_text(func)]
     allocated = [*func.allocs, *(buffer for block in blocks(func.body) for buffer in block.allocs)]
     if allocated:
         lines.append(f"    allocates {', '.join(map(_declared, allocated))}")
     _Outline(lines).add(func.body, 1, {}, {})
     return "\n".join(lines) + "\n"
+
+
+def signature_text(func: PrimFunc) -> str:
+    """The name of a function and its parameters, with their shapes: `gmm(A[64, 64], B[64, 64], C[64, 64])`."""
+    scalars = [p.name for p in func.params if isinstance(p, Var)]
+    return f"{func.name}({', '.join([*map(_declared, func.buffers), *scalars])})"
 
 
 class _Outline:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import workloads
+from search.task import Task
 from tests.cli.tune.commands import run
 
 PROGRAMS = """
@@ -16,6 +18,15 @@ from tir.script import tir as T
 
 a = te.placeholder((7, 13), name="A")
 doubled = te.create_prim_func([a, te.compute((7, 13), lambda i, j: a[i, j] * 2.0, name="B")], name="doubled")
+
+
+def make(rows, columns):
+    A = te.placeholder((rows, columns), name="A")
+    return [A, te.compute((rows, columns), lambda i, j: A[i, j] + 1.0, name="B")]
+
+
+def nothing():
+    pass
 
 
 @T.prim_func
@@ -57,6 +68,8 @@ def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("doubled  llvm -num-cores 1")
     assert run("mine.py:doubled", "--sketches", "--space", "ansor") == 0
     assert capsys.readouterr().out.endswith("\n1 sketch of mine.py:doubled\n")
+    assert run("mine.py:make", "--shape", "5,6", "--sketches", "--space", "ansor") == 0
+    assert capsys.readouterr().out.endswith("\n1 sketch of mine.py:make 5,6\n")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +79,9 @@ def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
         (["mine.py:a"], "there is no function 'a': mine.py has doubled, beyond, open_size"),
         (["mine.py:open_size"], "mine.py:open_size: a dimension of A is symbolic"),
         (["mine.py:beyond", "--trials", "1"], "mine.py:beyond is not well formed: "),
-        (["mine.py:doubled", "--shape", "7,13"], "--shape goes with a workload; the function in mine.py:doubled has the sizes"),
+        (["mine.py:doubled", "--shape", "7,13"], "--shape goes with a workload, or a Python function that takes sizes"),
+        (["mine.py:make", "--shape", "7"], "mine.py:make takes --shape rows,columns: missing a required argument: 'columns'"),
+        (["mine.py:nothing"], "mine.py:nothing makes no function: it returns a NoneType, not a PrimFunc or a list of tensors"),
         (["mine.py:doubled", "--inputs", "none.npz"], "--inputs: [Errno 2] No such file or directory: 'none.npz'"),
         (["mine.py:doubled", "--inputs", "one.npy"], "--inputs: one.npy holds one array; numpy.savez writes several, by name"),
         (["mine.py:doubled", "--inputs", "objects.npz"], "--inputs: Object arrays cannot be loaded when allow_pickle=False"),
@@ -85,4 +100,78 @@ def test_a_file_without_the_function_asked_for_says_what_it_has(argv, message, t
     np.savez("objects.npz", A=np.array([None]))
     np.savez("other.npz", X=np.zeros(3))
     assert run(*argv) == 2
+    assert message in capsys.readouterr().err
+
+
+PARTS = """
+from search.policy.random_search import RandomSearch
+from search.population.mutate import mutations
+from search.space import generate
+from tir import Target
+
+
+class MODEL:
+    @staticmethod
+    def score(sketch, rows):
+        return -rows.sum(axis=1).astype("float64")
+
+    @staticmethod
+    def update(sketch, rows, seconds):
+        pass
+
+
+MODEL = MODEL()
+MUTATIONS = dict(list(mutations().items())[:1])
+
+
+def POLICY(task):
+    target = Target(task.target)
+    return RandomSearch(generate(task.func, target), target, None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (["--model", "parts.py", "--search", "random"], ["random", "MODEL"]),
+        (["--search", "parts.py"], ["function"]),
+        (["--mutations", "parts.py", "--model", "none"], ["partial"]),
+    ],
+)
+def test_parts_of_the_users_own(options, kind, tmp_path, monkeypatch):
+    """They reach the search as they are in the file."""
+    monkeypatch.chdir(tmp_path)
+    Path("parts.py").write_text(PARTS)
+    seen: dict[str, object] = {}
+
+    def autotune(*args, **given):
+        seen.update(given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("search.tuning.autotune.autotune", autotune)
+    assert run("gmm", "--shape", "7,13,9", "--quiet", *options) == 130
+    found = [seen[name] for name in ("search", "model") if name in seen]
+    assert [x if isinstance(x, str) else type(x).__name__ for x in found] == kind
+    if kind == ["partial"]:
+        policy = seen["search"](Task.of(workloads.make("gmm", (7, 13, 9)).func))
+        assert len(policy._mutations) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--model", "parts.py:MUTATIONS"],
+            "--model: model takes a name, or an object with score and update (costmodel.CostModel)",
+        ),
+        (["--model", "parts.py:NONE"], "--model: model 'parts.py:NONE' cannot be loaded: module 'parts' has no attribute 'NONE'"),
+        (["--mutations", "parts.py:MODEL"], "--mutations: 'parts.py:MODEL' is no dict of mutations"),
+        (["--mutations", "parts.py", "--search", "random"], "--mutations are those of --policy evolution"),
+        (["--search", "bogus"], "--policy: no policy is named 'bogus'; there are: evolution"),
+    ],
+)
+def test_parts_that_are_none(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("parts.py").write_text(PARTS)
+    assert run("gmm", "--shape", "7,13,9", "--quiet", *options) == 2
     assert message in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""Several programs of one computation, timed in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from codegen import Kernel, Target, backend, build
+from codegen.timing import duration, without_collector
+from schedule import Schedule
+from tir import display
+from tir.ir import Const, PrimFunc, need_func
+
+from .measure.reference import random_inputs
+from .task import flop
+
+SAMPLE_SECONDS = 1e-3  # of a sample: as many calls in a row as fill it
+MIN_ROUNDS = 5
+
+Program = PrimFunc | Schedule | Kernel
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the programs of a comparison take: for each name the seconds of a call in each round, in which all had a turn.
+
+    `flop` is the number of operations, 0 where it is not known; `reports` has what the innermost loops of each do.
+    """
+
+    samples: dict[str, tuple[float, ...]]
+    flop: int = 0
+    reports: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The medians, the fastest first."""
+        medians = {name: float(np.median(s)) for name, s in self.samples.items()}
+        return dict(sorted(medians.items(), key=lambda item: item[1]))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        best = next(iter(self.seconds.values()))
+        rows: list[tuple[str, ...]] = []
+        for name, median in self.seconds.items():
+            low, high = np.quantile(self.samples[name], (0.25, 0.75))
+            speed = f"{self.flop / median / 1e9:.1f}" if self.flop else ""
+            rows.append((name, duration(median, 3), f"{duration(low, 3)} .. {duration(high, 3)}", speed, f"{median / best:.2f}"))
+        return rows
+
+    def __str__(self) -> str:
+        head = ("", "median", "quartiles", "GFLOP/s", "× fastest")
+        return display.aligned([head, *self._rows()]) + "\n"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
+        head = ("", "median", "quartiles", "GFLOP/s", "× fastest")
+        return display.bundle(str(self), display.table(head, self._rows()) + self._plot())
+
+    def _plot(self) -> str:
+        """The samples of each program as a strip, drawn without a library."""
+        most = max(max(s) for s in self.samples.values())
+        lines = []
+        for n, name in enumerate(self.seconds):
+            y = 14 + 22 * n
+            points = "".join(
+                f'<circle cx="{160 + 420 * s / most:.1f}" cy="{y}" r="3" fill-opacity="0.4"/>' for s in self.samples[name]
+            )
+            lines.append(f'<text x="150" y="{y + 4}" text-anchor="end" font-size="12">{escape(name)}</text>{points}')
+        size = f'width="600" height="{22 * len(lines) + 8}"'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} fill="#2563a8" role="img">{"".join(lines)}</svg>'
+
+
+def compare(
+    programs: Mapping[str, Program] | Sequence[Program],
+    target: str | Target = "llvm",
+    *,
+    inputs: Sequence[Any] | None = None,
+    seconds: float = 1.0,
+    seed: int = 0,
+) -> Compared:
+    """Time functions, schedules or kernels of one computation in turns, in this process.
+
+    All are called with `inputs`, arrays for all parameters, by default random ones. Each round gives each program a sample of
+    about a millisecond; there are rounds until `seconds` are over, and at least MIN_ROUNDS. ValueError for what has other
+    parameters than the first, TypeError for what is none of these, and what `tir.build` raises.
+    """
+    named = dict(programs) if isinstance(programs, Mapping) else {str(n): p for n, p in enumerate(programs)}
+    if not named:
+        raise ValueError("compare takes at least one program")
+    target = Target(target)
+    if backend(target).device is not None:
+        raise ValueError(f"compare is for processors, target llvm, got {target.kind}; kernels of a GPU have .time")
+    kernels = {name: _kernel(p, target) for name, p in named.items()}
+    first = next(iter(kernels.values()))
+    for name, kernel in list(kernels.items())[1:]:
+        if [p.with_(name="") for p in kernel.func.params] != [p.with_(name="") for p in first.func.params]:
+            raise ValueError(f"{name!r} takes other parameters than {next(iter(kernels))!r}: {kernel!r}")
+    arrays = random_inputs(first.func, np.random.default_rng(seed)) if inputs is None else list(inputs)
+    calls = {name: kernel.bind(*arrays) for name, kernel in kernels.items()}
+    repeats = {name: _repeats(call) for name, call in calls.items()}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    with without_collector():
+        while time.perf_counter() < end or len(samples[next(iter(samples))]) < MIN_ROUNDS:
+            for name, call in calls.items():
+                samples[name].append(_sample(call, repeats[name]))
+    fixed = all(isinstance(d, Const) for b in first.func.buffers for d in b.shape)
+    reports = {name: _report(kernel) for name, kernel in kernels.items()}
+    return Compared({name: tuple(s) for name, s in samples.items()}, flop(first.func) if fixed else 0, reports)
+
+
+def _report(kernel: Kernel) -> str:
+    """What the innermost loops do; nothing where it is not x86 code."""
+    try:
+        return str(kernel.report())
+    except ValueError:
+        return ""
+
+
+def _kernel(program: Program, target: Target) -> Kernel:
+    if isinstance(program, Kernel):
+        return program
+    made = build(program if isinstance(program, Schedule) else need_func(program, "compare"), target)
+    assert isinstance(made, Kernel)
+    return made
+
+
+def _sample(call: Callable[[], object], repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    """How many calls fill a sample; the first one warms up."""
+    call()
+    return max(1, min(10_000, int(SAMPLE_SECONDS / max(_sample(call, 1), 1e-8))))

@@ -1,0 +1,35 @@
+"""Functions that are the same but for names."""
+
+from __future__ import annotations
+
+import tir
+from tir import te
+
+
+def chain(names: str = "ABCijklm", extent: int = 7, factor: float = 2.0) -> tir.PrimFunc:
+    a, b, c, *_ = names
+    i, j = names[3], names[4]
+    A = te.placeholder((extent, 5), name=a)
+    B = te.compute((extent, 5), eval(f"lambda {i}, {j}: A[{i}, {j}] * {factor}", {"A": A}), name=b)
+    C = te.compute((extent, 5), eval(f"lambda {j}, {i}: B[{j}, {i}] + 1.0", {"B": B}), name=c)
+    return te.create_prim_func([A, C], name=names)
+
+
+def test_names_do_not_count() -> None:
+    assert tir.structural_equal(chain(), chain("XYZabcde"))
+    assert chain() != chain("XYZabcde")
+
+
+def test_all_else_counts() -> None:
+    assert not tir.structural_equal(chain(), chain(extent=6))
+    assert not tir.structural_equal(chain(), chain(factor=3.0))
+    s = tir.Schedule(chain())
+    s.parallel(s.get_loops("B")[0])
+    assert not tir.structural_equal(chain(), s.func)
+
+
+def test_which_name_is_used_where_counts() -> None:
+    A, B = te.placeholder((7,), name="A"), te.placeholder((7,), name="B")
+    one = te.create_prim_func([A, B, te.compute((7,), lambda i: A[i] - B[i], name="C")])
+    other = te.create_prim_func([B, A, te.compute((7,), lambda i: A[i] - B[i], name="C")])
+    assert not tir.structural_equal(one, other)

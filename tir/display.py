@@ -1,0 +1,58 @@
+"""How objects show themselves in a notebook: highlighted scripts, coloured diffs, tables, beside the text that `print` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+Bundle = dict[str, str]  # by media type
+
+GREEN, RED = "#1a7f37", "#b8362f"
+
+
+def bundle(text: str, html: str) -> Bundle:
+    """What `_repr_mimebundle_` returns."""
+    return {"text/plain": text.rstrip("\n"), "text/html": html}
+
+
+def code(text: str) -> Bundle:
+    """A script or other Python, highlighted."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    return bundle(text, highlight(text, PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True, style="default")))
+
+
+def preformatted(text: str) -> str:
+    return f"<pre>{escape(text)}</pre>"
+
+
+def changes(text: str) -> Bundle:
+    """A unified diff, its lines coloured."""
+    lines = []
+    for line in text.splitlines():
+        colour = {"+": GREEN, "-": RED}.get(line[:1], "")
+        shown = escape(line)
+        lines.append(f'<span style="color:{colour}">{shown}</span>' if colour else shown)
+    return bundle(text, "<pre>" + "\n".join(lines) + "</pre>")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of HTML: text to the left, numbers to the right."""
+    top = "".join(f"<th>{escape(h)}</th>" for h in head)
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td style="text-align:{"left" if n == 0 else "right"}">{escape(c)}</td>' for n, c in enumerate(row))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as lines of text in columns, the first to the left, the others to the right."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))] if rows else []
+    return "\n".join(
+        "  ".join(c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows
+    )
