@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from search.comparison import compare
     from search.equivalence import equivalent
     from search.jit import jit
+    from search.study import study
 
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse
     from .arith.simplify import simplify
@@ -46,6 +47,7 @@ _NAMES = {
         "tir.structural": ("structural_equal",),
         "search.comparison": ("compare",),
         "search.equivalence": ("equivalent",),
+        "search.study": ("study",),
         "schedule": ("IndexMap", "Schedule", "ScheduleError", "TensorIntrin", "replay"),
         "explorer": ("explore",),
         "graph": ("Graph", "GraphError", "compile", "load_onnx", "tune_graph"),
@@ -62,7 +64,7 @@ __all__ = [
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
     "analysis", "autotune", "best_schedule", "build", "compare", "compile", "default_schedule", "diff", "dtypes", "dump",
     "equivalent", "explore", "interpreter", "ir", "jit", "load_onnx", "replay", "run", "script", "simplify", "specialize",
-    "structural_equal", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
+    "structural_equal", "study", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 

@@ -1,0 +1,177 @@
+"""Experiments with the search: several searches and models, each with several seeds, as curves with bands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen import Target
+from codegen.timing import duration
+from tir import display
+from tir.files import write_atomically
+from tir.ir import PrimFunc, need_func
+
+from .curves import plot
+from .keys import key
+from .names import SEED_LIMIT
+from .tuning.autotune import autotune
+from .tuning.options import check_names
+from .tuning.result import NothingFound
+
+Named = Sequence[str] | Mapping[str, Any]  # names that autotune knows, or anything that it takes, by a name for it
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search: after each of its trials the seconds of the best checked candidate so far, infinite while there is none."""
+
+    search: str
+    model: str
+    seed: int
+    best: tuple[float, ...]
+
+    @property
+    def label(self) -> str:
+        return ", ".join(filter(None, (self.search, self.model)))
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of a study of one function. `curves` has them by search and model: a matrix with a row for each seed, a column for
+    each trial; a run that ended early keeps its last value."""
+
+    name: str
+    target: str
+    runs: tuple[Run, ...]
+
+    @property
+    def curves(self) -> dict[str, np.ndarray]:
+        length = max((len(r.best) for r in self.runs), default=0)
+        found: dict[str, list[list[float]]] = {}
+        for r in self.runs:
+            last = r.best[-1] if r.best else inf
+            found.setdefault(r.label, []).append([*r.best, *[last] * (length - len(r.best))])
+        return {label: np.array(rows) for label, rows in found.items()}
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = []
+        for label, curves in self.curves.items():
+            half = curves[:, max(0, curves.shape[1] // 2 - 1)]
+            cells = (
+                _time(np.median(half)),
+                _time(np.median(curves[:, -1])),
+                _time(curves[:, -1].min()),
+                _time(curves[:, -1].max()),
+            )
+            rows.append((label, str(len(curves)), *cells))
+        return rows
+
+    def __str__(self) -> str:
+        return f"{self.name} for {self.target}\n{display.aligned([_HEAD, *self._rows()])}\n"
+
+    def __repr__(self) -> str:
+        return f"<Study of {self.name}, {len(self.runs)} runs>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
+        return display.bundle(str(self), display.table(_HEAD, self._rows()) + plot(self.curves))
+
+    def write(self, path: str | Path) -> None:
+        """Write the study as one self-contained page of HTML."""
+        from .report.page import document
+
+        title = f"{self.name}: a study of the search"
+        said = "The line is the median over seeds, the band goes from the fastest to the slowest of them."
+        parts = [f"<h1>{escape(title)}</h1><p>{escape(self.target)}</p>", display.table(_HEAD, self._rows())]
+        write_atomically(Path(path), document(title, [*parts, f"<p>{said}</p>{plot(self.curves)}"]))
+
+
+_HEAD = ("", "seeds", "after half", "at the end", "fastest", "slowest")
+
+
+def study(
+    func: PrimFunc,
+    target: str | Target = "llvm",
+    *,
+    searches: Named = ("evolution",),
+    models: Named = ("",),
+    seeds: int | Sequence[int] = 5,
+    trials: int = 64,
+    file: str | Path | None = None,
+    **options: Any,
+) -> Study:
+    """Search for schedules of `func` with each of `searches`, each of `models` and each seed, `trials` candidates a run.
+
+    Searches and models are those of `autotune`: names, or, in a dict, anything that it takes by a name for it; an empty model is
+    the search's own. Runs take turns by seed, so that what disturbs the machine disturbs all. With `file`, each run is kept as it
+    ends, a line of JSON, and a study that was stopped goes on behind the last one. `options` are others of `autotune`. Ctrl-C
+    ends the study, with the runs so far. ValueError for what is unknown, and what `autotune` raises.
+    """
+    func, target = need_func(func, "study"), Target(target)
+    parts = [values if isinstance(values, Mapping) else {v: v for v in values} for values in (searches, models)]
+    wanted = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not all(parts) or not wanted or not all(isinstance(s, int) and 0 <= s < SEED_LIMIT for s in wanted) or trials < 1:
+        raise ValueError("a study needs a search, a model, seeds of at least 0, and at least one trial a run")
+    for search, model in ((s, m) for s in parts[0].values() for m in parts[1].values()):
+        check_names(search=search, model=model or None)
+    of = hashlib.sha256(json.dumps([key(func), str(target), trials]).encode()).hexdigest()[:16]
+    runs = dict(_kept(file, of))
+    chosen = [(s, m, seed) for seed in wanted for s in parts[0] for m in parts[1]]
+    try:
+        for search, model, seed in chosen:
+            if (search, model, seed) not in runs:
+                run = _run(func, target, (search, parts[0][search]), (model, parts[1][model] or None), seed, trials, options)
+                runs[search, model, seed] = run
+                if file is not None:
+                    with Path(file).open("a") as lines:
+                        lines.write(json.dumps({"of": of, **asdict(run)}) + "\n")
+    except KeyboardInterrupt:
+        pass
+    return Study(func.name, str(target), tuple(runs[c] for c in chosen if c in runs))
+
+
+def _run(
+    func: PrimFunc,
+    target: Target,
+    search: tuple[str, Any],
+    model: tuple[str, Any],
+    seed: int,
+    trials: int,
+    options: dict[str, Any],
+) -> Run:
+    """One search. One that Ctrl-C ended is no run."""
+    best: tuple[float, ...] = ()
+    try:
+        result = autotune(func, target, trials, seed=seed, search=search[1], model=model[1], **options)
+    except NothingFound:
+        return Run(search[0], model[0], seed, best)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    seconds = [m.seconds if m.outcome == "ok" and m.max_error is not None else inf for m in result.measurements]
+    return Run(search[0], model[0], seed, tuple(np.minimum.accumulate(seconds).tolist()))
+
+
+def _kept(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], Run]]:
+    """The runs of a file that are of this function, target and number of trials; a line that was not written to its end counts
+    nothing."""
+    if file is None or not Path(file).exists():
+        return
+    for line in Path(file).read_text().splitlines():
+        try:
+            data = json.loads(line)
+            if data.pop("of") == of:
+                run = Run(data["search"], data["model"], int(data["seed"]), tuple(map(float, data["best"])))
+                yield (run.search, run.model, run.seed), run
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
+            continue
+
+
+def _time(seconds: float) -> str:
+    return duration(float(seconds), 3) if np.isfinite(seconds) else "nothing"

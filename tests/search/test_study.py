@@ -1,0 +1,115 @@
+"""Studies: runs over searches, models and seeds, kept in a file, shown as curves with bands."""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tir
+from search import study as studies
+from search.measure import Candidate, Measurement
+from tests.codegen.matmul import matmul
+
+ONE = "llvm -num-cores 1"
+
+
+@pytest.fixture
+def searched(monkeypatch) -> list[tuple[Any, ...]]:
+    """The searches that were asked for; each takes 3 trials: the seconds are by seed and trial, and the second one fails."""
+    asked: list[tuple[Any, ...]] = []
+
+    class Found:
+        interrupted = False
+
+        def __init__(self, seed: int):
+            times = [4.0 + seed, None, 2.0 + seed]
+            self.measurements = [
+                Measurement(Candidate("s", (n,), None), "crash" if t is None else "ok", () if t is None else (t,), max_error=0.0)
+                for n, t in enumerate(times)
+            ]
+
+    def autotune(func, target, trials, *, seed, search, model, **options):
+        if seed == 9:
+            raise KeyboardInterrupt
+        asked.append((search, model, seed, trials))
+        return Found(seed)
+
+    monkeypatch.setattr(studies, "autotune", autotune)
+    return asked
+
+
+def test_curves(searched) -> None:
+    found = tir.study(matmul(7, 13, 5), ONE, searches=("evolution", "random"), models=("none",), seeds=2, trials=3)
+    assert searched == [
+        ("evolution", "none", 0, 3),
+        ("random", "none", 0, 3),
+        ("evolution", "none", 1, 3),
+        ("random", "none", 1, 3),
+    ]
+    assert list(found.curves) == ["evolution, none", "random, none"]
+    assert np.array_equal(found.curves["random, none"], [[4, 4, 2], [5, 5, 3]])
+    text = str(found).splitlines()
+    assert text[0].startswith(f"{matmul(7, 13, 5).name} for llvm") and text[1].split() == [
+        "seeds",
+        "after",
+        "half",
+        "at",
+        "the",
+        "end",
+        "fastest",
+        "slowest",
+    ]
+    assert text[2].split() == ["evolution,", "none", "2", "4.5", "s", "2.5", "s", "2", "s", "3", "s"]
+    html = found._repr_mimebundle_()["text/html"]
+    assert html.count("<polygon") == html.count("<polyline") == 2
+
+
+def test_it_goes_on_where_it_was_stopped(searched, tmp_path) -> None:
+    file, func = tmp_path / "study.jsonl", matmul(7, 13, 5)
+    assert len(tir.study(func, ONE, seeds=[0, 9, 1], trials=3, file=file).runs) == 1
+    with file.open("a") as lines:
+        lines.write('{"of": "cut')
+    lines_before = file.read_text().splitlines()
+    assert json.loads(lines_before[0])["best"] == [4.0, 4.0, 2.0]
+    file.write_text("\n".join(lines_before[:1]) + "\n")
+    assert len(tir.study(func, ONE, seeds=[0, 1], trials=3, file=file).runs) == 2
+    assert [seed for *_, seed, _ in searched] == [0, 1]
+    tir.study(func, ONE, seeds=[0], trials=4, file=file)  # of other runs
+    assert len(searched) == 3 and len(file.read_text().splitlines()) == 3
+
+
+def test_a_run_of_your_own_parts(searched) -> None:
+    mine = object()
+    found = tir.study(matmul(7, 13, 5), ONE, searches={"mine": lambda task: mine}, seeds=1, trials=3)
+    assert callable(searched[0][0]) and searched[0][1] is None and list(found.curves) == ["mine"]
+
+
+def test_the_page(searched, tmp_path) -> None:
+    found = tir.study(matmul(7, 13, 5), ONE, seeds=1, trials=3)
+    found.write(tmp_path / "study.html")
+    text = (tmp_path / "study.html").read_text()
+    assert text.startswith("<!DOCTYPE html>") and "<svg" in text and "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_nothing_found_has_no_curve() -> None:
+    run = studies.Run("random", "", 0, ())
+    found = studies.Study("f", ONE, (run, studies.Run("evolution", "", 0, (inf, 1.0))))
+    assert np.array_equal(found.curves["random"], [[inf, inf]])
+    assert "nothing" in str(found) and found._repr_mimebundle_()["text/html"].count("<polyline") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"searches": ("bogus",)}, "no search is named 'bogus'; there are: evolution, random"),
+        ({"seeds": 0}, "a study needs a search, a model, seeds of at least 0, and at least one trial a run"),
+    ],
+)
+def test_refusals(options, message) -> None:
+    with pytest.raises(ValueError) as caught:
+        tir.study(matmul(7, 13, 5), ONE, **options)
+    assert str(caught.value) == message
