@@ -103,8 +103,8 @@ def parser() -> argparse.ArgumentParser:
         "--policy",
         "--search",
         metavar="POLICY",
-        help=f"what proposes candidates: {', '.join(SEARCHES)} (default evolution), or MODULE:NAME, one of your own or what makes "
-        "one of a task; --search is its older name",
+        help=f"what proposes candidates: {', '.join(SEARCHES)} (default evolution), or MODULE:NAME, one of your own or what "
+        "makes one of a task; --search is its older name",
     )
     p.add_argument(
         "--model",
