@@ -67,7 +67,7 @@ class PolicyGradient(Bandit):
         self._rewards = 0
 
     def meet(self, sketches: Sequence[Sketch]) -> None:
-        self._features = np.array([sketch_features(s) for s in sketches])
+        self._features = np.array([sketch_features(s, place) for place, s in enumerate(sketches)])
 
     def update(self, sketch: int, seconds: float) -> None:
         before = self.probabilities()
@@ -93,22 +93,19 @@ class PolicyGradient(Bandit):
             return np.argsort(-(np.log(self.probabilities()) + gumbel), kind="stable")
 
 
-def sketch_features(sketch: Sketch | None) -> np.ndarray:
+def sketch_features(sketch: Sketch | None, place: int = 0) -> np.ndarray:
     """Numbers that describe a sketch and its task, without names: how many columns, tiled axes, reductions, choices, branches
-    and blocks there are, whether it has a seed, and the logarithm of the largest extent."""
+    and blocks there are, its place in the order of preference, how many rules made it, whether it has a seed, and the logarithm
+    of the largest extent."""
     if sketch is None:
-        return np.zeros(8)
+        return np.zeros(10)
     extents = [t.extent for t in sketch.tiles]
     reductions = sum(t.reduce for t in sketch.tiles)
-    counts = (
-        sketch.columns,
-        len(sketch.tiles),
-        reductions,
-        len(sketch.choices),
-        len(sketch.branches),
-        len(sketch.tiles_by_block),
+    places = place, len(sketch.rules)
+    counts = sketch.columns, len(sketch.tiles), reductions, len(sketch.choices), len(sketch.branches), len(sketch.tiles_by_block)
+    return np.array(
+        [*np.log2(1.0 + np.array([*counts, *places])), float(sketch.seed is not None), np.log2(max(extents, default=1)) / 10]
     )
-    return np.array([*np.log2(1.0 + np.array(counts)), float(sketch.seed is not None), np.log2(max(extents, default=1)) / 10])
 
 
 BANDITS: dict[str, Callable[[int], Bandit]] = {

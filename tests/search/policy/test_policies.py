@@ -107,7 +107,7 @@ def test_the_template_tuner_takes_a_template_of_ones_own():
 
     for func in (matmul(7, 13, 109), tir.workloads.make("conv2d", (1, 7, 7, 5, 13, 3, 3, 1, 1)).func):
         policy = make_policy(Task.of(func, TARGET), "template", "tile", SPACE)
-        assert isinstance(policy, TemplateTuner) and policy.sketches[0].columns > 4
+        assert isinstance(policy, TemplateTuner) and policy.sketches[0].columns >= 4
         for c in policy.propose(4, np.random.default_rng(0)):
             replay(func, Trace.from_json(c.trace))
 

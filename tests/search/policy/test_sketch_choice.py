@@ -24,7 +24,7 @@ def test_the_faster_sketch_gets_more_trials_and_one_that_fails_none(name):
     for _ in range(10):
         bandit.update(0, 1.0)
         bandit.update(1, 4.0)
-    shares = bandit.shares(40)
+    shares = bandit.shares(40, np.zeros(3, dtype=np.int64))
     assert shares.sum() == 40 and shares[0] > shares[1] and shares[2] == 0
 
 
