@@ -32,7 +32,7 @@ KEPT_APART = (
     "commit",
     "pinned",
     "started",
-    "kernels",
+    "library_kernels",
     "handicapped",
     "benchmark",
     "row",
@@ -221,7 +221,9 @@ def _show(modules: dict[str, ModuleType], results: dict[str, list[dict[str, Any]
     about = next((r for found in results.values() for r in found if "machine" in r), None)
     if about is not None:
         m, versions = about["machine"], ", ".join(f"{k} {v}" for k, v in about["versions"].items())
-        ran = {library: name for found in results.values() for r in found for library, name in r.get("kernels", {}).items()}
+        ran = {
+            library: name for found in results.values() for r in found for library, name in r.get("library_kernels", {}).items()
+        }
         console.print(f"{m['processor']}, {m['cores']} cores, {m['mcpu']} ({m['isa']}), commit {about['commit']}, {versions}")
         console.print(f"kernels: {', '.join(f'{library} {name}' for library, name in ran.items()) or 'unknown'}")
         roofs = {r["threads"]: r["roof"] for found in results.values() for r in found if "roof" in r}

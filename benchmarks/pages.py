@@ -66,7 +66,7 @@ def circumstances(results: Sequence[dict[str, Any]]) -> str:
     """On what machine, and at which commits, results were measured, and which kernels libraries had there: sentences."""
     machines = dict.fromkeys(f"{r['machine']['processor']} ({r['machine']['mcpu']})" for r in results)
     commits = dict.fromkeys(r["commit"] for r in results)
-    kernels = dict.fromkeys(f"{library} ({name})" for r in results for library, name in r.get("kernels", {}).items())
+    kernels = dict.fromkeys(f"{library} ({name})" for r in results for library, name in r.get("library_kernels", {}).items())
     slow = dict.fromkeys(note for r in results for note in r.get("handicapped", ()))
     ran = f" Kernels of {', '.join(kernels)}." if kernels else ""
     return f"On {' and '.join(machines)}, commit {', '.join(commits)}.{ran}{''.join(f' **{note}.**' for note in slow)}"

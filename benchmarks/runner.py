@@ -271,4 +271,4 @@ def circumstances() -> dict[str, Any]:
     now, machine, found = datetime.now(UTC).isoformat(timespec="seconds"), Machine.here(), libraries.kernels()
     slow = {"handicapped": notes} if (notes := libraries.handicapped(found, machine.isa, machine.vector_bits)) else {}
     about = {"machine": asdict(machine), "commit": commit(), "versions": versions(), "pinned": pinned(), "started": now}
-    return {**about, "kernels": found, **slow}
+    return {**about, "library_kernels": found, **slow}

@@ -252,7 +252,7 @@ CONTENDER = {"median_s": float, "quartiles_s": list, "runs": int, "calls": int, 
 SCHEMA = {
     "benchmark": str, "row": str, "threads": int, "program": str, "shape": list, "dtype": str, "flop": int, "bytes": int,
     "against": str, "goal": float, "machine": dict, "commit": str, "versions": dict, "pinned": dict, "started": str,
-    "kernels": dict,
+    "library_kernels": dict,
     "schedule": str, "schedule_s": float, "build_s": float, "tolerance": float, "errors": dict, "contenders": dict,
     "ratios": dict, "roof": dict, "shares": dict, "ratio": float,
 }  # fmt: skip
@@ -303,7 +303,7 @@ def test_handicapped_libraries(found: dict[str, str], isa: str, notes: list[str]
     bits = {"avx512f": 512, "avx2": 256, "neon": 128}[isa]
     assert libraries.handicapped(found, isa, bits) == notes
     machine = {"processor": "X", "mcpu": "y"}
-    result = {"machine": machine, "commit": "c", "kernels": found, **({"handicapped": notes} if notes else {})}
+    result = {"machine": machine, "commit": "c", "library_kernels": found, **({"handicapped": notes} if notes else {})}
     kernels = ", ".join(f"{library} ({name})" for library, name in found.items())
     assert pages.circumstances([result]) == " ".join(
         [f"On X (y), commit c. Kernels of {kernels}.", *(f"**{n}.**" for n in notes)]
