@@ -70,7 +70,7 @@ COMPARED = {
     "tree": ({"start": (), "simulations": 32}, ("random", {})),
     "ansor": ({"population": 256}, ("random", {"space": "ansor"})),
     "directions": ({"start": (), "space": "ansor"}, ("random", {"space": "ansor"})),
-    "stochastic": ({"population": 12}, ("stochastic", {"population": 12})),
+    "stochastic": ({}, ("stochastic", {})),
     "actions": ({}, ("actions", {})),
 }
 
