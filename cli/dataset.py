@@ -116,10 +116,12 @@ def _measured(workload: Workload, shape: tuple[int, ...], target: Target, record
         missing = (n + 1) * args.trials // len(policies) - len(records.of(task.key, task.target))
         if missing > 0:
             try:
-                autotune(
+                found = autotune(
                     task.func, target, missing, records=records, seed=args.seed, first=(), workload=named,
                     search=policy, model="none" if policy == "random" else None,
                 )  # fmt: skip
+                if found.interrupted:
+                    raise KeyboardInterrupt
             except NothingFound as error:
                 print(f"{workload.name}: {error}", file=sys.stderr)
     return task

@@ -32,8 +32,9 @@ class _Plan(NamedTuple):
 class Signature:
     """The parameters of a function as a call sees them. `written` are the names of the buffers that it writes.
 
-    Those of which it reads nothing that was there before are `outputs`: a call may leave them out, and they are made. All other
-    parameters are `inputs`; `last` says whether the outputs are the last parameters.
+    Those that it does not read before it first writes to them, in the order of the program, are `outputs`: a call may leave them
+    out, and they are made, of zeros where not every element is certainly written. All other parameters are `inputs`; `last` says
+    whether the outputs are the last parameters.
     """
 
     def __init__(self, func: PrimFunc, written: Set[str]):
@@ -64,6 +65,8 @@ class Signature:
         dtype and whether it must be zeros. Raises ArgumentError.
         """
         out = named.get("out") if named and "out" not in self._names else None
+        if out is None and "out" in named and "out" not in self._names:
+            named = {name: a for name, a in named.items() if name != "out"}
         if out is not None:
             named = self._with_out(named, out if isinstance(out, (tuple, list)) else (out,))
         kinds = tuple(isinstance(a, (int, np.integer)) for a in args) if self._sizes else len(args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -130,11 +131,19 @@ def study(
                 run = _run(func, target, (search, parts[0][search]), (model, parts[1][model] or None), seed, trials, options)
                 runs[search, model, seed] = run
                 if file is not None:
-                    with Path(file).open("a") as lines:
-                        lines.write(json.dumps({"of": of, **asdict(run)}) + "\n")
+                    _append(Path(file), json.dumps({"of": of, **asdict(run)}))
     except KeyboardInterrupt:
         pass
     return Study(func.name, str(target), tuple(runs[c] for c in chosen if c in runs))
+
+
+def _append(file: Path, line: str) -> None:
+    """Add a line to a file, whose last one may have been cut off."""
+    with file.open("ab+") as lines:
+        if lines.tell():
+            lines.seek(-1, os.SEEK_END)
+            line = line if lines.read(1) == b"\n" else "\n" + line
+        lines.write(f"{line}\n".encode())
 
 
 def _run(

@@ -28,12 +28,12 @@ def _renamed(func: PrimFunc) -> PrimFunc:
         return inner.with_(iters=iters, predicate=s.predicate)
 
     func = rewrite_statements(func, scoped)
-    names: dict[str, str] = {}
+    names: dict[tuple[type, str], str] = {}
     for n in walk(func):
         if isinstance(n, Var | Buffer | Block):
-            names.setdefault(n.name, f"n{len(names)}")
+            names.setdefault((type(n), n.name), f"n{len(names)}")
 
     def visit(n: Node) -> Node | None:
-        return n.with_(name=names[n.name]) if isinstance(n, Var | Buffer | Block) else None
+        return n.with_(name=names[type(n), n.name]) if isinstance(n, Var | Buffer | Block) else None
 
     return rewrite(func, visit).with_(name="main")

@@ -423,7 +423,7 @@ class Memory(Writer):
                 continue
             pointer, start = base()
             start -= column * group * size
-            key = ("square", pointer, start, stride, lanes, version, *conditions)
+            key = ("square", pointer, start, stride, lanes, group, version, *conditions)
             if (key, 0) not in self.top.known:
                 rows = [self._whole_row(pointer, start + n * stride * size, n, type, size, version) for n in range(lanes)]
                 unit = f"i{8 * group * size}" if group > 1 else type

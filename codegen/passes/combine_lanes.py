@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, annotation, seq
-from tir.traverse import map_statements, names, substitute, variables, with_fresh_loops
+from tir.traverse import loads, map_statements, names, substitute, variables, with_fresh_loops
 
 from .split_vectors import MAX_CHUNKS, widest
 
@@ -31,11 +31,17 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
         match s:
             case For(var, Const(), body, Kind.SERIAL) if annotation(s.annotations, ANNOTATION):
                 update = _only_statement(body)
-                if isinstance(update, Store) and updated(update) and not any(var.name in variables(i) for i in update.indices):
+                if isinstance(update, Store) and _combines(update, var.name, body):
                     return by_registers(s.with_(kind=Kind.VECTORIZED), target.lanes(widest(body)), taken)
         return map_statements(s, visit)
 
     return func.with_(body=visit(func.body))
+
+
+def _combines(update: Store, loop: str, body: Stmt) -> bool:
+    """Whether a store updates one element in all iterations of a loop, whose body reads nothing else of that buffer."""
+    stays = not any(loop in variables(i) for i in update.indices)
+    return updated(update) is not None and stays and sum(x.buffer.name == update.buffer.name for x in loads(body)) == 1
 
 
 def by_registers(loop: For, lanes: int, taken: set[str]) -> Stmt:

@@ -1,8 +1,7 @@
 """`python -m costmodel.dataset`: the door to `cli.dataset`."""
 
-import sys
-
 from cli.dataset import main
+from cli.process import leave
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

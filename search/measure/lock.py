@@ -21,9 +21,7 @@ class DeviceLock:
         if directory is None:
             directory = DIRECTORY if os.access(DIRECTORY, os.W_OK) else Path(tempfile.gettempdir())
         self.path = directory / f"tir-device-{re.sub(r'[^A-Za-z0-9._-]', '-', name)}"
-        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        if os.fstat(self.descriptor).st_uid == os.getuid():
-            os.fchmod(self.descriptor, 0o666)  # whatever the umask: other users lock it, too
+        self.descriptor = _opened(self.path)
 
     def __enter__(self) -> DeviceLock:
         import fcntl
@@ -41,7 +39,7 @@ class DeviceLock:
         """Whether somebody else holds it now."""
         import fcntl
 
-        other = os.open(self.path, os.O_RDWR)  # another description of the file, whose lock excludes that of the first
+        other = _opened(self.path)  # another description of the file, whose lock excludes that of the first
         try:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -53,3 +51,19 @@ class DeviceLock:
     def close(self) -> None:
         """Let go of the file; what children inherited stays theirs."""
         os.close(self.descriptor)
+
+
+def _opened(path: Path) -> int:
+    """The file of a lock, which is made where it is not there: never what a link leads to, and only what is made here may be
+    written by other users."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        pass
+    try:
+        made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:  # another process was faster
+        return os.open(path, flags)
+    os.fchmod(made, 0o666)  # whatever the umask: other users lock it, too
+    return made

@@ -135,7 +135,7 @@ def fault(table: str, content: Mapping[str, Any], outcomes: Sequence[str]) -> st
 def _search_fault(content: Mapping[str, Any]) -> str:
     """What is wrong with what the search said of a candidate."""
     scores = content.get("scores") or {}
-    if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not isfinite(n) for n in scores.values()):
+    if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not _finite(n) for n in scores.values()):
         return f"scores must be finite numbers, got {scores!r}"
     try:
         _ = content.get("origin") and Origin.from_json(content["origin"])
@@ -144,11 +144,19 @@ def _search_fault(content: Mapping[str, Any]) -> str:
     return ""
 
 
+def _finite(n: int | float) -> bool:
+    """Whether a number is finite, and no integer beyond all floats."""
+    try:
+        return isfinite(n)
+    except OverflowError:
+        return False
+
+
 def _number_fault(name: str, value: list | int | float) -> str:
     """What is wrong with the number, or the list of numbers, of a column."""
     kind = int if name in INTEGERS else (int, float)
     for n in value if isinstance(value, list) else [value]:
-        if not isinstance(n, kind) or isinstance(n, bool) or not isfinite(n):
+        if not isinstance(n, kind) or isinstance(n, bool) or not _finite(n):
             return f"{name} must be {'integers' if name in INTEGERS else 'finite numbers'}, got {value!r}"
         if (n < 0 and name in NEVER_NEGATIVE) or (n <= 0 and name in POSITIVE):
             return f"{name} is {value!r}, and must be {'at least' if name in NEVER_NEGATIVE else 'more than'} 0"

@@ -68,6 +68,7 @@ def test_out(both, ab) -> None:
     made = both(a, b, S=s)
     assert made[0] is s and (s == 8).all() and (made[1] == 2).all()
     assert both(A=a, B=b, S=s, D=d) is None and both(a, s, b, d) is None
+    assert (both(a, b, out=None)[0] == 8).all()
 
 
 def test_sizes_follow_from_shapes(sized, ab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tir
 from tir import te
+from tir.script import parse
 
 
 def chain(names: str = "ABCijklm", extent: int = 7, factor: float = 2.0) -> tir.PrimFunc:
@@ -18,6 +19,11 @@ def chain(names: str = "ABCijklm", extent: int = 7, factor: float = 2.0) -> tir.
 def test_names_do_not_count() -> None:
     assert tir.structural_equal(chain(), chain("XYZabcde"))
     assert chain() != chain("XYZabcde")
+
+
+def test_a_block_may_be_called_what_a_buffer_is() -> None:
+    text = chain().script()
+    assert tir.structural_equal(parse(text), parse(text.replace('T.block("B")', 'T.block("D")')))
 
 
 def test_all_else_counts() -> None:

@@ -7,7 +7,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import add, as_constant, polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, conjunction
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, conjunction, conjuncts
 from tir.traverse import move_accesses, replace_buffers, substitute, variables
 
 from ...error import ScheduleError
@@ -62,6 +62,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     axis = places[dim]
     assert axis is not None
     window = share[axis]
+    _need_same_part(producer, axis, loop)
     _need_within(scope, leaf, loop, buffer, dim, window)
 
     length = window.extent
@@ -154,6 +155,20 @@ def _rolling_dimension(
             hint="there is nothing to keep",
         )
     return moving[0], step
+
+
+def _need_same_part(block: Block, axis: str, loop: For) -> None:
+    """Refuse a condition by which iterations of the loop compute different parts of the dimensions that do not roll."""
+    others = set().union(*(variables(it.binding) for it in block.iters if it.var.name != axis))
+    for condition in conjuncts(block.predicate) if block.predicate is not None else ():
+        used = variables(condition)
+        if loop.name in used and used & others:
+            raise ScheduleError(
+                f"`{condition}` lets iterations of `{loop.name}` compute different parts of what does not roll",
+                (loop, "the loop"),
+                (block, "the block"),
+                hint="elements that the iteration before left out would be missing",
+            )
 
 
 def _need_within(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: Window) -> None:

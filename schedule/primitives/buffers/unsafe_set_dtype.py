@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import copysign, isfinite
 
 from tir import dtypes
 from tir.analysis.context import accesses
@@ -75,7 +75,8 @@ def _fits(value: Expr, dtype: str, ranges: Ranges) -> bool:
         return True
     match value:
         case Const(number):
-            return abs(number) != inf and number == int(number) and _within(int(number), int(number), dtype)
+            whole = isfinite(number) and number == int(number) and (number != 0 or copysign(1.0, number) > 0)
+            return whole and _within(int(number), int(number), dtype)
         case Cast(_, inner):
             return dtypes.holds(value.dtype, inner.dtype) and _fits(inner, dtype, ranges)
         case Select(_, a, b):

@@ -1,7 +1,7 @@
 """The agent in a Dask worker: it performs jobs by the same `LocalMeasurer`, in the same disposable processes, as one machine.
 
-A job and its answer are JSON texts. All that Dask sends of code is the name of `perform`; an agent of another version
-refuses.
+A job and its answer are JSON texts. Of code Dask sends names alone: of `perform`, `finished`, `confirm` and of this plugin, whose
+modules a worker must have; an agent of another version refuses every job.
 A job names the operation `op`; its `context` (a hash of the task, the seed, the limits and the versions) and its `key` (a hash of
 the context and the candidate); `versions`; and what the operation takes:
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import threading
 import time
@@ -49,6 +50,7 @@ from ..provenance import Provenance, device, same_compiler, versions
 from .finished import Finished
 
 NAME = "tir-agent"
+OPERATIONS = ("resolve", "prepare", "measure", "compare", "peak")
 MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
 MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
 CALIBRATIONS = 3  # timings of it that must agree before it counts as drifted
@@ -80,6 +82,16 @@ async def confirm(keys: dict[str, list[str]], dask_worker: Worker) -> None:
     if (agent := _agent(dask_worker)) is not None:
         for context, own in keys.items():
             agent.finished.confirm(context, own)
+
+
+def malformed(job: Job) -> str:
+    """Why something is no job: what names files of this machine, and what is called, is checked before it is used."""
+    if job.get("op") not in OPERATIONS:
+        return f"a job's op must be one of {', '.join(OPERATIONS)}, got {job.get('op')!r}"
+    for name in ("context", "key") if job["op"] == "measure" else ():
+        if not isinstance(job.get(name), str) or not re.fullmatch(r"[0-9a-f]{8,64}", job[name]):
+            return f"a job's {name} must be a hash in hexadecimal digits, got {job.get(name)!r}"
+    return "" if isinstance(job.get("versions"), dict) else "a job must say its versions"
 
 
 def refusal(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:
@@ -118,6 +130,8 @@ class Agent(WorkerPlugin):
     def teardown(self, worker: Worker) -> None:
         for measurer in self._measurers.values():
             measurer.__exit__()
+        for lock in self._locks.values():
+            lock.close()
 
     def status(self) -> Answer:
         """What a display shows of this worker."""
@@ -127,6 +141,8 @@ class Agent(WorkerPlugin):
 
     def answer(self, job: Job) -> Answer:
         """Perform a job, whatever comes of it."""
+        if wrong := malformed(job):
+            return {"failed": wrong, "worker": self.address}
         if refused := refusal(job["versions"], self._mine):
             return {"refused": refused}
         if job["op"] == "measure" and (known := self.finished.get(job["context"], job["key"])) is not None:
@@ -224,7 +240,9 @@ class Agent(WorkerPlugin):
         """The lock on the device that runs kernels for a target."""
         kind = "cpu" if backend(target).device is None else f"gpu-{os.environ.get('CUDA_VISIBLE_DEVICES', '0')}"
         name = dask.config.get("tir.device", None) or kind
-        return self._locks.setdefault(name, DeviceLock(name))
+        if name not in self._locks:
+            self._locks[name] = DeviceLock(name)
+        return self._locks[name]
 
     def _pause(self) -> None:
         """Only one task at a time has worker processes."""

@@ -9,6 +9,7 @@ import tir
 from tests.codegen.harness import check_pass
 from tir import te
 from tir.interpreter import run
+from tir.script import parse
 from tir.traverse import loops
 
 
@@ -61,6 +62,19 @@ def test_leaves_what_is_no_update():
     assert "vectorized" not in lowered
     func = reduction(te.sum, 3, 16, "float32")
     assert "vectorized" not in tir.dump(func, "llvm -num-cores 1", after="combine_lanes")
+
+
+def test_what_reads_its_result_in_other_ways_stays_in_order():
+    for update in ("C[0] = C[0] + C[0] * A[k]", "if C[0] < A[k]:\n            C[0] = C[0] + A[k]"):
+        func = parse(
+            f"""
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), C: T.Buffer((1,), "float32")):
+    for k in T.serial(16, annotations={{"combine_lanes": T.bool(True)}}):
+        {update}
+"""
+        )
+        assert "vectorized" not in tir.dump(func, "llvm -num-cores 1", after="combine_lanes"), update
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 13, 16, 32, 109])

@@ -2,6 +2,7 @@ from schedule import Schedule
 from tests.programs import chain, relu_of_matmul, stencil
 from tests.schedule.harness import Checked, check, refuse
 from tir import te
+from tir.script import parse
 
 
 def windows(m: int = 7, n: int = 13):
@@ -173,5 +174,40 @@ rolling_buffer('P', 0): `i_2` is not serial, so an iteration cannot use what the
    14 |     for i_2 in T.unroll(13):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^ the loop
   hint: mark other loops
+""",
+    )
+
+
+TRIANGLE = """
+@T.prim_func
+def main(A: T.Buffer((12, 9), "float32"), C: T.Buffer((8, 9), "float32")):
+    X = T.alloc_buffer((12, 9))
+    for r in range(8):
+        for x, y in T.grid(3, 9):
+            with T.block("X"):
+                v = T.axis.spatial(12, r + x)
+                w = T.axis.spatial(9, y)
+                T.where(y <= r)
+                X[v, w] = A[v, w] * T.float32(2.0)
+        for q in range(9):
+            with T.block("C"):
+                u, w = T.axis.remap("SS", [r, q])
+                T.where(q <= r)
+                C[u, w] = X[u, w] + X[u + 1, w] + X[u + 2, w]
+"""
+
+
+def test_rows_that_grow_are_not_kept():
+    """The rows of an iteration lack the columns that only the next one computes."""
+    refuse(
+        Schedule(parse(TRIANGLE)),
+        """
+rolling_buffer('X', 0): `y <= r` lets iterations of `r` compute different parts of what does not roll
+    8 |     for r in range(8):
+      |     ^^^^^^^^^^^^^^^^^^ the loop
+    9 |         for x, y in T.grid(3, 9):
+   10 |             with T.block("X"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: elements that the iteration before left out would be missing
 """,
     )

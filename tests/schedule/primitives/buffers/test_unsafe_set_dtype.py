@@ -4,6 +4,7 @@ from schedule import Schedule
 from tests.programs import chain
 from tests.schedule.harness import Checked, check, refuse
 from tir import dtypes, te
+from tir.ir import Const
 
 
 def places():
@@ -99,4 +100,18 @@ unsafe_set_dtype('B', 0, 'float23'): `float23` is no dtype; these are {", ".join
   hint: did you mean `float32`?
 """,
         lambda s: s.unsafe_set_dtype("B", 0, "float23"),
+    )
+
+
+@pytest.mark.parametrize("number", ["-0.0", '"nan"', '"-inf"'])
+def test_what_no_integer_says(number):
+    X = te.compute((7,), lambda i: Const(float(number.strip('"')), "float32"), name="X")
+    refuse(
+        Schedule(te.create_prim_func([te.compute((7,), lambda i: 1.0 / X[i], name="Y")])),
+        f"""
+unsafe_set_dtype('X', 0, 'int8'): `X` holds `T.float32({number})` of float32, which int8 may not hold exactly
+   12 |             X[v_i] = T.float32({number})
+      |             ^^^^^^^^^^^^^^^^^^^{"^" * len(number)}^ stores to X
+  hint: store a value that int8 holds: x.astype('int8') in the program rounds it
+""",
     )
