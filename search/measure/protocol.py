@@ -119,7 +119,9 @@ class Pauses(Protocol):
 @runtime_checkable
 class Pipelined(Protocol):
     """A measurer with several devices, which is kept full: candidates are submitted whenever there is `room`, and no round waits
-    for its last one."""
+    for its last one. `written` says whether what it gave is in the records, so that its workers may forget it."""
+
+    written: Callable[[], bool]
 
     @property
     def slots(self) -> int:

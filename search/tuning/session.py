@@ -179,8 +179,10 @@ class Session:
         if isinstance(self._measurer, Pipelined):
             self._pipeline = self._measurer
             journal.comparable = self._pipeline.comparable
-            for measurement in self._pipeline.finished():
-                journal.found_again(measurement)
+            if recorded := journal.records is not None:  # without records, what an earlier run lost stays for the next with them
+                for measurement in self._pipeline.finished():
+                    journal.found_again(measurement)
+            self._pipeline.written = lambda: not recorded or journal.records is not None
             budget.batch = max(budget.batch, self._pipeline.slots // 2)
         self._measurer.remember(journal.again)
         with journal.phase("prepare"):

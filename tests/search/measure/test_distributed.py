@@ -270,6 +270,9 @@ def test_what_a_killed_coordinator_did_not_take_is_found_by_the_next(pretending,
     first.submit(candidates)
     measured = list(first.results())  # nothing is confirmed before the farm is told to, as if it were killed here
     first.farm._confirmed.clear()
+    again = DaskMeasurer(pretending, limits=limits, seed=11)
+    unrecorded = autotune(SMALL, TARGET, 3, search=Listed(LISTED), first=(), seed=11, measurer=again)
+    assert unrecorded.earlier == 0  # a run that keeps nothing takes nothing from one that does
     result = autotune(
         SMALL, TARGET, 3, search=Listed(LISTED), first=(), seed=11, measurer=DaskMeasurer(pretending, limits=limits, seed=11),
         records=tmp_path / "tune.db",

@@ -76,9 +76,14 @@ transform_layout('X', ['write', 0], 'lambda i, j: (j, i)'): `T.call_extern` is a
 """,
         lambda s: s.transform_layout("X", ("write", 0), "lambda i, j: (j, i)"),
     )
-    for call in (lambda: s.compute_inline("X"), lambda: s.cache_read("B", 0, "local"), lambda: s.parallel("t")):
-        with pytest.raises(ScheduleError):
+    for call, message in (
+        (lambda: s.compute_inline("X"), "compute_inline('X'): `B` writes `X` too, so `X` cannot be inlined"),
+        (lambda: s.cache_read("B", 0, "local"), "cache_read('B', 0, 'local'): `B` also writes `X`, so it cannot read a copy"),
+        (lambda: s.parallel("t"), "parallel('t'): every iteration of `t` writes the same elements of `B`"),
+    ):
+        with pytest.raises(ScheduleError) as refused:
             call()
+        assert str(refused.value).splitlines()[0] == message
     with pytest.raises(ScheduleError, match="is a foreign call, and its memory would be another"):
         s.unsafe_set_dtype("X", 0, "float64")
 
