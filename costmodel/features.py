@@ -17,7 +17,7 @@ indicators go through slog(x) = log2(x + 1). What differs from the original, all
 What is new (`MACHINE`): cores, caches and registers, so that a model can tell machines apart; the bytes that go into each cache;
 the share of iterations that guards throw away, which no feature of the original sees; a rough estimate of the time the statement
 takes, in nanoseconds; how threads share the iterations, how far ahead loops fetch, whether stores bypass the caches, and how many
-stages and resident blocks a loop is to have on a GPU.
+stages and resident blocks a loop is to have on a GPU; and which device measured, 0 for the one that scores are for.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ ANSOR = (
 MACHINE = (
     "threads", "lanes", "l1", "l2", "l3", "waste", "lane_waste", "tasks_waste", "accumulators", "register_loads",
     "accumulators_d_loads", "l1_bytes", "l2_bytes", "l3_bytes", "work_a_thread", "estimate",
-    "chunk", "dynamic", "prefetch", "streamed", "stages", "resident",
+    "chunk", "dynamic", "prefetch", "streamed", "stages", "resident", "device",
 )  # fmt: skip
 NAMES = (*ANSOR, *MACHINE)
 _RAW = {n for n, name in enumerate(NAMES) if "type." in name or name == "is_gpu"}
@@ -258,6 +258,7 @@ def _machine(
         cycles / threads / CYCLES_PER_NANOSECOND + MIN_NANOSECONDS,
         chunk, _maximum_of(number(loop.dynamic) for loop in shared),
         *(_maximum_of(number(getattr(x, name)) for x in s.loops) for name in ("prefetch", "streamed", "stages", "resident")),
+        0.0,
     ]  # fmt: skip
 
 

@@ -51,7 +51,8 @@ Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, Program]]]
 class SketchPrograms:
     """The programs of one sketch, with symbolic numbers where that is possible.
 
-    `task` names the computation, so that a model knows which times can be compared. `nests` are the tiled loop nests that
+    `task` names the computation, and `device` what measured the rows that a model is told if scores are for another device, so
+    that a model knows which times can be compared. `nests` are the tiled loop nests that
     analytic models look at. `programs(rows)` yields pairs of row numbers and the program that describes these rows; the formulas
     in a program refer to the columns of `rows`. Rows that are no legal program are in no pair. `count_concrete(rows)` is the
     number of rows that have no symbolic program, so that each of them is a program of its own.
@@ -63,3 +64,4 @@ class SketchPrograms:
     task: str = ""
     programs: Programs = lambda rows: ()
     count_concrete: Callable[[np.ndarray], int] = lambda rows: 0
+    device: str = ""

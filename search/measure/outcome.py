@@ -96,7 +96,8 @@ class Measurement:
     same program are noticed. `duplicate` says that the numbers were taken from an earlier candidate with the same digest.
     `max_error` is set where the result was compared with the reference. `ended` is when it ended, in seconds after its run began
     (None outside of a run). `provenance` names the device and the versions that measured, as the measurer found them
-    where it did (None: this machine's); it plays no part in comparisons.
+    where it did (None: this machine's); it plays no part in comparisons. `elsewhere` is the fingerprint of the device that
+    measured if that is not the one that counts; then `samples` are what this one would take, as far as can be told.
     """
 
     candidate: Candidate
@@ -110,6 +111,7 @@ class Measurement:
     max_error: float | None = None
     ended: float | None = None
     provenance: Provenance | None = field(default=None, compare=False)
+    elsewhere: str = ""
 
     @property
     def seconds(self) -> float:

@@ -232,19 +232,21 @@ class Evolution:
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Update the models. Candidates of sketches that the policy does not have are ignored."""
-        own: dict[int, list[tuple[tuple[int, ...], float]]] = {}
+        own: dict[tuple[int, str], list[tuple[tuple[int, ...], float]]] = {}
         for m in measurements:
             number = self._numbers.get(m.candidate.sketch)
             row = tuple(int(v) for v in m.candidate.row)
             if number is not None and len(row) == self.sketches[number].columns:
-                own.setdefault(number, []).append((row, m.seconds))
-        self._review(own)
-        for number, measured in own.items():
+                own.setdefault((number, m.elsewhere), []).append((row, m.seconds))
+        if here := {number: measured for (number, elsewhere), measured in own.items() if not elsewhere}:
+            self._review(here)
+        for (number, elsewhere), measured in own.items():
             island = self._islands[number]
+            programs = replace(island.programs, device=elsewhere) if elsewhere else island.programs
             rows = np.array([row for row, _ in measured], dtype=np.int64).reshape(len(measured), island.sketch.columns)
             seconds = np.array([s for _, s in measured])
             for trusted in self._models:
-                trusted.model.update(island.programs, rows, seconds)
+                trusted.model.update(programs, rows, seconds)
             for row, s in measured:
                 self._known.add((number, row))
                 island.under_way.pop(row, None)

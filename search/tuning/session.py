@@ -60,7 +60,8 @@ Beginning = tuple[Policy, Sequence[Candidate], Sequence[Candidate]]  # a policy,
 class Session:
     """A task that is tuned as far as it is asked to; a context manager that ends its worker processes.
 
-    Nothing is started before the first `step`. `error` is why it cannot go on, if workers can't.
+    Nothing is started before the first `step`. `error` is why it cannot go on, if workers can't; `under_way` is how many
+    candidates were submitted and have not ended.
     """
 
     def __init__(self, task: Task, budget: Budget, options: Options, records: Records | None, callbacks: Sequence[Callback]):
@@ -68,8 +69,8 @@ class Session:
         self.error: WorkerError | None = None
         self._budget, self._options = budget, options
         self._limits = _limits(task, options.limits or Limits(), budget)
-        prints = getattr(options.measurer, "fingerprints", None)  # of other devices than this machine's
-        known = None if prints is None else prints(task)
+        devices = getattr(options.measurer, "devices", None)  # other ones than this machine's
+        known = None if devices is None else [d.fingerprint for d in devices(task.target)]
         self._journal = Journal(task, budget, records, options.seed, callbacks, known)
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
@@ -80,7 +81,7 @@ class Session:
         self._measured = 0  # copies included
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._exhausted = False
-        self._under_way = 0  # candidates
+        self.under_way = 0
         self._untaught: list[Measurement] = []  # of which the policy does not know
 
     def __enter__(self) -> Session:
@@ -107,7 +108,7 @@ class Session:
     @property
     def exhausted(self) -> bool:
         """Whether the policy has nothing new to propose, or nothing can be measured."""
-        return self.error is not None or (self._exhausted and not self._under_way)
+        return self.error is not None or (self._exhausted and not self.under_way)
 
     def turns(self) -> Iterator[Turn]:
         """Turns until the budget or the space is used up, where the whole budget is for this task."""
@@ -135,12 +136,12 @@ class Session:
 
     def look(self) -> None:
         """Take in what has been measured meanwhile, without waiting."""
-        if self._under_way:
+        if self.under_way:
             self._catching(lambda: self._take(0.0))
 
     def drain(self) -> None:
         """Wait for what is under way, as long as there is time."""
-        while self._under_way and self.error is None and not self._budget.late:
+        while self.under_way and self.error is None and not self._budget.late:
             self._catching(lambda: self._take(1.0))
         self._catching(self._abandon)
 
@@ -337,7 +338,7 @@ class Session:
         pipeline = self._pipeline
         assert pipeline is not None
         self._take(0.0)
-        while self._under_way and not self._budget.late and pipeline.room < max(1, min(n, self._budget.batch // 2)):
+        while self.under_way and not self._budget.late and pipeline.room < max(1, min(n, self._budget.batch // 2)):
             self._take(0.1)
         if self._untaught:
             self._teach()
@@ -345,37 +346,37 @@ class Session:
         proposed = self._propose(n, polish) if n and not self._exhausted and not self._budget.late else ()
         self._submit(proposed)
         if not proposed:
-            self._exhausted |= n > 0 and not self._under_way
+            self._exhausted |= n > 0 and not self.under_way
             self._take(0.1)
 
     def _submit(self, candidates: Sequence[Candidate]) -> None:
         assert self._measurer is not None
         self._measurer.submit(candidates)
-        self._under_way += len(candidates)
+        self.under_way += len(candidates)
         self._budget.under_way += len(candidates)
 
     def _take(self, timeout: float) -> None:
         """Write down what has been measured, and within `timeout` what is measured then, if nothing has been."""
-        measurer, before = self._measurer, self._under_way
+        measurer, before = self._measurer, self.under_way
         assert measurer is not None
         start = time.monotonic()
         for measurement in measurer.results(timeout):
             self._add(measurement)
             if not measurement.drifted:
-                self._under_way -= 1
+                self.under_way -= 1
                 self._budget.under_way -= 1
                 self._idle = self._idle + 1 if measurement.duplicate else 0
                 self._exhausted |= self._idle >= MAX_COPIES
             timeout = 0.0
-        if self._under_way == before:
+        if self.under_way == before:
             self._journal.phases["run"] += time.monotonic() - start
 
     def _abandon(self) -> None:
         """Forget what is under way."""
-        if self._measurer is not None and self._under_way:
+        if self._measurer is not None and self.under_way:
             self._measurer.cancel()
-            self._budget.under_way -= self._under_way
-            self._under_way = 0
+            self._budget.under_way -= self.under_way
+            self.under_way = 0
         if self._untaught:
             self._teach()
 

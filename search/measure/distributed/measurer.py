@@ -62,14 +62,12 @@ class DaskMeasurer:
         answer = _ask(self.farm, resource(given), {"op": "resolve", "target": text})
         return Target(given, **answer["options"])
 
-    def fingerprints(self, task: Task) -> list[str]:
-        """Those of the devices that measure for a task, that of the most first."""
-        devices = Counter(r.status.get("device") for r in self.farm.need(resource(task.target)))
-        return list(dict.fromkeys(_provenance(self.farm, task.target, name).fingerprint for name, _ in devices.most_common()))
-
-
-def _provenance(farm: Farm, target: str, device: str | None) -> Provenance:
-    return Provenance(**_ask(farm, resource(target), {"op": "resolve", "target": target}, device)["provenance"])
+    def devices(self, target: str) -> list[Provenance]:
+        """Those that measure for a target, that of the most workers first."""
+        own = resource(target)
+        names = Counter(r.status.get("device") for r in self.farm.need(own))
+        answers = [_ask(self.farm, own, {"op": "resolve", "target": target}, name) for name, _ in names.most_common()]
+        return list({p.fingerprint: p for p in (Provenance(**a["provenance"]) for a in answers)}.values())
 
 
 def _ask(farm: Farm, needed: str, content: dict[str, Any], device: str | None = None) -> dict[str, Any]:
@@ -219,10 +217,12 @@ class TaskMeasurer(Measurer):
         """A measurement on another device than that of races, in proportion to how fast both run the calibration kernel."""
         if self._primary is None or measurement.provenance is None:
             return measurement
-        here, there = (self._calibrations.get(p.fingerprint) for p in (self._primary, measurement.provenance))
-        if here is None or there is None or here == there:
+        elsewhere = measurement.provenance.fingerprint
+        if elsewhere == self._primary.fingerprint:
             return measurement
-        return replace(measurement, samples=tuple(s * here / there for s in measurement.samples))
+        here, there = (self._calibrations.get(fingerprint) for fingerprint in (self._primary.fingerprint, elsewhere))
+        ratio = 1.0 if here is None or there is None else here / there
+        return replace(measurement, samples=tuple(s * ratio for s in measurement.samples), elsewhere=elsewhere)
 
     def _note(self, m: Measurement) -> None:
         print_ = "" if m.provenance is None else m.provenance.fingerprint
