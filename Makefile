@@ -15,7 +15,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test fuzz conformance lint bench gpu clean
+.PHONY: help tune test fuzz conformance lint bench notebooks gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ lint: $(READY) ## check style, formatting and types
 
 bench: $(READY) ## run the benchmarks beside numpy and, where installed, torch: tables, and one JSON object a line; 3 to 4 minutes
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+notebooks: $(READY) ## write the lessons of docs/tutorial as notebooks, beside their scripts
+	@$(PY) -m jupytext --quiet --to ipynb docs/tutorial/[0-9]*.py
 
 gpu: ## check the GPU kernels on this machine's GPU and time them beside torch, within ten minutes; PYTHON needs cuda-python and torch
 	@$(PYTHON) -m tests.codegen.cuda.on_device; checked=$$?; $(PYTHON) -m benchmarks.gpu; timed=$$?; \

@@ -1,0 +1,21 @@
+"""What the lessons share: where a lesson keeps its picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+PICTURES = Path(__file__).with_name("pictures")
+plt.rcParams |= {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "tir",  # equal figures are equal files
+    "figure.figsize": (8, 3.2),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def keep(name: str) -> None:
+    """Write the current figure to `pictures/NAME.svg`; in a notebook it also appears below the cell."""
+    plt.savefig(PICTURES / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")

@@ -1,0 +1,84 @@
+"""The lessons of docs/tutorial and the solutions of their exercises run; what they count, they assert themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_readme import ROOT
+
+COURSE = ROOT / "docs" / "tutorial"
+LESSONS = sorted(p.stem for p in COURSE.glob("[0-9]*.py"))
+MARKDOWN = re.compile(r"^# %% \[markdown\]\n((?:#.*\n)+)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A copy of the course, for lessons write their pictures."""
+    folder = tmp_path_factory.mktemp("course") / "tutorial"
+    shutil.copytree(COURSE, folder, ignore=shutil.ignore_patterns("*.svg", "__pycache__", "*.ipynb"))
+    (folder / "pictures").mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def as_script(course, monkeypatch):
+    """Runs a file of the course as `python FILE` does, but for a process of its own."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    import matplotlib.pyplot as plt
+
+    def run(path: Path) -> None:
+        monkeypatch.syspath_prepend(path.parent)
+        monkeypatch.chdir(path.parent)
+        monkeypatch.delitem(sys.modules, "course", raising=False)
+        runpy.run_path(str(path), run_name="__main__")
+
+    with plt.rc_context():
+        yield run
+    plt.close("all")
+
+
+@pytest.mark.usefixtures("short_races")
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_runs_and_draws_its_picture(name, course, as_script):
+    as_script(course / f"{name}.py")
+    drawn = (course / "pictures" / f"{name}.svg").read_text()
+    assert drawn.rstrip().endswith("</svg>")
+    assert (COURSE / "pictures" / f"{name}.svg").stat().st_size < 100_000
+
+
+@pytest.mark.usefixtures("short_races")
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_solution_runs(name, course, as_script):
+    as_script(course / "solutions" / f"{name}.py")
+
+
+def test_a_lesson_is_a_notebook(course, monkeypatch):
+    import jupytext
+    import nbclient
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
+    notebook = jupytext.read(course / "01_loop_nests.py")
+    nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(course)}}).execute()
+    outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
+    assert "order i, j, k: 5184 misses;  order i, k, j: 1152 misses\n" in "".join(o.get("text", "") for o in outputs)
+    assert [o for o in outputs if "image/png" in o.get("data", {})], "the picture appears in the notebook"
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_the_text_of_a_lesson_leads_on(name):
+    """It begins with its number and a question, has an exercise, and links only to what is there; the index has it."""
+    text = "\n".join(
+        re.sub(r"^# ?", "", cell, flags=re.MULTILINE) for cell in MARKDOWN.findall((COURSE / f"{name}.py").read_text())
+    )
+    assert re.match(rf"# {int(name[:2])}\. [^\n]+\n", text) and "?" in text
+    assert "## Exercise" in text and f"(solutions/{name}.py)" in text
+    assert f"({name}.py)" in (COURSE / "README.md").read_text()
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", text):
+        assert (COURSE / target).exists(), f"{name} links to {target}"
