@@ -10,12 +10,13 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?=
 GRAPH_ARGS ?=
 CONFORMANCE_ARGS ?=
+PUBLISHED ?= $(wildcard ../shared/published)
 
 PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test fuzz conformance lint bench notebooks gpu clean
+.PHONY: help tune test docs site fuzz conformance lint bench notebooks gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +32,18 @@ tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends w
 
 test: $(READY) ## run the test suite; HOST=x86-64-v3 as on such a processor (LLVM's name)
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(if $(HOST),--host $(HOST)) $(PYTEST_ARGS)
+
+docs: $(READY) ## the documentation as a site, build/docs/index.html, with the ladder as pages of the explorer, which take some minutes the first time
+	@$(MAKE) -s build/explorer/index.html site
+
+site: $(READY) ## the same with those pages of the explorer that are there
+	@$(PY) -m docs.site build/site
+	@$(PY) -m sphinx -q -W --keep-going build/site build/docs
+	@echo build/docs/index.html
+
+# Every step of the ladder, and of the published programs where they are at hand, built and timed.
+build/explorer/index.html: $(wildcard examples/ladder/*.py explorer/*)
+	@$(PY) -m examples.ladder.pages build/explorer $(if $(PUBLISHED),--published $(PUBLISHED))
 
 fuzz: $(READY) ## random programs under random schedules, random networks, and tuning runs that are killed; FUZZ_ARGS="--programs 2000 --seed 0" GRAPH_ARGS="--graphs 500"
 	@$(PY) -m tests.schedule.fuzz --jobs 2 $(FUZZ_ARGS)

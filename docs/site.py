@@ -1,0 +1,221 @@
+"""Puts the sources of the site together: `python -m docs.site DIR`. `make docs` does so, and has Sphinx make pages of them.
+
+The README is the first page; results of benchmarks and examples come from their folders; the reference is made of docstrings.
+Links are written as they work in the repository; here they become those of the site.
+"""
+
+from __future__ import annotations
+
+import inspect
+import posixpath
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+EXPLORER = ROOT / "build" / "explorer"  # where `make docs` puts the pages of the ladder
+
+# The pages in the order of the site's navigation, by its parts; the course and the results come from their folders.
+GUIDES = {
+    "Programs": ("te", "ir", "script", "math"),
+    "Schedules": ("primitives", "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
+    "Kernels": ("targets", "codegen", "cuda"),
+    "Search": ("tuning", "search", "sketch-rules", "cost-model", "policies", "distributed"),
+    "Networks": ("networks", "one-convolution"),
+    "Own parts": ("adding",),
+}
+
+# The pages of the reference: where to read more, and the public names on the page, by the module that offers them.
+REFERENCE: dict[str, tuple[str, dict[str, str]]] = {
+    "Programs": (
+        "docs/ir.md",
+        {
+            "tir": "PrimFunc Block For Buffer Axis Kind Var Const Expr Stmt Node run verify specialize simplify diff "
+            "structural_equal equivalent",
+            "tir.te": "placeholder compute reduce_axis var sum comm_reducer create_prim_func",
+        },
+    ),
+    "Schedules": (
+        "docs/primitives.md",
+        {"tir": "Schedule ScheduleError IndexMap TensorIntrin replay default_schedule explore"},
+    ),
+    "Kernels": (
+        "docs/targets.md",
+        {"tir": "Target build dump Kernel compile jit compare", "codegen": "Timing ObjectCache Report"},
+    ),
+    "Search": (
+        "docs/tuning.md",
+        {
+            "tir": "autotune tune_tasks best_schedule study Records NothingFound",
+            "search": "Result TasksResult Limits Task NamedWorkload Candidate Measurement Measurer LocalMeasurer DaskMeasurer "
+            "Policy Evolution RandomSearch Sketch generate WeightedFunction",
+        },
+    ),
+    "Cost models": (
+        "docs/cost-model.md",
+        {
+            "costmodel": "CostModel TileModel GBDTModel RegressorModel RandomModel Boosting TimeSum ThroughputSum features",
+        },
+    ),
+    "Networks": (
+        "docs/networks.md",
+        {"tir": "load_onnx Graph GraphError tune_graph", "graph": "Model Call Value"},
+    ),
+}
+
+LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
+FENCE = re.compile(r"^(```.*?^```)$", re.MULTILINE | re.DOTALL)
+OWN_DOCUMENTATION = re.compile(r"^\w+\(")  # what dataclasses write where there is no docstring
+
+
+def page_of(path: str) -> str:
+    """Where a file of the repository is on the site; the scripts of the course are pages."""
+    if path.startswith("docs/tutorial/") and path.endswith((".py", "README.md")):
+        path = path.replace("README.md", "index.md").replace(".py", ".md")
+    for folder, place in (("docs/", ""), ("benchmarks/results/", "results/")):
+        if path.startswith(folder):
+            return place + path.removeprefix(folder)
+    return {"README.md": "index.md", "examples/README.md": "examples.md"}.get(path, f"source/{path}")
+
+
+def text_of(path: str) -> str:
+    """A page of the repository in Markdown; a lesson is a script in percent cells, and its picture follows where it is kept."""
+    text = (ROOT / path).read_text()
+    if path.endswith(".md"):
+        return text
+    if "/solutions/" in path:
+        return f"---\norphan: true\n---\n\n# {Path(path).stem}: solution\n\n```python\n{text}```\n"
+    parts = []
+    for cell in re.split(r"^# %%", text, flags=re.MULTILINE)[1:]:
+        kind, _, body = cell.partition("\n")
+        prose = "markdown" in kind
+        parts.append(re.sub(r"^# ?", "", body, flags=re.MULTILINE).strip() if prose else f"```python\n{body.strip()}\n```")
+        parts += [f"![the picture](pictures/{name}.svg)" for name in re.findall(r'^keep\("(\w+)"\)', body, re.MULTILINE)]
+    return "\n\n".join(parts) + "\n"
+
+
+def links(path: str) -> Iterator[str]:
+    """The files of the repository that a page in it links to."""
+    for part in FENCE.split(text_of(path))[::2]:
+        for target in LINK.findall(part):
+            if "://" not in target:
+                yield posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+
+
+def moved(path: str) -> str:
+    """The text of a page of the repository, its links as they are on the site."""
+    here = posixpath.dirname(page_of(path)) or "."
+
+    def link(match: re.Match[str]) -> str:
+        if "://" in match[1]:
+            return match[1]
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1]))
+        return posixpath.relpath(page_of(target), here)
+
+    parts = FENCE.split(text_of(path))
+    return "".join(part if part.startswith("```") else LINK.sub(link, part) for part in parts)
+
+
+def sources() -> list[str]:
+    """The files of the repository that are on the site: pages, and what they link to."""
+    pages = ["README.md", "examples/README.md", "docs/tutorial/README.md"]
+    for found in ("docs/*.md", "docs/tutorial/[0-9]*.py", "docs/tutorial/solutions/*.py", "benchmarks/results/*.md"):
+        pages += sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob(found))
+    return list(dict.fromkeys([*pages, *(name for page in pages for name in links(page) if (ROOT / name).is_file())]))
+
+
+def _signature(found: Any) -> str:
+    try:
+        return str(inspect.signature(found)).replace("'", "")
+    except (TypeError, ValueError):
+        return ""
+
+
+def _documentation(found: Any) -> str:
+    text = inspect.getdoc(found) or ""
+    return "" if OWN_DOCUMENTATION.match(text) else text
+
+
+def entry(module: str, name: str) -> str:
+    """Signature and docstring of a public name, and those of the methods of a class but for primitives, which have a page."""
+    from schedule import REGISTRY
+
+    found = getattr(import_module(module), name)
+    lines = [f"## {name}", f"```python\n{module}.{name}{_signature(found)}\n```", _documentation(found)]
+    for method, member in vars(found).items() if inspect.isclass(found) else ():
+        function = getattr(member, "__func__", member)  # of a class method
+        documented = _documentation(getattr(function, "fget", function))
+        if method.startswith("_") or method in REGISTRY or not documented:
+            continue
+        if isinstance(member, property) or not callable(function):
+            lines += [f"**`{name}.{method}`**", documented]
+        else:
+            lines += [f"**`{name}.{method}{_signature(function).replace('(self, ', '(').replace('(self)', '()')}`**", documented]
+    return "\n\n".join(line for line in lines if line)
+
+
+def reference(title: str) -> str:
+    """A page of the reference."""
+    more, names = REFERENCE[title]
+    entries = (entry(module, name) for module, group in names.items() for name in group.split())
+    return "\n\n".join([f"# {title}", f"See also [the guide](../{page_of(more)}).", *entries]) + "\n"
+
+
+def ladder() -> str:
+    """The page that links to those of the explorer that there are."""
+    pages = sorted((p for p in EXPLORER.glob("*.html") if p.name != "index.html"), key=lambda p: p.stat().st_mtime)
+    found = [(re.search("<title>(.*?)</title>", p.read_text())[1], p.name) for p in pages]  # type: ignore[index]
+    text = "Each is a page of [the explorer](explorer.md): the arrow keys go through it." if found else "`make docs` makes them."
+    items = "\n".join(f'- <a href="explorer/{name}">{title}</a>' for title, name in found)
+    return f"# The ladder, step by step\n\n{text}\n\n{items}\n"
+
+
+def toctree(caption: str, pages: list[str]) -> str:
+    """A part of the navigation."""
+    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"])
+
+
+def navigation() -> dict[str, list[str]]:
+    """The pages, by the parts of the navigation."""
+    pages = [page_of(path) for path in sources() if page_of(path).endswith(".md")]
+    lessons = [page for page in pages if page.startswith("tutorial/") and "/solutions/" not in page]
+    parts = {"Course": lessons, **{caption: [f"{name}.md" for name in names] for caption, names in GUIDES.items()}}
+    parts["Reference"] = [*(f"reference/{_file(title)}" for title in REFERENCE), "glossary.md"]
+    parts["Results"] = [page for page in pages if page.startswith("results/")]
+    return parts
+
+
+def _file(title: str) -> str:
+    return f"{title.lower().replace(' ', '-')}.md"
+
+
+def texts() -> dict[str, str]:
+    """The pages, by their place on the site."""
+    found = {page_of(path): moved(path) for path in sources() if page_of(path).endswith(".md")}
+    found |= {"ladder.md": ladder()} | {f"reference/{_file(title)}": reference(title) for title in REFERENCE}
+    found["index.md"] += "\n" + "\n\n".join(toctree(*part) for part in navigation().items()) + "\n"
+    return found
+
+
+def write(folder: Path) -> None:
+    """All sources, into a folder that is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "pages" / "explorer").mkdir(parents=True)
+    shutil.copyfile(ROOT / "docs" / "conf.py", folder / "conf.py")
+    for place, text in texts().items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(text)
+    for path in sources():
+        if not page_of(path).endswith(".md"):
+            (folder / page_of(path)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, folder / page_of(path))
+    for page in EXPLORER.glob("*.html"):
+        shutil.copyfile(page, folder / "pages" / "explorer" / page.name)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,81 @@
+"""The site: every page is in its navigation, every link of the repository's pages leads somewhere. CI builds it (`make site`)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import tir
+from docs import site
+
+ANCHOR = re.compile(r"\]\(([^)\s#]*)#([^)\s]+)\)")
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return site.texts()
+
+
+def anchors(text: str) -> set[str]:
+    """Where links to headings of a page may lead, as GitHub and MyST name them."""
+    outside = "".join(site.FENCE.split(text)[::2])
+    titles = re.findall(r"^#+ +(.*?)\s*$", outside, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_is_in_the_navigation_once(texts):
+    named = Counter(page for pages in site.navigation().values() for page in pages)
+    assert named == Counter(page for page in texts if page != "index.md" and "/solutions/" not in page)
+
+
+def test_links_of_pages_lead_to_files():
+    pages = [path for path in site.sources() if site.page_of(path).endswith(".md")]
+    assert len(pages) > 25
+    assert [(page, link) for page in pages for link in site.links(page) if not (site.ROOT / link).exists()] == []
+
+
+def test_links_to_headings_lead_to_one(texts):
+    there = {page: anchors(text) for page, text in texts.items()}
+    wrong, found = [], 0
+    for page, text in texts.items():
+        for target, anchor in ANCHOR.findall("".join(site.FENCE.split(text)[::2])):
+            found += 1
+            place = (Path(page).parent / target).as_posix() if target else page
+            if "://" not in target and anchor not in there.get(place, ()):
+                wrong.append((page, target, anchor))
+    assert found > 50 and wrong == []
+
+
+def test_links_are_those_of_the_site(texts):
+    assert "](te.md)" in texts["index.md"] and "](results/cpu.md)" in texts["index.md"]
+    assert "](results/networks.md)" in texts["networks.md"] and "](source/examples/farm/compose.yaml)" in texts["distributed.md"]
+    assert "[Targets" not in texts["reference/kernels.md"] and "](../targets.md)" in texts["reference/kernels.md"]
+
+
+def test_lessons_are_pages_with_their_pictures(texts):
+    lesson, solution = texts["tutorial/01_loop_nests.md"], texts["tutorial/solutions/01_loop_nests.md"]
+    assert lesson.startswith("# 1. What does a loop nest cost?\n\nThe product") and "](solutions/01_loop_nests.md)" in lesson
+    assert 'keep("01_loop_nests")\n```\n\n![the picture](pictures/01_loop_nests.svg)\n\n## On your machine\n' in lesson
+    assert '```python\n"""All six orders, counted.' in solution
+    assert "docs/tutorial/pictures/01_loop_nests.svg" in site.sources()
+
+
+def test_the_reference_has_what_tir_offers(texts):
+    """Every public name but the modules; signature and docstring of each."""
+    on_pages = {name for _, names in site.REFERENCE.values() for group in names.values() for name in group.split()}
+    modules = {name for name in tir.__all__ if type(getattr(tir, name)).__name__ in ("module", "_Package")}
+    assert set(tir.__all__) - modules - on_pages == set()
+    assert site.entry("tir", "equivalent").startswith("## equivalent\n\n```python\ntir.equivalent(f: ")
+    kernel = site.entry("tir", "Kernel")
+    assert "**`Kernel.time(" in kernel and "**`Kernel.asm(" in kernel and "_bind" not in kernel
+    assert "**`Schedule.undo(" in texts["reference/schedules.md"] and "Schedule.split" not in texts["reference/schedules.md"]
+
+
+def test_the_ladder_lists_the_pages_that_there_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "EXPLORER", tmp_path)
+    assert "`make docs` makes them." in site.ladder()
+    (tmp_path / "naive.html").write_text("<title>naive: C &gt; 0</title>")
+    assert site.ladder().endswith('\n\n- <a href="explorer/naive.html">naive: C &gt; 0</a>\n')
