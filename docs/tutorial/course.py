@@ -18,4 +18,4 @@ plt.rcParams |= {
 
 def keep(name: str) -> None:
     """Write the current figure to `pictures/NAME.svg`; in a notebook it also appears below the cell."""
-    plt.savefig(PICTURES / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
+    plt.savefig(PICTURES / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight", dpi=150)

@@ -1,7 +1,8 @@
 """All six orders, counted.
 
-The worst has the row index i innermost: A[i, k] and C[i, j] both go down a column. With j, k outside, all 4096 accesses of A and
-all 4096 of C miss, and B misses 256 times, once for each pair j, k, since every pass down the columns has emptied the cache.
+The worst has the row index i innermost: A[i, k] and C[i, j] both go down a column. With j, k outside, all 4096 accesses of A
+and all 4096 of C miss, and B misses 256 times, once for each pair j, k, since every pass down the columns has emptied the
+cache.
 """
 
 from itertools import permutations
