@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from search.keys import key
+from search.measure.provenance import fingerprint
 from search.records import Records
 from search.records.database import Record
 from search.task import Task
@@ -27,7 +29,7 @@ from tir.ir import PrimFunc
 
 from .compilation import compile
 from .ir import Graph
-from .model import Model, label
+from .model import KernelTime, Model, Profile, label
 from .reference import random_inputs
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # of a comparison of two models: call
 @dataclass
 class TaskProgress:
     """A task of a network. `before` are the seconds of all its `calls` in one run of the network with the default schedule, as
-    measured there; `default` and `best` those of one call alone, None where not known; `trials` its candidates so far, beside
-    those `recorded` before."""
+    measured there, or where the network does not run here, those of so many calls alone, 0 until they are known; `default` and
+    `best` are those of one call alone, None where not known; `trials` its candidates so far, beside those `recorded` before."""
 
     func: PrimFunc
     key: str
@@ -70,7 +72,8 @@ class TaskProgress:
 @dataclass
 class Progress:
     """The tasks of a network, those that take longest first, and how a run stands. `other` are the seconds of the network outside
-    of kernels; `curve` are pairs, the seconds of the run and those of the network from then on; `current` is the task at hand."""
+    of kernels; `curve` are pairs, the seconds of the run and those of the network from then on; `current` is the task at hand;
+    `device` is the name of what measures, where that is not this machine: then the network itself is not timed."""
 
     name: str
     target: str
@@ -79,6 +82,7 @@ class Progress:
     begun: float = field(default_factory=time.monotonic)
     curve: list[tuple[float, float]] = field(default_factory=list)
     current: TaskProgress | None = None
+    device: str | None = None
 
     @property
     def before(self) -> float:
@@ -89,6 +93,11 @@ class Progress:
     def seconds(self) -> float:
         """Seconds of the network with the best schedules so far, estimated."""
         return sum(t.seconds for t in self.tasks) + self.other
+
+    @property
+    def gain(self) -> float:
+        """How many times faster that is."""
+        return self.before / self.seconds if self.seconds else 1.0
 
     @property
     def trials(self) -> int:
@@ -106,6 +115,8 @@ class Progress:
                 own.trials = trials
                 if measurement.candidate.sketch == "default" and measurement.outcome == "ok":
                     own.default = measurement.seconds
+                    if self.device is not None:
+                        own.before = own.calls * own.default
             case NewBest(measurement):
                 own.best = measurement.seconds
             case _:
@@ -121,8 +132,9 @@ class Progress:
 @dataclass(frozen=True)
 class TunedNetwork:
     """What tuning a network found: the compiled `model`; the medians of a call of it with default schedules (`before`) and as
-    tuned (`after`), in seconds, timed in turns; the tasks, with `kept` those whose default schedule stays because the tuned one
-    is slower inside of the network; and the `result` of the tasks."""
+    tuned (`after`), in seconds, timed in turns, or where it runs on another device than this machine's, the sums over its kernels
+    alone; the tasks, with `kept` those whose default schedule stays because the tuned one is slower inside of the network; and
+    the `result` of the tasks."""
 
     model: Model
     before: float
@@ -167,7 +179,8 @@ def tune_graph(
     The network is first compiled with default schedules and timed, so that the search begins with the kernels that take longest,
     each as good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends; a
     run that is killed loses nothing, and another one goes on from there. At the end both models are timed in turns; a kernel
-    that is slower in the network than with its default schedule gets that, in the records too.
+    that is slower in the network than with its default schedule gets that, in the records too. Where a `measurer` measures on other
+    devices than this machine's, nothing is timed here: the first candidate of each task, its default schedule, says what it takes.
 
     `callbacks` get the `Progress`, and the event that it has taken in (None at the start). `options` are further ones of
     `tir.tune_tasks`. Ctrl-C ends the search and keeps the best so far. Raises ValueError for a bad budget, target or option,
@@ -177,7 +190,8 @@ def tune_graph(
     with _opened(records) as known:
         before = compile(graph, target)
         inputs = random_inputs(before.graph)
-        progress = _begin(before, inputs, known)
+        device = _device(before.target, options.get("measurer"), known)
+        progress = _begin(before, inputs, known, device)
 
         def tell(task: Task, event: Event) -> None:
             progress.note(task, event)
@@ -187,10 +201,12 @@ def tune_graph(
         for callback in callbacks:
             callback(progress, None)
         result = tune_tasks(
-            [WeightedFunction(t.func, t.calls, seconds=t.best or t.before / t.calls) for t in progress.tasks],
+            [WeightedFunction(t.func, t.calls, seconds=t.best or t.before / t.calls or None) for t in progress.tasks],
             target, trials, seconds, records=known, seed=seed, callbacks=[tell], **options,
         )  # fmt: skip
         after = compile(graph, target, records=known)
+        if device is not None:
+            return TunedNetwork(after, progress.before, progress.seconds, progress, (), result)
         kept = tuple(_keep_defaults(progress, before, after, inputs, known, seed))
         if kept:
             after = compile(graph, target, records=known)
@@ -208,9 +224,22 @@ def _opened(records: str | Path | Records | None) -> Iterator[Records]:
         yield opened
 
 
-def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records) -> Progress:
-    """The tasks of a model with default schedules: what each takes in the network, and what is recorded of it."""
-    profile = model.profile(inputs)
+def _device(target: Target, measurer: Any, records: Records) -> str | None:
+    """The name of what measures, if that is another device than this machine's; `records` are those of that one then."""
+    devices = measurer.devices(str(target)) if hasattr(measurer, "devices") else ()
+    if not devices or devices[0].fingerprint == fingerprint(target):
+        return None
+    records.devices[target] = devices[0].fingerprint
+    return devices[0].device
+
+
+def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records, device: str | None) -> Progress:
+    """The tasks of a model with default schedules: what each takes in the network, if that runs here, and what is recorded of
+    it."""
+    if device is None:
+        profile = model.profile(inputs)
+    else:
+        profile = Profile(tuple(KernelTime(label(f), 0.0, n, f) for f, n in Counter(g.func for g in model.groups).items()), 0.0)
     tasks: dict[str, TaskProgress] = {}
     for row in profile.kernels:
         if row.func is None:
@@ -223,9 +252,10 @@ def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records) -> 
         default = None if best is None else _default_record(records, task)
         seconds, fastest = (None if r is None else r.measurement.seconds for r in (default, best))
         known = len(records.of(task.key, task.target))
-        tasks[task.key] = TaskProgress(row.func, task.key, row.calls, row.seconds, seconds, fastest, recorded=known)
+        before = row.seconds if device is None else row.calls * (seconds or 0.0)
+        tasks[task.key] = TaskProgress(row.func, task.key, row.calls, before, seconds, fastest, recorded=known)
     longest = sorted(tasks.values(), key=lambda t: -t.before)
-    return Progress(model.graph.name, str(model.target), longest, profile.copying)
+    return Progress(model.graph.name, str(model.target), longest, profile.copying, device=device)
 
 
 def _keep_defaults(

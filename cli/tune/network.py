@@ -121,7 +121,8 @@ class NetworkLines:
 
     def begun(self, progress: Progress) -> None:
         calls = sum(t.calls for t in progress.tasks)
-        self.line(f"{len(progress.tasks)} tasks in {calls} calls: {duration(progress.before)} with default schedules")
+        now = f"{duration(progress.before)} with default schedules" if progress.device is None else f"measured on {progress.device}"
+        self.line(f"{len(progress.tasks)} tasks in {calls} calls: {now}")
         if self._workers is not None and self._workers.dashboard:
             self.line(f"the dashboard of the cluster: {self._workers.dashboard}")
         if known := [t for t in progress.tasks if t.recorded]:
@@ -133,7 +134,7 @@ class NetworkLines:
     def status(self, progress: Progress) -> str:
         """The network's time, and what is used up of the budget."""
         of = f" of {self._trials}" if self._trials else ""
-        now = f"{duration(progress.seconds)}, {progress.before / progress.seconds:.2f} x default, {progress.trials}{of} trials"
+        now = f"{duration(progress.seconds)}, {progress.gain:.2f} x default, {progress.trials}{of} trials"
         now += "" if self._workers is None else f", {self._workers.line()}"
         return now if self._seconds is None else f"{now}, {max(0.0, self._seconds - progress.elapsed):.0f} s left"
 
@@ -217,9 +218,10 @@ def _summary(found: TunedNetwork) -> str:
     ended = "interrupted after " if found.interrupted else ""
     text += [f"kept with the default schedule, which is faster in the network: {label}" for label in found.kept]
     text.append(f"{ended}{progress.trials} trials in {found.elapsed:.1f} s")
+    timed = "timed in turns" if progress.device is None else f"the sum of its kernels, each alone on {progress.device}"
     text.append(
         f"{progress.name}: {duration(found.before)} with default schedules, {duration(found.after)} tuned, "
-        f"{found.before / found.after:.2f} x, timed in turns"
+        f"{progress.gain if progress.device else found.before / found.after:.2f} x, {timed}"
     )
     return "\n".join(text)
 
@@ -231,6 +233,7 @@ def _json(args: argparse.Namespace, name: str, found: TunedNetwork | None) -> st
     content = {
         "network": name,
         "target": args.target or "llvm",
+        "device": progress and progress.device,
         "trials": sum(t.trials for t in tasks),
         "seconds": {"default": found and found.before, "best": found and found.after},
         "tasks": [{"kernel": t.label, "calls": t.calls, "default": t.before, "best": t.after, "trials": t.trials} for t in tasks],
@@ -252,6 +255,7 @@ def _report(path: str, found: TunedNetwork, stream: Any) -> None:
         task_times(progress),
         progress.curve,
         found.elapsed,
+        progress.device,
     )
     try:
         write(path, report)

@@ -110,7 +110,8 @@ class Records:
     """The records in the file `path`, which is created if it does not exist, unless `create` is false. A context manager.
 
     Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file. Rows that make no
-    sense are left out of all answers; the first answer without one warns of it (FaultyRecord) with its reason.
+    sense are left out of all answers; the first answer without one warns of it (FaultyRecord) with its reason. Records of a target
+    are those of this device, unless `devices` has the fingerprint of another one for it.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True):
@@ -118,6 +119,7 @@ class Records:
             raise RecordsError(f"the name of a records file was expected, got {path!r}")
         self.path = Path(path)
         self._connection = connect(self.path, create)
+        self.devices: dict[Target, str] = {}
         self._faults: dict[tuple[str, str], str] = {}  # of rows that were met, by table and identifier
         self._told: set[tuple[str, str]] = set()
         self._show_sound_rows()
@@ -242,9 +244,16 @@ class Records:
     # --- reading -------------------------------------------------------------------------------------------------------
 
     def best(self, key: str, target: str | Target) -> Record | None:
-        """The fastest candidate of the function with this key, on this target and this device, among those that were compared
+        """The fastest candidate of the function with this key, on this target and its device, among those that were compared
         with the reference; None if there is none."""
-        return self.best_of(key, fingerprint(target))
+        return self.best_of(key, self.fingerprint(target))
+
+    def fingerprint(self, target: str | Target) -> str:
+        """That of the target and its device."""
+        from codegen.target import Target
+
+        resolved = Target(target)
+        return self.devices.get(resolved) or fingerprint(resolved)
 
     def best_of(self, key: str, print_: str) -> Record | None:
         """`best`, for any fingerprint."""
@@ -261,7 +270,7 @@ class Records:
 
     def of(self, key: str, target: str | Target | None = None) -> list[Record]:
         """All candidates of the function with this key, of all targets unless one is given, in the order measured."""
-        return self.of_print(key, None if target is None else fingerprint(target))
+        return self.of_print(key, None if target is None else self.fingerprint(target))
 
     def of_print(self, key: str, print_: str | None) -> list[Record]:
         """`of`, for any fingerprint."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from tir.ir import PrimFunc, need_func
 
 from ..keys import key
-from ..measure.provenance import device, fingerprint
+from ..measure.provenance import device
 from .database import FaultyRecord, Record, Records, Summary
 
 if TYPE_CHECKING:
@@ -41,14 +41,17 @@ class Lookup:
 def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     """The best record of `func` for `target` on this processor, or else the nearest one.
 
-    Among near records, one with the same number of threads is preferred, then one of the same processor, then the latest one. Of
-    records whose schedules do not apply, the next best are taken instead, with the warning FaultyRecord.
+    Among near records, one for the same target is preferred, then one with the same number of threads, then one of the same
+    processor, then the latest one. Of records whose schedules do not apply, the next best are taken instead, with the warning
+    FaultyRecord.
     """
     from codegen.target import Target
 
+    from ..task import target_text
+
     target, own = Target(target), key(func)
     asked = f"{func.name} for {target} on {device(target)}"
-    record = _applicable(func, records, own, fingerprint(target))
+    record = _applicable(func, records, own, records.fingerprint(target))
     if record is not None:
         return Lookup("hit", record, f"{records.path} has {asked}: {record.seconds:.3e} s")
     summaries = records.summaries()
@@ -56,7 +59,8 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     alike = [s for s in here if s.target.split()[:1] == [target.kind]]  # another machine's target may be invalid here
     near = [s for s in alike if s.best is not None]
     if near:
-        nearest = max(near, key=lambda s: (s.threads == target.num_cores, s.cpu == device(target), s.last))
+        text = target_text(target)
+        nearest = max(near, key=lambda s: (s.target == text, s.threads == target.num_cores, s.cpu == device(target), s.last))
         found = _applicable(func, records, own, nearest.fingerprint)
         return Lookup("near", found, f"{records.path} has no {asked}; the nearest is for {nearest.target} on {nearest.cpu}")
     why = f"{records.path} has no {asked}: "

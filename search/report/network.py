@@ -34,7 +34,8 @@ class TaskTime:
 @dataclass(frozen=True)
 class NetworkReport:
     """A network that was tuned: a call of it in seconds, measured `before` and `after`; its tasks, those that took longest first;
-    `curve`, what it was estimated to take after so many seconds of the run; how long the run took."""
+    `curve`, what it was estimated to take after so many seconds of the run; how long the run took; the `device` that measured, if
+    it was not this machine's, and then `before` and `after` are the sums of the kernels."""
 
     name: str
     target: str
@@ -44,6 +45,7 @@ class NetworkReport:
     tasks: Sequence[TaskTime]
     curve: Sequence[tuple[float, float]]
     elapsed: float
+    device: str | None = None
 
 
 def write(path: str | Path, report: NetworkReport) -> None:
@@ -62,12 +64,12 @@ def page(report: NetworkReport) -> str:
     trials = sum(t.trials for t in report.tasks)
     cores = f"{report.threads} thread{'s' * (report.threads > 1)}"
     times = (("default schedules", report.before), ("tuned", report.after))
-    network = [(name, duration(seconds), f"{report.before / seconds:.2f}") for name, seconds in times]
+    network = [(name, duration(seconds), _times(report.before, seconds)) for name, seconds in times]
     kernels = figures.bars(joined(report.tasks))
     fall = figures.latency(report.curve, report.elapsed)
     sections = [
         f"<h1>{escape(report.name)}</h1>",
-        f"<p>{escape(report.target)} on {escape(processor())}; {cores}; {trials} trials in {report.elapsed:.1f} s</p>",
+        f"<p>{escape(report.target)} on {escape(report.device or processor())}; {cores}; {trials} trials in {report.elapsed:.1f} s</p>",
         table(("", "a call", "× default"), network),
         section("Kernels", "Where the time of the network goes, those that took longest first.", kernels),
         section("Time of the network", "Estimated from its kernels, as the search went on.", fall),
@@ -92,8 +94,13 @@ def rows(tasks: Sequence[TaskTime]) -> list[tuple[str, ...]]:
     whole = sum(t.before for t in tasks)
     return [
         (
-            t.label, str(t.calls), f"{t.before / whole:.1%}", duration(t.before, 3), duration(t.after, 3),
-            f"{t.before / t.after:.2f}", str(t.trials),
+            t.label, str(t.calls), f"{t.before / whole if whole else 0:.1%}", duration(t.before, 3), duration(t.after, 3),
+            _times(t.before, t.after), str(t.trials),
         )
         for t in tasks
     ]  # fmt: skip
+
+
+def _times(before: float, after: float) -> str:
+    """How many times faster, once both are known."""
+    return f"{before / after:.2f}" if after else "-"

@@ -42,12 +42,13 @@ class Allocation:
 @dataclass
 class History:
     """A task's rounds: `best` seconds after each, infinite while there is no valid candidate; the `flop` of the task; the
-    `group` of similar tasks; `dead` if it gets no more rounds."""
+    `group` of similar tasks; `dead` if it gets no more rounds; `under_way`, how many of its rounds have no measurement yet."""
 
     flop: int
     group: str
     best: list[float] = field(default_factory=list)
     dead: bool = False
+    under_way: int = 0
     expelled: bool = False  # from its group, because it stays slower than similar tasks
 
     @property
@@ -94,7 +95,7 @@ def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> fl
     speeds = [o.flop / o.seconds for o in histories if o.group == h.group and not o.expelled and math.isfinite(o.seconds)]
     if not h.expelled and len(speeds) > 1 and max(speeds) > 0:
         hoped = min(hoped, allocation.beta * h.flop / max(speeds) - h.seconds)
-    return min(0.0, hoped) * allocation.gamma**h.stalled_rounds
+    return min(0.0, hoped) * allocation.gamma ** (h.stalled_rounds + h.under_way)
 
 
 def expel(histories: Sequence[History], allocation: Allocation) -> None:
@@ -114,8 +115,9 @@ def choose(histories: Sequence[History], objective: Objective, allocation: Alloc
     alive = [n for n, h in enumerate(histories) if not h.dead]
     if not alive:
         return None
-    new = [n for n in alive if not histories[n].rounds]
-    new = new or [n for n in alive if histories[n].rounds < ATTEMPTS and not math.isfinite(histories[n].seconds)]
+    new = [n for n in alive if not histories[n].rounds + histories[n].under_way]
+    failing = [n for n in alive if histories[n].rounds < ATTEMPTS and not math.isfinite(histories[n].seconds)]
+    new = new or [n for n in failing if not histories[n].under_way]
     if new:
         return new[0]
     if rng.random() < allocation.epsilon:

@@ -224,8 +224,9 @@ class _Scheduler:
             size = max(self._size, self._budget.batch if self._budget.batch > BATCH else 0)  # where many are measured at once
             size = size if self._budget.left is None else min(size, self._budget.left)
             yield session, size, polish
-            if size:  # else the last candidates are still under way
-                self._ended(task)
+            for n, other in enumerate(self._sessions):  # where many are measured at once, others may have ended, too
+                if (n == task and size) or other.trials > self._counted[n]:
+                    self._ended(n)
 
     def close(self) -> None:
         """Write down what has ended after the last round."""
@@ -252,8 +253,12 @@ class _Scheduler:
         return left[0] if left else None
 
     def _ended(self, task: int) -> None:
-        """Write down a round, and who gets no more."""
+        """Write down a round, and who gets no more; of one that has only begun, that it is under way, as if it brought nothing."""
         session, history = self._sessions[task], self._histories[task]
+        if session.under_way and session.trials == self._counted[task]:
+            history.under_way += 1
+            return
+        history.under_way = 0
         trials, self._counted[task] = session.trials - self._counted[task], session.trials
         history.best.append(_or_known(self._known[task]) if session.best is None else session.best.seconds)
         patience = self._allocation.patience
