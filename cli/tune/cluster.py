@@ -112,4 +112,5 @@ class Workers:
             return f"silent for {runner.silent:.0f} s"
         if aside := runner.status.get("aside"):
             return f"put aside: {aside}"
-        return runner.status.get("doing") or "idle"
+        back = "; back after drift" if runner.status.get("returns") else ""
+        return (runner.status.get("doing") or "idle") + back

@@ -22,6 +22,7 @@ Options of the machine are in Dask's configuration: `tir.device`, the name of th
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import statistics
@@ -55,6 +56,7 @@ MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
 MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
 CALIBRATIONS = 3  # timings of it that must agree before it counts as drifted
 ASIDE_AFTER = 3  # candidates in a row during which it drifted
+LOOK_SECONDS = 60.0  # between two looks whether a device that was put aside is as before
 
 Job = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -121,6 +123,8 @@ class Agent(WorkerPlugin):
         self._busy = 0.0
         self._measured = 0
         self.doing = self.aside = ""
+        self._returns = 0  # times that it was put aside and came back
+        self._look: threading.Timer | None = None
         self.finished = Finished()
         self.address = worker.address
         gpus = any(name.startswith("gpu:") for name in worker.state.total_resources)
@@ -128,6 +132,8 @@ class Agent(WorkerPlugin):
         worker.metrics["tir"] = lambda _: self.status()
 
     def teardown(self, worker: Worker) -> None:
+        if self._look is not None:
+            self._look.cancel()
         for measurer in self._measurers.values():
             measurer.__exit__()
         for lock in self._locks.values():
@@ -137,7 +143,7 @@ class Agent(WorkerPlugin):
         """What a display shows of this worker."""
         now = 0.0 if (began := self._began) is None else time.monotonic() - began
         own = {"doing": self.doing, "busy": self._busy + now, "measured": self._measured, "aside": self.aside}
-        return {**own, "device": self._device}
+        return {**own, "returns": self._returns, "device": self._device}
 
     def answer(self, job: Job) -> Answer:
         """Perform a job, whatever comes of it."""
@@ -253,8 +259,34 @@ class Agent(WorkerPlugin):
     # --- drift ---------------------------------------------------------------------------------------------------------
 
     def _drift(self, measurer: Measurer) -> float | None:
-        """By what factor the calibration kernel takes longer than it did, if that is too much however often it is timed; the
-        agent steps aside if that lasts."""
+        """By what factor the device is slower than it was, if that is too much; the agent steps aside if that lasts, and looks from
+        then on whether it has passed."""
+        drift = self._slowdown(measurer)
+        self._drifted = 0 if drift is None else self._drifted + 1
+        if self._drifted >= ASIDE_AFTER:
+            self.aside = f"the calibration kernel takes {drift:.2f} times as long as before"
+            self._look_later()
+        return drift
+
+    def _look_later(self) -> None:
+        self._look = threading.Timer(LOOK_SECONDS, self._look_again)
+        self._look.daemon = True
+        self._look.start()
+
+    def _look_again(self) -> None:
+        """Come back if the device is as it was before."""
+        with self._turn:
+            try:
+                drift = self._slowdown(self._measurers[next(reversed(self._measurers))])
+            except WorkerError:
+                drift = math.inf
+            if drift is None:
+                self.aside, self._drifted, self._returns = "", 0, self._returns + 1
+            else:
+                self._look_later()
+
+    def _slowdown(self, measurer: Measurer) -> float | None:
+        """By what factor the calibration kernel takes longer than it did, if that is too much however often it is timed."""
         if not isinstance(measurer, LocalMeasurer):
             return None
         target, ratios = measurer.task.target, []
@@ -264,10 +296,5 @@ class Agent(WorkerPlugin):
             shortest = self._calibrated[target] = min(self._calibrated.get(target, seconds), seconds)
             ratios.append(seconds / shortest)
             if ratios[-1] <= float(dask.config.get("tir.drift", MAX_DRIFT)):
-                self._drifted = 0
                 return None
-        drift = statistics.median(ratios)
-        self._drifted += 1
-        if self._drifted >= ASIDE_AFTER:
-            self.aside = f"the calibration kernel takes {drift:.2f} times as long as before"
-        return drift
+        return statistics.median(ratios)

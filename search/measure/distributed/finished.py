@@ -14,6 +14,7 @@ from typing import Any
 from codegen.cache import default_path
 
 MAX_AGE = 7 * 24 * 3600.0  # seconds after which nobody will ask for a measurement
+PURGE_SECONDS = 3600.0  # between two looks for such
 
 
 class Finished:
@@ -22,20 +23,33 @@ class Finished:
     def __init__(self, directory: Path | None = None):
         self._directory = directory or default_path().with_name("finished")
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for file in self._directory.glob("*/*"):
-            with suppress(OSError):
-                if time.time() - file.stat().st_mtime > MAX_AGE:
-                    file.unlink()
+        self._purged = -PURGE_SECONDS  # when, on the monotonic clock
+        self._purge()
+
+    def _purge(self) -> None:
+        """Remove what is too old, from time to time, and folders in which nothing is left."""
+        if time.monotonic() < self._purged + PURGE_SECONDS:
+            return
+        self._purged = time.monotonic()
+        for folder in self._directory.glob("*"):
+            with suppress(OSError):  # another agent may do the same
+                for file in folder.glob("*"):
+                    if time.time() - file.stat().st_mtime > MAX_AGE:
+                        file.unlink()
+                folder.rmdir()
 
     def keep(self, context: str, key: str, answer: dict[str, Any]) -> None:
         """Keep an answer, whole or not at all. A full disk keeps none, which only matters if the coordinator is lost as well."""
+        self._purge()
         folder = self._directory / context
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
-            with os.fdopen(handle, "w", encoding="utf-8") as part:
-                json.dump(answer, part)
-            os.replace(name, folder / key)
+        for _ in range(2):  # another agent may remove the folder before there is a file in it
+            with suppress(OSError):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
+                with os.fdopen(handle, "w", encoding="utf-8") as part:
+                    json.dump(answer, part)
+                os.replace(name, folder / key)
+                return
 
     def get(self, context: str, key: str) -> dict[str, Any] | None:
         """The answer kept for a job, None without one."""
@@ -54,3 +68,5 @@ class Finished:
         for key in keys:
             with suppress(OSError):
                 (self._directory / context / key).unlink()
+        with suppress(OSError):  # others are left
+            (self._directory / context).rmdir()

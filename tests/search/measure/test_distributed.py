@@ -20,8 +20,10 @@ from distributed import Client, LocalCluster
 from benchmarks.pretend import PretendAgent, PretendMeasurer
 from cli.worker import parser
 from search.measure import Candidate, Limits, LocalMeasurer, WorkerError
+from search.measure.distributed import agent as agents
 from search.measure.distributed.agent import Agent, refusal
 from search.measure.distributed.farm import Farm
+from search.measure.distributed.finished import MAX_AGE, PURGE_SECONDS, Finished
 from search.measure.distributed.measurer import DaskMeasurer, resource
 from search.measure.lock import DeviceLock
 from search.records import Records
@@ -147,17 +149,17 @@ class FaultyAgent(Agent):
 
 def test_faults_are_outcomes_on_any_worker(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "search"))
-    chosen = ("segfault", "loop", "wrong", "no such loop")
+    chosen = ("segfault", "loop", "allocate", "wrong", "no such loop")
     faults = [Candidate(name, (), FAULTS[name][0]) for name in chosen]
     with cluster(FaultyAgent()) as client:
-        measurer = DaskMeasurer(client, limits=QUICK)
+        measurer = DaskMeasurer(client, limits=replace(QUICK, run=2.0, run_floor=1.0))
         result = autotune(
-            FUNC, TARGET, 7, search=Listed([*faults, *GOOD]), first=(), measurer=measurer, records=tmp_path / "tune.db"
+            FUNC, TARGET, 8, search=Listed([*faults, *GOOD]), first=(), measurer=measurer, records=tmp_path / "tune.db"
         )
     found = {m.candidate.sketch: m.outcome for m in result.measurements}
     assert found == {name: FAULTS[name][1] for name in chosen} | {"tiles": "ok"}
     with Records(tmp_path / "tune.db") as records:
-        assert len(records) == 7
+        assert len(records) == 8
 
 
 # --- workers that are not fit ------------------------------------------------------------------------------------------
@@ -186,33 +188,37 @@ def test_a_target_without_workers_is_refused(pretending):
 
 
 class DriftingAgent(PretendAgent):
-    """The device of the first worker becomes slow after its second candidate."""
+    """The device of the first worker becomes slow after its second candidate, until it is looked at in vain."""
 
-    def _drift(self, measurer):
+    def _slowdown(self, measurer):
         if self.slow and self._measured > 2:
-            self._drifted += 1
-            self.aside = "slow" if self._drifted > 1 else ""
-            return 1.5
+            self.looks += bool(self.aside)
+            return None if self.looks > 1 else 1.5
         return None
 
     def setup(self, worker):
         super().setup(worker)
-        self.slow = worker.name == 0
+        self.slow, self.looks = worker.name == 0, 0
 
 
-def test_a_device_that_drifts_is_put_aside_and_its_rows_are_marked(tmp_path):
+def test_a_device_that_drifts_is_put_aside_and_its_rows_are_marked(tmp_path, monkeypatch):
+    """And it comes back when it is as before."""
+    monkeypatch.setattr(agents, "LOOK_SECONDS", 0.5)
     with cluster(DriftingAgent(hashed)) as client:
         measurer = DaskMeasurer(client)
         result = autotune(SMALL, TARGET, 20, search=Listed(LISTED), measurer=measurer, records=tmp_path / "tune.db")
-        deadline = time.monotonic() + 10  # until the workers have told the scheduler
-        while {r.name: r.status.get("aside") for r in measurer.farm.runners(resource(TARGET))} != {"0": "slow", "1": ""}:
+        deadline, seen = time.monotonic() + 10, []
+        while not seen or not seen[-1].status["returns"]:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+            seen += [r for r in measurer.farm.runners(resource(TARGET)) if r.name == "0"]
+        assert {r.status["aside"] for r in seen} == {"the calibration kernel takes 1.50 times as long as before", ""}
+        assert seen[-1].status["aside"] == "" and len(measurer.farm.need(resource(TARGET))) == 2
     assert result.trials == 20 and result.outcomes["ok"] == 20
     with Records(tmp_path / "tune.db") as records:
         marked = [r.first for r in records.of(result.task.key, TARGET) if r.first.drifted]
     assert {m.message for m in marked} == {"its device drifted: a fixed kernel took 1.50 times as long as before"}
-    assert len(marked) == measurer.farm.repeated == 2
+    assert len(marked) == measurer.farm.repeated == agents.ASIDE_AFTER
 
 
 def test_the_calibration_kernel_is_timed_beside_candidates():
@@ -287,6 +293,24 @@ def test_what_a_killed_coordinator_did_not_take_is_found_by_the_next(pretending,
     deadline = time.monotonic() + 10
     while left := list(third.finished()):  # the second run confirms, and does not wait until workers have heard of it
         assert time.monotonic() < deadline, left
+
+
+def test_what_nobody_asks_for_is_forgotten(tmp_path, monkeypatch):
+    """While an agent runs, too, and with the folders of what has been taken."""
+    kept = Finished(tmp_path)
+    for context, key in (("aa" * 4, "00" * 4), ("aa" * 4, "11" * 4), ("bb" * 4, "22" * 4)):
+        kept.keep(context, key, {"n": key})
+    kept.confirm("aa" * 4, ["00" * 4])
+    assert kept.all("aa" * 4) == {"11" * 4: {"n": "11" * 4}}
+    kept.confirm("aa" * 4, ["11" * 4])
+    assert [path.name for path in tmp_path.iterdir()] == ["bb" * 4]
+    old = time.time() - MAX_AGE - 1
+    os.utime(tmp_path / ("bb" * 4) / ("22" * 4), (old, old))
+    kept.keep("cc" * 4, "33" * 4, {})
+    assert kept.get("bb" * 4, "22" * 4) is not None  # it does not look each time
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic(): now + PURGE_SECONDS)
+    kept.keep("cc" * 4, "44" * 4, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["cc" * 4] and len(kept.all("cc" * 4)) == 2
 
 
 HOLDER = """
