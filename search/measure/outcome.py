@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from .provenance import Provenance
@@ -73,7 +73,8 @@ class Candidate:
 
     def as_json(self) -> dict[str, Any]:
         """The candidate as JSON data."""
-        return asdict(self)
+        own = {f.name: getattr(self, f.name) for f in fields(self)}  # of which the trace, large, is data already
+        return {**own, "origin": self.origin and asdict(self.origin)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Candidate:
@@ -125,7 +126,8 @@ class Measurement:
 
     def as_json(self) -> dict[str, Any]:
         """The measurement as JSON data."""
-        return asdict(self)
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**own, "candidate": self.candidate.as_json(), "provenance": self.provenance and asdict(self.provenance)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Measurement:

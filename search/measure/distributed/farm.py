@@ -26,6 +26,7 @@ CONFIRMED_AT_ONCE = 64  # answers
 ARRIVAL_SECONDS = 2.0  # to wait for the first worker of a cluster that was just started
 RETRY_SECONDS = 0.5
 LOOK_SECONDS = 2.0  # between two looks at which workers there are
+POLL_SECONDS = 0.01  # between two looks at which jobs have ended: far less than one takes
 
 LOST = (OSError, CommClosedError, TimeoutError)  # raised where the scheduler does not answer
 
@@ -67,7 +68,6 @@ class Farm:
         self.client, self.agent = client, agent.Agent()
         self._patience = patience
         self._jobs: set[Job] = set()
-        self._ended: queue.SimpleQueue[tuple[Job, Future]] = queue.SimpleQueue()
         self._confirmed: dict[str, list[str]] = {}
         self._versions = versions()
         self._looked = 0.0
@@ -142,31 +142,33 @@ class Farm:
         """How many jobs have no answer yet."""
         return len(self._jobs)
 
-    def submit(self, job: Job) -> None:
-        """Begin a job."""
-        self._jobs.add(job)
-        self._send(job)
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Begin jobs."""
+        self._jobs.update(jobs)
+        self._send(jobs)
 
-    def _send(self, job: Job) -> None:
-        content = {**job.content, "versions": self._versions}
-        suffix = f"-{job.sent}" if job.sent else ""  # the scheduler knows the first one by the first key
-        job.sent += 1
-        job.bound = set()
-        if job.fit is not None or job.avoided:
-            able = {r.address for r in self.need(job.resource) if job.fit is None or job.fit(r)}
-            if not able:
-                raise WorkerError(f"no worker with the resource {job.resource} is fit to {job.content['op']} any more")
-            job.bound = (able - job.avoided) or able
-        job.name = f"tir-{content['key']}{suffix}"
-        self._given[job.name] = job
-        job.future = self.client.submit(
-            agent.perform,
-            json.dumps(content),
-            key=job.name,
-            resources={job.resource: 1},
-            workers=sorted(job.bound) or None,
-        )
-        job.future.add_done_callback(lambda future: self._ended.put((job, future)))
+    def _send(self, jobs: Sequence[Job]) -> None:
+        alike: dict[tuple[str, frozenset[str]], list[Job]] = {}  # jobs that go to the scheduler at once
+        for job in jobs:
+            job.bound = set()
+            if job.fit is not None or job.avoided:
+                able = {r.address for r in self.need(job.resource) if job.fit is None or job.fit(r)}
+                if not able:
+                    raise WorkerError(f"no worker with the resource {job.resource} is fit to {job.content['op']} any more")
+                job.bound = (able - job.avoided) or able
+            # The scheduler knows the first one by the first key.
+            job.name = f"tir-{job.content['key']}" + (f"-{job.sent}" if job.sent else "")
+            job.sent += 1
+            self._given[job.name] = job
+            alike.setdefault((job.resource, frozenset(job.bound)), []).append(job)
+        for (resource, bound), own in alike.items():
+            texts = [json.dumps({**job.content, "versions": self._versions}) for job in own]
+            names = [job.name for job in own]
+            futures = self.client.map(
+                agent.perform, texts, key=names, resources={resource: 1}, workers=sorted(bound) or None
+            )
+            for job, future in zip(own, futures, strict=True):
+                job.future = future
 
     def cancel(self, jobs: Iterable[Job]) -> None:
         """Forget jobs; what a worker has begun it ends."""
@@ -179,16 +181,11 @@ class Farm:
     def advance(self, timeout: float) -> None:
         """Wait, no longer than `timeout`, until a job has ended, and hand over the answers of all that have. WorkerError where
         one cannot be performed."""
-        ended: dict[Job, Future] = {}
-        try:
-            while True:
-                job, future = self._ended.get(timeout=timeout) if not ended else self._ended.get_nowait()
-                if job in self._jobs and job.future is future:
-                    ended[job] = future
-                else:
-                    timeout = 0.0
-        except queue.Empty:
-            pass
+        deadline = time.monotonic() + timeout
+        while not (ended := {job: job.future for job in self._jobs if job.future and job.future.status != "pending"}):
+            if (left := deadline - time.monotonic()) <= 0 or self.client.status == "closed":
+                break
+            time.sleep(min(left, POLL_SECONDS))
         if not ended:
             if self.client.status == "closed" and self._jobs:
                 self._begin_again(list(self._jobs))
@@ -226,7 +223,7 @@ class Farm:
             self.repeated += "drift" in answer
             if "drift" in answer:
                 job.reply.put((job, answer))
-            self._send(job)
+            self._send([job])
         else:
             self._end(job)
             job.reply.put((job, answer))
@@ -244,7 +241,7 @@ class Farm:
         if job.attempts >= MAX_ATTEMPTS:
             self.cancel([job])
             raise WorkerError(f"{job.attempts} workers failed to {job.content['op']}: {reason}")
-        self._send(job)
+        self._send([job])
 
     # --- loss ----------------------------------------------------------------------------------------------------------
 
@@ -254,21 +251,21 @@ class Farm:
             self.need(resource)
         self._enter()
         known = self.finished({job.content["context"] for job in jobs})
+        lost = [job for job in jobs if job.content["key"] not in known]
+        self.repeated += len(lost)
+        self._send(lost)
         for job in jobs:
-            if (answer := known.get(job.content["key"])) is not None:
-                self._answered(job, answer)
-            else:
-                self.repeated += 1
-                self._send(job)
+            if job not in lost:
+                self._answered(job, known[job.content["key"]])
 
     def _release(self) -> None:
         """Jobs that are bound to workers which have all gone begin again: Dask would wait for these."""
         self._looked = time.monotonic()
         with suppress(*LOST):
             there = set(self.client.scheduler_info(n_workers=-1)["workers"])
-            for job in [job for job in self._jobs if job.bound and not job.bound & there]:
-                self.client.cancel([job.future])
-                self._send(job)
+            stranded = [job for job in self._jobs if job.bound and not job.bound & there]
+            self.client.cancel([job.future for job in stranded])
+            self._send(stranded)
 
     def _reconnect(self) -> None:
         """A new client where the old one gave up."""

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from ...task import Task
 
 LOOK_SECONDS = 2.0  # after which the farm's size is looked at again
+LEAD = 1.5  # candidates under way, relative to the devices, where the search takes no time: what it knows is the older the more
 SPARE = 1.5  # of the candidates that the devices measure while the search does not look
-MAX_LEAD = 8  # candidates under way, relative to the devices
+MAX_LEAD = 8
 
 
 def resource(target: str | Target) -> str:
@@ -78,7 +79,7 @@ def _ask(farm: Farm, needed: str, content: dict[str, Any], device: str | None = 
     farm.need(needed)
     fit = None if device is None else lambda r: r.status.get("device", device) == device
     job = Job({"context": context, "key": key, **content}, needed, reply, fit)
-    farm.submit(job)
+    farm.submit([job])
     try:
         while True:
             farm.advance(1.0)
@@ -140,12 +141,13 @@ class TaskMeasurer(Measurer):
             self.farm.need(self.resource)
         best = None if self._primary is None else self.best.get(self._primary.fingerprint)
         best = best if len(self.best) < 2 else None  # times of several devices
+        jobs = {}
         for c in candidates:
             key = _hash(self._context, c.sketch, c.row, c.trace)
             content = {"op": "measure", **self._content, "key": key, "candidate": c.as_json(), "best": best}
-            job = Job(content, self.resource, self._replies)
-            self._under_way[job] = c
-            self.farm.submit(job)
+            jobs[Job(content, self.resource, self._replies)] = c
+        self._under_way |= jobs
+        self.farm.submit([*jobs])
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
         """Measurements as they arrive. Who asks for the next has written the last one down."""
@@ -253,7 +255,7 @@ class PipelinedMeasurer(TaskMeasurer):
     @property
     def room(self) -> int:
         each = max(0.05, sum(self._took) / len(self._took)) if self._took else 1.0
-        lead = min(MAX_LEAD, 2.0 + SPARE * self._away / each)
+        lead = min(MAX_LEAD, LEAD + SPARE * self._away / each)
         return max(0, round(lead * self.slots) - self.farm.under_way)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
