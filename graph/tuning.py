@@ -179,8 +179,9 @@ def tune_graph(
     The network is first compiled with default schedules and timed, so that the search begins with the kernels that take longest,
     each as good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends; a
     run that is killed loses nothing, and another one goes on from there. At the end both models are timed in turns; a kernel
-    that is slower in the network than with its default schedule gets that, in the records too. Where a `measurer` measures on other
-    devices than this machine's, nothing is timed here: the first candidate of each task, its default schedule, says what it takes.
+    that is slower in the network than with its default schedule gets that, in the records too. Where a `measurer` measures on
+    other devices than this machine's, nothing is timed here: the first candidate of each task, its default schedule, says what it
+    takes.
 
     `callbacks` get the `Progress`, and the event that it has taken in (None at the start). `options` are further ones of
     `tir.tune_tasks`. Ctrl-C ends the search and keeps the best so far. Raises ValueError for a bad budget, target or option,

@@ -121,7 +121,9 @@ class NetworkLines:
 
     def begun(self, progress: Progress) -> None:
         calls = sum(t.calls for t in progress.tasks)
-        now = f"{duration(progress.before)} with default schedules" if progress.device is None else f"measured on {progress.device}"
+        now = (
+            f"{duration(progress.before)} with default schedules" if progress.device is None else f"measured on {progress.device}"
+        )
         self.line(f"{len(progress.tasks)} tasks in {calls} calls: {now}")
         if self._workers is not None and self._workers.dashboard:
             self.line(f"the dashboard of the cluster: {self._workers.dashboard}")

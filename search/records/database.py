@@ -110,8 +110,8 @@ class Records:
     """The records in the file `path`, which is created if it does not exist, unless `create` is false. A context manager.
 
     Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file. Rows that make no
-    sense are left out of all answers; the first answer without one warns of it (FaultyRecord) with its reason. Records of a target
-    are those of this device, unless `devices` has the fingerprint of another one for it.
+    sense are left out of all answers; the first answer without one warns of it (FaultyRecord) with its reason. Records of a
+    target are those of this device, unless `devices` has the fingerprint of another one for it.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True):

@@ -63,13 +63,14 @@ def page(report: NetworkReport) -> str:
     made = ", ".join(f"{name} {version}" for name, version in versions().items())
     trials = sum(t.trials for t in report.tasks)
     cores = f"{report.threads} thread{'s' * (report.threads > 1)}"
+    where = report.device or processor()
     times = (("default schedules", report.before), ("tuned", report.after))
     network = [(name, duration(seconds), _times(report.before, seconds)) for name, seconds in times]
     kernels = figures.bars(joined(report.tasks))
     fall = figures.latency(report.curve, report.elapsed)
     sections = [
         f"<h1>{escape(report.name)}</h1>",
-        f"<p>{escape(report.target)} on {escape(report.device or processor())}; {cores}; {trials} trials in {report.elapsed:.1f} s</p>",
+        f"<p>{escape(report.target)} on {escape(where)}; {cores}; {trials} trials in {report.elapsed:.1f} s</p>",
         table(("", "a call", "× default"), network),
         section("Kernels", "Where the time of the network goes, those that took longest first.", kernels),
         section("Time of the network", "Estimated from its kernels, as the search went on.", fall),

@@ -253,7 +253,8 @@ class _Scheduler:
         return left[0] if left else None
 
     def _ended(self, task: int) -> None:
-        """Write down a round, and who gets no more; of one that has only begun, that it is under way, as if it brought nothing."""
+        """Write down a round, and who gets no more; of one that has only begun that it is under way, as if it brought
+        nothing."""
         session, history = self._sessions[task], self._histories[task]
         if session.under_way and session.trials == self._counted[task]:
             history.under_way += 1

@@ -259,8 +259,8 @@ class Agent(WorkerPlugin):
     # --- drift ---------------------------------------------------------------------------------------------------------
 
     def _drift(self, measurer: Measurer) -> float | None:
-        """By what factor the device is slower than it was, if that is too much; the agent steps aside if that lasts, and looks from
-        then on whether it has passed."""
+        """By what factor the device is slower than it was, if that is too much; the agent steps aside if that lasts, and looks
+        from then on whether it has passed."""
         drift = self._slowdown(measurer)
         self._drifted = 0 if drift is None else self._drifted + 1
         if self._drifted >= ASIDE_AFTER:

@@ -164,9 +164,7 @@ class Farm:
         for (resource, bound), own in alike.items():
             texts = [json.dumps({**job.content, "versions": self._versions}) for job in own]
             names = [job.name for job in own]
-            futures = self.client.map(
-                agent.perform, texts, key=names, resources={resource: 1}, workers=sorted(bound) or None
-            )
+            futures = self.client.map(agent.perform, texts, key=names, resources={resource: 1}, workers=sorted(bound) or None)
             for job, future in zip(own, futures, strict=True):
                 job.future = future
 

@@ -85,7 +85,10 @@ def test_a_network_for_another_kind_of_machine(boards, network, capsys, tmp_path
     assert {t["kernel"]: (t["calls"], t["trials"] > 1) for t in found["tasks"]} == {
         "matmul_relu(7x13, 13x13) -> 7x13": (2, True), "softmax(7x13) -> 7x13": (1, True),
     }  # fmt: skip
-    assert found["seconds"] == {"default": sum(t["default"] for t in found["tasks"]), "best": sum(t["best"] for t in found["tasks"])}
+    assert found["seconds"] == {
+        "default": sum(t["default"] for t in found["tasks"]),
+        "best": sum(t["best"] for t in found["tasks"]),
+    }
     lines = err.splitlines()
     assert lines[1:2] == ["2 tasks in 3 calls: measured on a board"]
     assert lines[2].startswith("the dashboard of the cluster: http://") and lines[2].endswith("/status")
@@ -125,8 +128,10 @@ def test_the_table_shows_what_workers_do_and_how_busy_they_are(monkeypatch):
     looks = [
         [runner("a", doing="measure gmm", busy=1.0, measured=3), runner("b", busy=5.0), runner("c", aside="it drifts", busy=2.0)],
         [
-            runner("a", doing="measure gmm", busy=5.5, measured=9), runner("b", 61.0, busy=7.5, measured=4),
-            runner("c", returns=1, busy=2.0), runner("d", aside="it drifts"),
+            runner("a", doing="measure gmm", busy=5.5, measured=9),
+            runner("b", 61.0, busy=7.5, measured=4),
+            runner("c", returns=1, busy=2.0),
+            runner("d", aside="it drifts"),
         ],
     ]
     farm = SimpleNamespace(dashboard="http://scheduler:8787/status", runners=lambda resource: looks[0])

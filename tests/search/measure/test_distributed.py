@@ -308,7 +308,8 @@ def test_what_nobody_asks_for_is_forgotten(tmp_path, monkeypatch):
     os.utime(tmp_path / ("bb" * 4) / ("22" * 4), (old, old))
     kept.keep("cc" * 4, "33" * 4, {})
     assert kept.get("bb" * 4, "22" * 4) is not None  # it does not look each time
-    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic(): now + PURGE_SECONDS)
+    later = time.monotonic() + PURGE_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     kept.keep("cc" * 4, "44" * 4, {})
     assert [path.name for path in tmp_path.iterdir()] == ["cc" * 4] and len(kept.all("cc" * 4)) == 2
 
