@@ -124,7 +124,7 @@ def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
     """Refuse a step after which a foreign call is given memory that is laid out in another way, or not all that it had."""
 
     def given(s: Opaque) -> tuple[Any, ...]:
-        return s.call.op, tuple((b.shape, b.dtype) for b in named_buffers(s.call))
+        return s.call.op, tuple((b.shape, b.dtype, b.scope) for b in named_buffers(s.call))
 
     calls = foreign_calls(new.body)
     if not calls:
@@ -137,11 +137,21 @@ def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
         whole = [x.buffer for x in found] == buffers and [x.extent for x in around] == [dim for b in buffers for dim in b.shape]
         in_order = [v for x in found for v in x.indices] == [x.var for x in around]
         if given(s) not in known or not (whole and in_order):
-            raise ScheduleError(
-                f"`T.{s.call.op}` is a foreign call, and its memory would be another than the one that it expects",
-                *((x, "the call") for x in before if x.call.op == s.call.op),
-                hint="steps may move the call, and change other buffers",
-            )
+            raise _other_memory([x for x in before if x.call.op == s.call.op])
+
+
+def _other_memory(calls: list[Opaque]) -> ScheduleError:
+    return ScheduleError(
+        f"`T.{calls[0].call.op}` is a foreign call, and its memory would be another than the one that it expects",
+        *((x, "the call") for x in calls),
+        hint="steps may move the call, and change other buffers",
+    )
+
+
+def need_own_memory(func: PrimFunc, buffer: Buffer) -> None:
+    """Refuse to change how a buffer lies in memory that a foreign call is given."""
+    if calls := [s for s in foreign_calls(func.body) if buffer in named_buffers(s.call)]:
+        raise _other_memory(calls)
 
 
 def primitive(function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]) -> Primitive[P, R]:

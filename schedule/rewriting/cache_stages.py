@@ -3,13 +3,15 @@ region."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from tir.analysis.axis_conditions import axis_conditions
 from tir.analysis.regions import block_regions
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import UNBOUNDED, Interval, Ranges
+from tir.arith.polynomial import excess, linear
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, If, Iter, Let, Load, Node, Seq, Stmt, Store, Var, conjunction, conjuncts
@@ -141,11 +143,17 @@ def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tup
 
 
 def where_read(
-    scope: Scope, placed: Stmt, name: str, readers: Sequence[Leaf], loops: Sequence[For], ranges: Ranges, box: bool = True
+    scope: Scope,
+    placed: Stmt,
+    name: str,
+    readers: Sequence[Leaf],
+    loops: Sequence[For],
+    ranges: Ranges,
+    axes: Mapping[str, Expr] | None = None,
 ) -> Stmt:
     """A copying block in its loops, under the conditions that all readers in `loops` have there: elsewhere nothing need have been
-    written, unless it is a parameter. With `box`, its axes are the dimensions of the buffer, and are kept to what the readers
-    reach."""
+    written, unless it is a parameter. Its axes are the dimensions of the buffer, and are kept to what the readers reach; or they
+    are the `axes` of the only reader, by the names that these have there."""
     blocks = [r.stmt for r in readers if isinstance(r.stmt, Block)]
     if is_parameter(scope.func, name) or len(blocks) < len(readers):
         return placed
@@ -153,7 +161,10 @@ def where_read(
     first, *others = [conjuncts(s.predicate) for s in blocks]
     conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
     block = next(s for s in walk_stmts(placed) if type(s) is Block)
-    if box:
+    if axes is not None:
+        own = axis_conditions(blocks[0], ranges_of(readers[0].above, scope.ranges))
+        conditions += [substitute(c, axes) for c in own if variables(c) <= axes.keys()]
+    else:
         reached = [_read_bounds(r, scope.ranges, name, len(block.iters)) for r in readers]
         for n, it in enumerate(block.iters):
             lows = [low for r in reached if (low := r[n][0]) is not None]
@@ -187,6 +198,12 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
         own = bounds(it.binding, around), ranges[it.var.name]
         lows, highs = ([x for x in ends if x is not None] for ends in zip(*own, strict=True))
         ranges[it.var.name] = max(lows, default=None), min(highs, default=None)
+    for c in axis_conditions(reader.block, around):
+        match linear(excess(c) or {}):
+            case (v, 1, rest):
+                ranges[v] = ranges[v][0], min(x for x in (ranges[v][1], -rest) if x is not None)
+            case (v, -1, rest):
+                ranges[v] = max(x for x in (ranges[v][0], rest) if x is not None), ranges[v][1]
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..analysis.axis_conditions import axis_conditions
 from ..analysis.context import Access
 from ..arith.enumeration import distinct_rows
 from ..arith.injectivity import determined
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
-from ..ir import Axis, Block, Const, PrimFunc, Store, Var, conjuncts
+from ..ir import Axis, Block, Const, PrimFunc, Store
 from ..traverse import substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
@@ -33,8 +34,7 @@ def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:
     own = scope.own
     spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL and own[it.var.name] != 1]
     private = {a.name for a in b.allocs}
-    bound = {it.binding.name: it.var for it in b.iters if isinstance(it.binding, Var)}
-    runs = [substitute(c, bound) for c in conjuncts(b.predicate) if variables(c) <= bound.keys()]
+    runs = axis_conditions(b, scope.ranges, scope.outer.keys() - {x.name for x in scope.loops})
     accesses = ([] if b.init is None else accesses_in(b.init, *first_iteration(b), *runs)) + accesses_in(b.body, *runs)
     for name, group in by_buffer(a for a in accesses if a.buffer.name not in private).items():
         group = distinct_accesses(group)

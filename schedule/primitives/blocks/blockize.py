@@ -135,6 +135,9 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
         raise ScheduleError("the list of blocks is empty", hint="give the loop of a nest, or blocks")
     paths = [block_at(func, name)[1] for name in dict.fromkeys(targets)]
     wanted = [p[-1] for p in paths]
+    for (*above, _), name in zip(paths, dict.fromkeys(targets), strict=True):
+        for holder in (b for b in above if type(b) is Block and b.name in targets):
+            raise ScheduleError(f"`{name}` is inside `{holder.name}`", (holder, "in the list, too"), hint="leave one of them out")
     common = paths[0][:-1]
     for p in paths[1:]:
         common = list(shared(common, p))

@@ -29,7 +29,8 @@ def annotate_buffer_access(
     or a pair (start, stop).
 
     Rewrite   with T.block("B"): S   =>   with T.block("B"): T.reads(A[v:v + 3]); S
-    Legal     if the region has one range a dimension, and provably contains every element that the body accesses.
+    Legal     if the region has one range a dimension, provably contains every element that the body accesses, and is not beyond
+              the buffer in all iterations: what is, in some, counts for nothing.
     Example   chain: s.annotate_buffer_access("C", 0, "read", lambda i, j: (i, (0, 13)))
     """
     target, above = block_at(func, block)
@@ -67,13 +68,20 @@ def _range(given: Any) -> Range:
 
 
 def _need_contained(block: Block, accessed: Region, stated: Region) -> None:
-    """Refuse a region of which it cannot be shown that it contains what a block accesses."""
+    """Refuse a region that is not in the buffer, and one of which it cannot be shown that it contains what a block accesses."""
     ranges, facts = ranges_of([block]), conjuncts(block.predicate)
     parts = zip(accessed.ranges, stated.ranges, accessed.buffer.shape, strict=True)
     for n, (inner, outer, dim) in enumerate(parts):
         low = any(prove(c, ranges, facts) for c in (outer.min <= inner.min, outer.min <= 0))
         stop: Expr = outer.min + outer.extent
         high = any(prove(c, ranges, facts) for c in (inner.min + inner.extent <= stop, dim <= stop))
+        if any(prove(c, ranges, facts) for c in (outer.min < 0, stop > dim)):
+            raise ScheduleError(
+                f"`{outer.min} .. {simplify(stop - 1)}` is beyond dimension {n} of `{stated.buffer.name}`, which is `0 .. "
+                f"{simplify(dim - 1)}`",
+                (block, f"accesses {stated.buffer.name}"),
+                hint="a region may be so at the edges, not in every iteration",
+            )
         if not (low and high):
             shown = f"{inner.min} .. {simplify(inner.min + inner.extent - 1)}"
             raise ScheduleError(

@@ -151,7 +151,8 @@ def _read_through_copy(
     inner = leaf.inside(loops)
     if loops or not _whole(reader, ranges_of(inner, ranges)):
         share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges)
-    placed = where_read(scope, laid_out(copying, share, ranges, names), source.name, [leaf], loops, ranges, box=False)
+    own: dict[str, Expr] = {it.var.name: mine.var for it, mine in zip(_used_axes(reader, place), copying.iters, strict=True)}
+    placed = where_read(scope, laid_out(copying, share, ranges, names), source.name, [leaf], loops, ranges, own)
     return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 

@@ -6,7 +6,7 @@ from tir.ir import PrimFunc, annotated, annotation
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, used_buffers
-from ...primitive import block_at, need_not_parameter, primitive, replace_path
+from ...primitive import block_at, need_not_parameter, need_own_memory, primitive, replace_path
 
 ALIGNMENT_ANNOTATION = "buffer_dim_align"
 
@@ -23,14 +23,15 @@ def storage_align(
     different banks of shared memory, don't get in each other's way.
 
     Rewrite   with T.block("B"): S   =>   with T.block("B"): T.block_attr({"buffer_dim_align": [[0, 0, 32, 8]]}); S
-    Legal     if the buffer is no parameter of the function, the axis not its last one, whose stride is 1, and
-              0 <= offset < factor.
+    Legal     if the buffer is no parameter of the function and given to no foreign call, the axis not its last one, whose stride
+              is 1, and 0 <= offset < factor.
     Example   chain: s.storage_align("B", 0, 0, 16, 4)
     """
     target, above = block_at(func, block)
     buffer = buffer_of(target, buffer_index, written=True)
     mark = (target, f"writes {buffer.name}")
     need_not_parameter(func, buffer, "laid out by the caller", mark, f"cache_write({block!r}, {buffer_index!r}, 'global')")
+    need_own_memory(func, buffer)
     rank = len(buffer.shape)
     if not -rank <= axis < rank:
         raise ScheduleError(f"`{buffer.name}` has {rank} dimension(s), there is no axis {axis}", mark)

@@ -11,7 +11,7 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest, sayable
 from tir.nearest import no_such
-from tir.traverse import loads, loops, rewrite_statements, stores
+from tir.traverse import loads, loops, rewrite_statements, stores, substitute
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations
@@ -78,7 +78,9 @@ def split(
         inferred: Expr = Const(-(-extent.value // product), extent.dtype)
     else:
         inferred = simplify((extent + (product - 1)) // product)
-    wanted = _checked_names(func, names, loop, len(factors))
+    wanted = fresh_names(func, *(f"{loop}_{n}" for n in range(len(factors))))
+    if names is not None:
+        wanted = _checked_names(func, names, [loop], len(factors))
     variables = [Var(n, target.var.dtype) for n in wanted]
     extents = [inferred if f is None else Const(f, extent.dtype) for f in factors]
     parts = [For(v, e, target.body) for v, e in zip(variables, extents, strict=True)]
@@ -102,16 +104,14 @@ def split(
     return replace_path(func, above, nest(parts, body)), wanted
 
 
-def _checked_names(func: PrimFunc, given: list[str] | None, loop: str, count: int) -> list[str]:
-    """The names of new loops: those given, if they are new, else ones made from the name of the old loop."""
-    if given is None:
-        return fresh_names(func, *(f"{loop}_{n}" for n in range(count)))
+def _checked_names(func: PrimFunc, given: list[str], replaced: list[str], count: int) -> list[str]:
+    """The names given to new loops, if they are new, but for the loops that these stand in place of."""
     if len(given) != count or len(set(given)) < count:
         raise ScheduleError(f"`names` must be {count} different names, one for each new loop, got {given}")
-    strange = next((n for n in given if not sayable(n) or (n != loop and fresh_names(func, n) != [n])), None)
+    strange = next((n for n in given if not sayable(n) or (n not in replaced and fresh_names(func, n) != [n])), None)
     if strange is not None:
         why = "is taken" if sayable(strange) else "cannot be said in a script"
-        raise ScheduleError(f"the name `{strange}` {why}", hint=f"`{fresh_names(func, f'{loop}_0')[0]}` is free")
+        raise ScheduleError(f"the name `{strange}` {why}", hint=f"`{fresh_names(func, f'{replaced[0]}_0')[0]}` is free")
     return given
 
 
@@ -127,16 +127,14 @@ def _cut(
             (target, f"{extent} iterations"),
             hint='make one factor None and the others smaller, or leave tail="guard"',
         )
-    wanted = None if names is None else _checked_names(func, names, loop, len(factors) + 1)
     func, (main, rest) = loop_partition(func, loop, [whole * product, None], preserve_unit_iters)
     sizes: list[int | None] = [whole if f is None else f for f in factors]
-    func, made = split(func, main, sizes, preserve_unit_iters, names=wanted[:-1] if wanted is not None else None)
-    if wanted is not None:
-        behind, above = loop_at(func, rest)
-        var = Var(wanted[-1], behind.var.dtype)
-        func = replace_path(func, above, behind.with_(var=var, body=substitute_loops(behind.body, {rest: var}, ())))
-        rest = var.name
-    return func, [*made, rest]
+    func, made = split(func, main, sizes, preserve_unit_iters)
+    made = [*made, rest]
+    if names is None:
+        return func, made
+    wanted = _checked_names(func, names, made, len(made))
+    return substitute(func, {old: Var(new, target.var.dtype) for old, new in zip(made, wanted, strict=True)}), wanted
 
 
 def _overlapping(target: For, above: list[Stmt], factors: list[int | None], parts: list[For]) -> Expr:

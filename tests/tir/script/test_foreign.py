@@ -84,8 +84,13 @@ transform_layout('X', ['write', 0], 'lambda i, j: (j, i)'): `T.call_extern` is a
         with pytest.raises(ScheduleError) as refused:
             call()
         assert str(refused.value).splitlines()[0] == message
-    with pytest.raises(ScheduleError, match="is a foreign call, and its memory would be another"):
-        s.unsafe_set_dtype("X", 0, "float64")
+    for call in (
+        lambda: s.unsafe_set_dtype("X", 0, "float64"),
+        lambda: s.set_scope("X", 0, "local"),
+        lambda: s.storage_align("X", 0, 0, 16, 4),
+    ):
+        with pytest.raises(ScheduleError, match="is a foreign call, and its memory would be another"):
+            call()
 
 
 SQUARES = 'A: T.Buffer((7, 7), "float32"), B: T.Buffer((7, 7), "float32")'

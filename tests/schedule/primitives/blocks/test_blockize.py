@@ -389,3 +389,14 @@ blockize(['B', 'C']): `P` stands among `B` and `C`, and is not in the list
   hint: blockize(['B', 'C', 'P']), or move it out
 """,
     )
+    nested = Schedule(chain())
+    nested.blockize("j_1")
+    refuse(
+        nested,
+        """
+blockize(['C', 'C_o']): `C` is inside `C_o`
+   14 |         with T.block("C_o"):
+      |         ^^^^^^^^^^^^^^^^^^^^ in the list, too
+  hint: leave one of them out
+""",
+    )

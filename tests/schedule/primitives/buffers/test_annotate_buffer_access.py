@@ -35,6 +35,15 @@ annotate_buffer_access('C', 0, 'read', 'lambda i, j: (i, (1, 13))'): `C` accesse
     refuse(
         Schedule(chain()),
         """
+annotate_buffer_access('C', 0, 'read', 'lambda i, j: (i, (0, 100))'): `0 .. 99` is beyond dimension 1 of `B`, which is `0 .. 12`
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ accesses B
+  hint: a region may be so at the edges, not in every iteration
+""",
+    )
+    refuse(
+        Schedule(chain()),
+        """
 annotate_buffer_access('C', 0, 'read', 'lambda i, j: i'): `B` has 2 dimension(s), but there are 1 range(s)
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ accesses B

@@ -233,17 +233,17 @@ def test_kind_is_kept_inside():
 def test_a_tail_of_its_own():
     s = Checked(matmul())
     assert s.split("j", [None, 4], tail="cut") == ["j_0_0", "j_0_1", "j_1"]
-    assert s.split("k", [None, 2], tail="cut", names=["ko", "ki", "rest"]) == ["ko", "ki", "rest"]
+    assert s.split("k", [None, 2], tail="cut", names=["k_0", "k_1_1", "rest"]) == ["k_0", "k_1_1", "rest"]
     check(
         s,
         """
         for i in range(7):
             for j_0_0, j_0_1 in T.grid(3, 4):
-                for ko, ki in T.grid(2, 2):
+                for k_0, k_1_1 in T.grid(2, 2):
                     with T.block("C_j_0_k_0"):
                         v_i = T.axis.spatial(7, i)
                         v_j = T.axis.spatial(13, j_0_0 * 4 + j_0_1)
-                        v_k = T.axis.reduce(5, ko * 2 + ki)
+                        v_k = T.axis.reduce(5, k_0 * 2 + k_1_1)
                         with T.init():
                             C[v_i, v_j] = T.float32(0.0)
                         C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
@@ -323,6 +323,13 @@ split('i', [None, 4], tail='perfect'): it is not shown that 4 divides the 13 ite
             vector(),
             """
 split('i', [None, 4], tail='crop'): no tail strategy is named 'crop'; there are: guard, perfect, cut, overlap
+""",
+        ),
+        (
+            vector(),
+            """
+split('i', [None, 4], tail='cut', names=['o', 'B_i_0', 'rest']): the name `B_i_0` is taken
+  hint: `i_0_0_0` is free
 """,
         ),
         (

@@ -1,0 +1,40 @@
+"""The conditions under which a block runs, over its axes in place of the loops that they are bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..arith.intervals import Ranges
+from ..arith.polynomial import Polynomial, add, excess, polynomial, to_expr
+from ..arith.simplify import simplify
+from ..ir import Binary, Block, Const, Expr, Iter, Var, conjuncts
+from ..traverse import substitute, variables
+
+
+def axis_conditions(block: Block, ranges: Ranges, outside: Collection[str] = ()) -> list[Expr]:
+    """Those conditions of a block's predicate, within loops of these ranges, that are conditions on its axes, and on variables
+    from `outside`."""
+    bound: dict[str, Expr] = {it.binding.name: it.var for it in block.iters if type(it.binding) is Var}
+    axes = {it.var.name for it in block.iters}
+    found = []
+    for condition in conjuncts(block.predicate):
+        c = simplify(condition, ranges)
+        over = substitute(c, bound)
+        excessive = excess(c)
+        if not variables(over) <= axes.union(outside) and excessive is not None and isinstance(c, Binary):
+            for it in block.iters:
+                excessive = _over_axis(excessive, it, ranges)
+            over = to_expr(excessive, c.a.dtype) <= Const(0, c.a.dtype)
+        if not axes.isdisjoint(variables(over)) and variables(over) <= axes.union(outside):
+            found.append(over)
+    return found
+
+
+def _over_axis(p: Polynomial, it: Iter, ranges: Ranges) -> Polynomial:
+    """A polynomial with an axis in place of a multiple of the sum of loops that it is bound to."""
+    binding = polynomial(simplify(it.binding, ranges))
+    for m, factor in binding.items():
+        if m and p.get(m, 0) and p[m] % factor == 0:
+            times = p[m] // factor
+            return add(add(p, binding, -times), {(it.var,): times})
+    return p
