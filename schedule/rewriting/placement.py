@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tir.analysis.context import accesses
 from tir.analysis.regions import Regions, hull
-from tir.arith.bounds import bounds, extent_range
-from tir.arith.intervals import Interval, Ranges
-from tir.arith.polynomial import linear, polynomial
+from tir.arith.bounds import bounds, extent_range, ranges_of
+from tir.arith.intervals import Interval, Ranges, polynomial_bounds
+from tir.arith.polynomial import linear, polynomial, split_terms
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Range, Stmt, Var, conjunction, nest
-from tir.traverse import stores
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
+from tir.traverse import substatements
 
 from ..legality.axis_windows import Window, difference, shifted
 from .edits import Names
@@ -90,35 +91,48 @@ def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
     """Windows of the block's spatial iteration variables such that all of `regions` of its outputs is written.
 
     Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An
-    index that is v + c, a v + c or v // c bounds v; others don't.
+    index that is a v + c + t, or v // c, bounds v; others don't. t stands for what loops inside of the block add.
     """
     spatial = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
+    own = ranges_of([block], ranges)
     result: dict[str, Window] | None = None
-    for s in stores(block):
-        region = regions.get(s.buffer.name)
-        if region is None:
-            continue
-        found: dict[str, Window] = {}
-        for index, r in zip(s.indices, region.ranges, strict=True):
-            solved = _solved(index, r, spatial, ranges)
-            if solved is not None:
-                found.setdefault(solved[0], solved[1])
-        result = (
-            found if result is None else {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
-        )
+    for part in substatements(block):
+        for s, around in accesses(part):
+            region = regions.get(s.buffer.name) if type(s) is Store else None
+            if region is None:
+                continue
+            found: dict[str, Window] = {}
+            inside = around.ranges(own)
+            for index, r in zip(s.indices, region.ranges, strict=True):
+                solved = _solved(around.closed(index), r, spatial, ranges, inside)
+                if solved is not None:
+                    found.setdefault(solved[0], solved[1])
+            if result is not None:
+                found = {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
+            result = found
     return result or {}
 
 
-def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges) -> tuple[str, Window] | None:
-    """The values of an iteration variable for which an index is within a range."""
+def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, Window] | None:
+    """The values of an iteration variable for which an index, over it and loops inside of the block, is within a range."""
     match index:
         case Binary("//", Var(v), Const(c)) if v in spatial and c > 0:
             return v, Window(simplify(r.min * c, ranges), simplify(r.extent * c, ranges))
-    match linear(polynomial(index)):
-        case (v, 1, offset) if v in spatial:
+    moving, rest = split_terms(polynomial(simplify(index, inside) if inside else index), inside.keys())
+    low, high = polynomial_bounds(moving, inside)
+    if low is None or high is None:
+        return None
+    match linear(rest):
+        case (v, 1, offset) if v in spatial and not moving:
             return v, Window(simplify(shifted(r.min, -offset), ranges), r.extent)
-        case (v, a, offset) if v in spatial and a > 1:
-            return v, Window(simplify((r.min + (a - 1 - offset)) // a, ranges), simplify((r.extent + (a - 1)) // a, ranges))
+        case (v, a, offset) if v in spatial:
+            # The multiples a v are among so many integers, from the first on.
+            first = r.min - (offset + high) if a > 0 else (offset + low + 1) - r.min - r.extent
+            count, step = r.extent + (high - low), abs(a)
+            start, last = simplify((first + (step - 1)) // step, ranges), simplify((first + count - 1) // step, ranges)
+            exact = difference(last, start)
+            number = simplify((count + (step - 1)) // step, ranges) if exact is None else Const(max(exact + 1, 1), r.extent.dtype)
+            return v, Window(start, number)
     return None
 
 

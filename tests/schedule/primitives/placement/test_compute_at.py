@@ -629,3 +629,37 @@ def test_loops_inside_of_the_block_keep_their_names():
     well_formed(s.func)
     assert s.get_loops("A_local_o") == ["i", "ax0", "ax1_1"] and s.get_loops("A_local") == ["ax1"]
     same_numbers(chain(), s.func)
+
+
+def test_tiles_of_a_producer():
+    """Of 4 x 4 tiles, which are blocks, an iteration computes the two rows of tiles that two rows can reach."""
+    A = te.placeholder((13, 13), name="A")
+    B = te.compute((13, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    s = Checked(te.create_prim_func([A, te.compute((13, 13), lambda i, j: B[12 - i, j] * 3.0, name="C")]))
+    s.tile("i", "j", 4, 4)
+    s.blockize(s.get_loops("B")[2])
+    io, _ = s.split(s.get_loops("C")[0], [None, 2])
+    s.compute_at("B_o", io)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((13, 13))
+        for i_1_0 in range(7):
+            for ax0, ax1 in T.grid(2, 4):
+                with T.block("B_o"):
+                    v_i_o = T.axis.spatial(4, (1 - i_1_0) // 2 + ax0 + 2)
+                    v_j_o = T.axis.spatial(4, ax1)
+                    T.where((1 - i_1_0) // 2 + ax0 + 2 >= 0)
+                    for i_1_1, j_1_1 in T.grid(4, 4):
+                        with T.block("B"):
+                            v_i_i, v_j_i = T.axis.remap("SS", [i_1_1, j_1_1])
+                            T.where(v_i_o * 4 + i_1_1 < 13 and v_j_o * 4 + j_1_1 < 13)
+                            B[v_i_o * 4 + v_i_i, v_j_o * 4 + v_j_i] = A[v_i_o * 4 + v_i_i, v_j_o * 4 + v_j_i] + T.float32(1.0)
+            for i_1_1_1, j_1 in T.grid(2, 13):
+                with T.block("C"):
+                    v_i = T.axis.spatial(13, i_1_0 * 2 + i_1_1_1)
+                    v_j = T.axis.spatial(13, j_1)
+                    T.where(i_1_0 * 2 + i_1_1_1 < 13)
+                    C[v_i, v_j] = B[12 - v_i, v_j] * T.float32(3.0)
+        """,
+    )
