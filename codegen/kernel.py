@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tir import dtypes
+from tir.arith.bounds import Ranges, extent_range
 from tir.constants import constants
-from tir.ir import Buffer, Const, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, const_shape
+from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, Var, buffer_nbytes, const_shape
 from tir.script.outline import signature_text
 from tir.traverse import stores, substatements
 
@@ -96,8 +97,7 @@ class Kernel:
         """The same as a function of arrays and sizes, which returns DECLINED where they may not fit the parameters."""
         from .llvm.native_call import native_call
 
-        short = _stores(self.lowered.body) <= MAX_LOCKED_STORES
-        return native_call(self._entry, self.func.params, self._written, short)
+        return native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
 
     @cached_property
     def _signature(self) -> Signature:
@@ -296,12 +296,25 @@ class SplitKernel(Kernel):
         return bound
 
 
-def _stores(s: Stmt) -> float:
-    """How many elements a statement stores at most; infinite where that is not known, and for parallel loops."""
-    inside = isinstance(s, Store) + sum(map(_stores, substatements(s)))
+def _stores(s: Stmt, ranges: Ranges) -> float:
+    """How many elements a statement stores at most, for these ranges of variables; infinite where that is not known, and for
+    parallel loops."""
     if not isinstance(s, For):
-        return inside
-    return inside * s.extent.value if isinstance(s.extent, Const) and s.kind is not Kind.PARALLEL else inf
+        return isinstance(s, Store) + sum(_stores(x, ranges) for x in substatements(s))
+    _, last = found = extent_range(s.extent, ranges)
+    return inf if last is None or s.kind is Kind.PARALLEL else (last + 1) * _stores(s.body, {**ranges, s.name: found})
+
+
+def _locked_size(func: PrimFunc) -> int:
+    """Up to which sizes, a power of two, no other thread of Python runs during a call; 0 where others always do. Where no size is
+    open, 1 says that none does."""
+    names = [p.name for p in func.params if isinstance(p, Var)]
+    found = 0
+    for size in (2**n for n in range(MAX_LOCKED_STORES.bit_length() if names else 1)):
+        if _stores(func.body, dict.fromkeys(names, (size, size))) > MAX_LOCKED_STORES:
+            break
+        found = size
+    return found
 
 
 def maker(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> Callable[[], np.ndarray]:

@@ -48,11 +48,11 @@ class Kind(NamedTuple):
     written: bool = False
 
 
-def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[str], short: bool) -> Callable[..., int]:
+def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[str], short: int) -> Callable[..., int]:
     """A function of arguments for `params` that calls a function of ctypes with their addresses and sizes, and returns its
     status; or DECLINED, without a call, where they are not beyond doubt what `arguments.checked` asks for.
 
-    Other threads of Python run meanwhile, unless the call is `short`.
+    Other threads of Python run meanwhile, unless all sizes are at most `short`, or, where there are none, that is not 0.
     """
     address = ctypes.cast(entry, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
     words = _table(address, params, written, short) if supported() else None
@@ -123,11 +123,11 @@ def _as_known(array: np.ndarray) -> bool:
 # --- the words of a kernel -----------------------------------------------------------------------------------------------
 
 
-def _table(entry: int, params: Sequence[Buffer | Var], written: Set[str], short: bool) -> list[int] | None:
-    """The entry; whether the call is short; of each size the largest; and of each array its dtype, flags, bytes of an element and
-    lengths. A length is a constant and a factor for each size; None where one is no such sum."""
+def _table(entry: int, params: Sequence[Buffer | Var], written: Set[str], short: int) -> list[int] | None:
+    """The entry; up to which sizes the call is short; of each size the largest; and of each array its dtype, flags, bytes of an
+    element and lengths. A length is a constant and a factor for each size; None where one is no such sum."""
     sizes = [p.name for p in params if isinstance(p, Var)]
-    words = [entry, int(short), *(min(int(dtypes.limits(p.dtype)[1]), MAX_SIZE) for p in params if isinstance(p, Var))]
+    words = [entry, short, *(min(int(dtypes.limits(p.dtype)[1]), MAX_SIZE) for p in params if isinstance(p, Var))]
     for p in params:
         if isinstance(p, Buffer):
             dtype = np.dtype(dtypes.storage(p.dtype))
@@ -209,7 +209,7 @@ class _Code:
             if kinds[n].written or kinds[m].written:
                 self.apart(spans[n], spans[m])
         values = [sizes[n] if n in sizes else spans[n][0] for n in range(len(kinds))]
-        self.finish(entry, short, values)
+        self.finish(entry, short, values, list(sizes.values()))
         declared = (
             "declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)",
             "declare ptr @PyLong_FromLongLong(i64)",
@@ -261,9 +261,12 @@ class _Code:
         either = self.op(f"or i1 {after}, {before}")
         self.need(f"eq i1 {either}, 1")
 
-    def finish(self, entry: str, short: str, values: Sequence[str]) -> None:
+    def finish(self, entry: str, short: str, values: Sequence[str], sizes: Sequence[str]) -> None:
         """Call the entry, without the lock of the interpreter if that may take long, and answer."""
         code, is_short = self.op(f"inttoptr i64 {entry} to ptr"), self.op(f"icmp ne i64 {short}, 0")
+        for size in sizes:
+            fits = self.op(f"icmp ule i64 {size}, {short}")
+            is_short = self.op(f"and i1 {is_short}, {fits}")
         run = f"call i32 {code}({', '.join(f'i64 {v}' for v in values)})"
         self.lines += [
             f"  br i1 {is_short}, label %hold, label %release",

@@ -11,6 +11,7 @@ import pytest
 
 import codegen
 from codegen.arguments import DECLINED, ArgumentError
+from codegen.kernel import _locked_size
 from codegen.llvm import native_call
 from tests.codegen.harness import ONE
 from tir import te
@@ -162,14 +163,21 @@ def test_a_call_keeps_what_checks_it():
     assert method() is None
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(("rows", "run_meanwhile"), [(1 << 22, True), (16, False)])
-def test_other_threads_run_during_long_calls(rows, run_meanwhile):
-    """An element of a vector of `rows`, whose sum is a kernel's; threads do not change by themselves here."""
-    a = te.placeholder((rows,), "float64", name="A")
-    k = te.reduce_axis((0, rows), name="k")
-    kernel = codegen.build(te.create_prim_func([a, te.compute((1,), lambda i: te.sum(a[k], axis=k), name="B")]), ONE)
+def test_other_threads_run_during_long_calls(rows, run_meanwhile, known):
+    """The sum of `rows` elements, a number that the kernel knows or is told; threads do not change by themselves here."""
+    n = te.var("n")
+    length = rows if known else n
+    a = te.placeholder((length,), "float64", name="A")
+    k = te.reduce_axis((0, length), name="k")
+    b = te.compute((1,), lambda i: te.sum(a[k], axis=k), name="B")
+    kernel = codegen.build(te.create_prim_func([a, b] if known else [n, a, b]), ONE)
+    locked = 2**17 if not known else 0 if run_meanwhile else 1  # sizes up to which B is written at most MAX_LOCKED_STORES times
+    assert _locked_size(kernel.lowered) == locked
     values, total, interval = np.ones(rows), np.zeros(1), sys.getswitchinterval()
-    kernel._run(values, total)
+    arguments = (values, total) if known else (rows, values, total)
+    kernel._run(*arguments)
     begin, ended, ran = threading.Event(), threading.Event(), []
 
     def other():
@@ -182,7 +190,7 @@ def test_other_threads_run_during_long_calls(rows, run_meanwhile):
         sys.setswitchinterval(60)
         begin.set()
         for _ in range(20):
-            kernel._run(values, total)
+            kernel._run(*arguments)
         ended.set()
     finally:
         sys.setswitchinterval(interval)
