@@ -39,7 +39,16 @@ KEPT_APART = (
 )  # keys of a result that the standard table omits
 
 SEARCHING = ("ablation", "policies", "quality")  # these keep to --minutes
-SAVING = (*SEARCHING, "model", "cpu", "breadth", "networks", "distributed")  # these keep what they find with --save
+SAVING = (
+    *SEARCHING,
+    "model",
+    "cpu",
+    "breadth",
+    "networks",
+    "distributed",
+    "symbolic",
+    "interop",
+)  # these keep what they find with --save
 
 
 def parser() -> argparse.ArgumentParser:

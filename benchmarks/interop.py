@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 import tir
 from tir import te
 
+from . import pages
 from .options import Options
 from .runner import Effort, circumstances, race
 
@@ -75,4 +77,38 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     for way in ways.values():
         way()
     timings = race(ways, Effort(seconds=options.seconds, sample=1e-3))
-    yield {"threads": 1, **circumstances(), **{f"{name}_us": t.median * 1e6 for name, t in timings.items()}}
+    result = {"threads": 1, **circumstances(), **{f"{name}_us": t.median * 1e6 for name, t in timings.items()}}
+    pages.keep(options.save, "interop", row, result, write)
+    yield result
+
+
+INTRODUCTION = """\
+# What a call costs
+
+Made by `python -m benchmarks interop --save DIR`: a kernel adds two arrays of 5 × 7 elements, called in several ways in turns;
+medians in microseconds.
+"""
+
+WAYS = {
+    "bound": "`kernel.bind(a, b, c)()`",
+    "place": "`kernel(a, b, c)`",
+    "size": "`kernel(5, a, c)`, a size that is open",
+    "made": "`kernel(a, b)`, the output is made",
+    "out": "`kernel(a, b, out=c)`",
+    "name": "`kernel(A=a, B=b, C=c)`",
+    "size_found": "`kernel(a, c)`, the size follows from the shapes",
+    "jit": "a function with `@tir.jit`, the output is made",
+    "dlpack": "`kernel(a, b, c)`, arrays that have DLPack alone",
+    "torch": "`kernel(a, b, c)`, tensors of torch",
+    "jax": "`kernel(a, b, c)`, arrays of jax and one of numpy",
+    "numpy": "numpy itself: `np.add(a, b, out=c)`",
+    "torch_itself": "torch itself: `torch.add(a, b, out=c)`",
+}
+
+
+def write(kept: pages.Kept, folder: Path) -> None:
+    """The page of the ways that were measured."""
+    (result,) = kept.values()
+    rows = [(said, f"{result[f'{name}_us']:.3g}") for name, said in WAYS.items() if f"{name}_us" in result]
+    text = f"{INTRODUCTION}\n{pages.circumstances([result])}\n\n{pages.table(('call', 'us'), rows)}\n"
+    (folder / "interop.md").write_text(text)

@@ -8,6 +8,7 @@ Results are compared before anything is timed. `loss` is how much longer the ker
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import tir
 from tir import te
 from tir.ir import PrimFunc, const_shape
 
+from . import pages
 from .options import Options
 from .runner import Effort, circumstances, race, ratios
 
@@ -93,4 +95,28 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         }
         timings = race(calls, Effort(seconds=options.seconds, sample=1e-3))
         result |= {f"{name}_us": t.median * 1e6 for name, t in timings.items()}
-        yield {**result, "loss": 1 / ratios(timings["any"], timings["constant"])[0] - 1}
+        result["loss"] = 1 / ratios(timings["any"], timings["constant"])[0] - 1
+        pages.keep(options.save, "symbolic", f"{row}, n = {n}", result, write)
+        yield result
+
+
+INTRODUCTION = """\
+# Sizes that are not known
+
+Made by `python -m benchmarks symbolic --threads 1 --save DIR`. A program whose size n is open is compiled with the sizes 1, 16, 128
+named (`tir.compile(func, sizes={"n": (1, 16, 128)})`), and called in turns with the kernel of the same size as a constant. `us` are
+medians of whole calls in microseconds; `loss` is how much longer the kernel for all sizes takes.
+"""
+
+
+def write(kept: pages.Kept, folder: Path) -> None:
+    """The page of all rows and sizes that were measured."""
+    sections = [INTRODUCTION]
+    for _, heading, results in pages.by_threads(kept, list(dict.fromkeys(r["row"] for r in kept.values()))):
+        rows = [
+            (r["row"], "yes" if r["named"] else "no", f"{r['any_us']:.3g}", f"{r['constant_us']:.3g}", f"{r['loss']:.1%}")
+            for r in results
+        ]
+        sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
+        sections.append(pages.table(("row", "named", "us, any n", "us, constant n", "loss"), rows) + "\n")
+    (folder / "symbolic.md").write_text("\n".join(sections))

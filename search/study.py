@@ -22,6 +22,7 @@ from tir.ir import PrimFunc, need_func
 
 from .curves import plot
 from .keys import key
+from .measure.provenance import fingerprint, versions
 from .names import SEED_LIMIT
 from .tuning.autotune import autotune
 from .tuning.options import check_names
@@ -112,8 +113,9 @@ def study(
 
     Searches and models are those of `autotune`: names, or, in a dict, anything that it takes by a name for it; an empty model is
     the search's own. Runs take turns by seed, so that what disturbs the machine disturbs all. With `file`, each run is kept as it
-    ends, a line of JSON, and a study that was stopped goes on behind the last one. `options` are others of `autotune`. Ctrl-C
-    ends the study, with the runs so far. ValueError for what is unknown, and what `autotune` raises.
+    ends, a line of JSON, and a study that was stopped goes on behind the last one; runs with other options, on another processor
+    or under other versions of what made the programs are of another study. `options` are others of `autotune`, all but `records`.
+    Ctrl-C ends the study, with the runs so far. ValueError for what is unknown, and what `autotune` raises.
     """
     func, target = need_func(func, "study"), Target(target)
     parts = [values if isinstance(values, Mapping) else {v: v for v in values} for values in (searches, models)]
@@ -122,7 +124,10 @@ def study(
         raise ValueError("a study needs a search, a model, seeds of at least 0, and at least one trial a run")
     for search, model in ((s, m) for s in parts[0].values() for m in parts[1].values()):
         check_names(search=search, model=model or None)
-    of = hashlib.sha256(json.dumps([key(func), str(target), trials]).encode()).hexdigest()[:16]
+    if options.get("records") is not None:
+        raise ValueError("a study takes no records: each of its runs would learn from those before it; file= keeps the runs")
+    described = [key(func), fingerprint(target), versions(), trials, sorted((k, _described(v)) for k, v in options.items())]
+    of = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
     runs = dict(_kept(file, of))
     chosen = [(s, m, seed) for seed in wanted for s in parts[0] for m in parts[1]]
     try:
@@ -135,6 +140,20 @@ def study(
     except KeyboardInterrupt:
         pass
     return Study(func.name, str(target), tuple(runs[c] for c in chosen if c in runs))
+
+
+def _described(value: Any) -> str:
+    """An option as a text that is the same in each process: functions and objects without a text of their own by their names."""
+    if isinstance(value, np.ndarray):
+        return hashlib.sha256(value.tobytes()).hexdigest()
+    if isinstance(value, Mapping):
+        return str({k: _described(v) for k, v in value.items()})
+    if isinstance(value, (list, tuple)):
+        return str([_described(v) for v in value])
+    if type(value).__repr__ is not object.__repr__ and not callable(value):
+        return repr(value)
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _append(file: Path, line: str) -> None:

@@ -216,7 +216,7 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
         (
             ["interpreter", "--save", "."],
-            "--save is for ablation, policies, quality, model, cpu, breadth, networks, distributed, not interpreter",
+            "--save is for ablation, policies, quality, model, cpu, breadth, networks, distributed, symbolic, interop, not interpreter",
         ),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
         (["cpu", "--minutes", "3"], "--minutes is for ablation, policies, quality, not cpu"),
@@ -476,7 +476,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize(("name", "row"), KEYS)
-def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = import_module(f"benchmarks.{name}")
     for constant, value in (("RUNS", 3), ("POPULATION", 64), ("SKETCHES", 2), ("NAMED", (5,)), ("OTHERS", (3,))):
         monkeypatch.setattr(module, constant, value, raising=False)
@@ -485,8 +485,11 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
     monkeypatch.setitem(cpu.TABLE, "softmax", cpu.TABLE["softmax"]._replace(shape=(7, 109)))
     monkeypatch.setitem(import_module("benchmarks.interleaved").SHAPES, "softmax", ("softmax", (7, 109)))
     assert row in module.ROWS and set(module.DEFAULT) <= set(module.ROWS)
-    results = list(module.measure(row, Options(seconds=0.01)))
+    save = str(tmp_path) if name in ("symbolic", "interop") else None
+    results = list(module.measure(row, Options(seconds=0.01, save=save)))
     assert results
+    if save:
+        assert f"{results[0]['commit']}" in (page := (tmp_path / f"{name}.md").read_text()) and "| ---: |" in page
     for result in results:
         assert KEYS[name, row] | {"machine", "commit", "versions", "pinned", "started"} <= set(result)
         assert all(v >= 0 for key, v in result.items() if isinstance(v, (int, float)) and key != "loss")

@@ -11,7 +11,7 @@ import pytest
 
 import tir
 from search import study as studies
-from search.measure import Candidate, Measurement
+from search.measure import Candidate, Limits, Measurement
 from tests.codegen.matmul import matmul
 
 ONE = "llvm -num-cores 1"
@@ -82,6 +82,28 @@ def test_it_goes_on_where_it_was_stopped(searched, tmp_path) -> None:
     assert len(searched) == 3 and len(file.read_text().splitlines()) == 4
 
 
+def test_runs_with_other_options_are_of_another_study(searched, tmp_path, monkeypatch) -> None:
+    file, func = tmp_path / "study.jsonl", matmul(7, 13, 5)
+
+    def runs(**options) -> int:
+        before = len(searched)
+        tir.study(func, ONE, seeds=1, trials=3, file=file, **options)
+        return len(searched) - before
+
+    def mine(s):
+        pass
+
+    def other(s):
+        pass
+
+    same = [{}, {"space": "ansor"}, {"space": mine}, {"space": other}, {"limits": Limits(run=1.0)}, {"limits": Limits(run=2.0)}]
+    same += [{"inputs": {"A": np.zeros(3)}}, {"inputs": {"A": np.ones(3)}}, {"rules": (object(), mine)}, {"callbacks": [print]}]
+    assert [runs(**options) for options in same] == [1] * len(same)
+    assert [runs(**options) for options in same] == [0] * len(same)
+    monkeypatch.setattr(studies, "versions", lambda: {"tir": "another"})
+    assert runs() == 1
+
+
 def test_a_run_of_your_own_parts(searched) -> None:
     mine = object()
     found = tir.study(matmul(7, 13, 5), ONE, searches={"mine": lambda task: mine}, seeds=1, trials=3)
@@ -108,6 +130,10 @@ def test_nothing_found_has_no_curve() -> None:
         (
             {"searches": ("bogus",)},
             "no search is named 'bogus'; there are: evolution, random, ansor, template, directions, beam, tree, stochastic, actions",
+        ),
+        (
+            {"records": "tune.db"},
+            "a study takes no records: each of its runs would learn from those before it; file= keeps the runs",
         ),
         ({"seeds": 0}, "a study needs a search, a model, seeds of at least 0, and at least one trial a run"),
     ],
