@@ -103,9 +103,9 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 INTRODUCTION = """\
 # Sizes that are not known
 
-Made by `python -m benchmarks symbolic --threads 1 --save DIR`. A program whose size n is open is compiled with the sizes 1, 16, 128
-named (`tir.compile(func, sizes={"n": (1, 16, 128)})`), and called in turns with the kernel of the same size as a constant. `us` are
-medians of whole calls in microseconds; `loss` is how much longer the kernel for all sizes takes.
+Made by `python -m benchmarks symbolic --threads 1 --save DIR`. A program whose size n is open is compiled with sizes 1, 16, 128
+named (`tir.compile(func, sizes={"n": (1, 16, 128)})`), and called in turns with the kernel of the same size as a constant. `us`
+are medians of whole calls in microseconds; `loss` is how much longer the kernel for all sizes takes.
 """
 
 
