@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from .processor import machine_kind
+
 MAGIC = b"tir object 2\n"
 SUFFIX = ".object"
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
@@ -156,6 +158,23 @@ class ObjectCache:
         return [f for f in self.path.glob("??/*") if f.suffix in (SUFFIX, ".part")]
 
 
+class Collected(ObjectCache):
+    """A cache with the `objects` that it was given or asked for, by their keys: those of one program, to be sent elsewhere."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.objects: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        if (code := super().get(key)) is not None:
+            self.objects[key] = code
+        return code
+
+    def put(self, key: str, code: bytes) -> bool:
+        self.objects[key] = code
+        return super().put(key, code)
+
+
 @cache
 def users_cache() -> ObjectCache | None:
     """The cache of compiled objects of this user; None where there is no place for one."""
@@ -171,16 +190,15 @@ def compiler_sources(*others: str) -> str:
     what makes objects of modules."""
     root = Path(__file__).resolve().parents[1]
     packages = ("tir", "schedule", "codegen", "costmodel", "search")
-    found = hashlib.sha256(json.dumps(_compiler()).encode())
+    found = hashlib.sha256(json.dumps([*_compiler(), machine_kind()]).encode())
     for file in (*(f for p in packages for f in sorted((root / p).rglob("*.py"))), *map(Path, others)):
         found.update(f"{file.name}\0".encode() + file.read_bytes())
     return found.hexdigest()
 
 
 def object_key(text: str, target) -> str:
-    """The name under which the object of a module for a target is kept: 64 hexadecimal digits."""
-    machine = [target.mtriple] if target.mtriple else []  # else that of this process, which is a part of the compiler
-    described = {"target": [target.mcpu, target.mattr, *machine], "compiler": _compiler()}
+    """The name under which the object of a module for a target is kept: 64 hexadecimal digits, the same on all machines."""
+    described = {"target": [target.mcpu, target.mattr, machine_kind(target.mtriple)], "compiler": _compiler()}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode() + b"\0" + text.encode()).hexdigest()
 
 
@@ -192,7 +210,7 @@ def _compiler() -> list:
 
     from .llvm.compile import MACHINE, PASSES, TUNING
 
-    return [llvmlite.__version__, list(llvm.llvm_version_info), llvm.get_process_triple(), MACHINE, TUNING, PASSES]
+    return [llvmlite.__version__, list(llvm.llvm_version_info), MACHINE, TUNING, PASSES]
 
 
 def _refuse_others(directory: Path) -> None:

@@ -85,15 +85,22 @@ def foreign_triple(mtriple: str) -> str:
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
-    here = llvm.get_process_triple()
-    systems = [next((s for s in ("linux", "darwin", "windows") if s in triple), "") for triple in (mtriple, here)]
-    if not mtriple or (mtriple.split("-")[0] == here.split("-")[0] and systems[0] == systems[1]):
+    if machine_kind(mtriple) == machine_kind():
         return ""
     try:
         llvm.Target.from_triple(mtriple)
     except RuntimeError as error:
         raise ValueError(f"target option mtriple: {error}; such as aarch64-linux-gnu was expected") from None
     return mtriple
+
+
+def machine_kind(mtriple: str = "") -> str:
+    """Of a triple, or of this process where it is empty, what decides whether programs are for the same kind of machine."""
+    import llvmlite.binding as llvm
+
+    triple = mtriple or llvm.get_process_triple()
+    system = next((s for s in ("linux", "darwin", "windows") if s in triple), "")
+    return f"{triple.split('-')[0]}-{system}"
 
 
 def described_machine(mtriple: str, **options: Any) -> Any:

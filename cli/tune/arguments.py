@@ -20,11 +20,11 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "policy", "model",
-        "mutations", "space", "rules", "report", "inputs", "cluster",
+        "mutations", "space", "rules", "report", "inputs", "cluster", "builders",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
-        "export", "cluster",
+        "export", "cluster", "builders",
     ),
     "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show", "inputs"),
     "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
@@ -97,6 +97,11 @@ def parser() -> argparse.ArgumentParser:
         "--cluster",
         metavar="ADDRESS",
         help="measure on the workers of the Dask scheduler at tcp://host:8786, or of a cluster here, local:4, to try that",
+    )
+    p.add_argument(
+        "--builders",
+        action="store_true",
+        help="with --cluster: workers with --build compile, and those that measure, with --trust-builders, run their code",
     )
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
     p.add_argument(

@@ -28,6 +28,8 @@ def on_cluster(args: argparse.Namespace, options: dict[str, Any]) -> Iterator[di
     """The options of a run, on the cluster that the arguments name if they name one; then the target is made that of its
     machines."""
     if getattr(args, "cluster", None) is None:
+        if getattr(args, "builders", False):
+            raise Usage("--builders needs --cluster: they are workers of it")
         yield options
         return
     if getattr(args, "inputs", None) is not None:
@@ -42,7 +44,7 @@ def on_cluster(args: argparse.Namespace, options: dict[str, Any]) -> Iterator[di
     target = parse_target(args.target or "llvm", args.threads)
     with ExitStack() as stack:
         client = stack.enter_context(_client(args.cluster, target, stack))
-        measurer = DaskMeasurer(client, limits=Limits(run=args.timeout), seed=args.seed)
+        measurer = DaskMeasurer(client, limits=Limits(run=args.timeout), seed=args.seed, builders=args.builders)
         stack.callback(measurer.farm.close)
         with refusing(f"--cluster {args.cluster}", WorkerError):
             args.target = target_text(measurer.resolve(target if args.threads else args.target or "llvm"))
@@ -70,9 +72,10 @@ class Workers:
     """What the progress of a run shows of the workers: looked at no more often than it makes sense."""
 
     def __init__(self, measurer: DaskMeasurer, target: str):
+        from search.measure.distributed.farm import BUILD
         from search.measure.distributed.measurer import resource
 
-        self._farm, self._resource = measurer.farm, resource(target)
+        self._farm, self._resources = measurer.farm, (resource(target), BUILD)
         self.dashboard = self._farm.dashboard
         self._seen: list[Runner] = []
         self._looked = 0.0
@@ -96,14 +99,14 @@ class Workers:
         if (now := time.monotonic()) > self._looked + LOOK_SECONDS:
             self._looked = now
             try:
-                self._seen = self._farm.runners(self._resource)
+                self._seen = [r for name in self._resources for r in self._farm.runners(name)]
             except (OSError, RuntimeError, ValueError):  # the scheduler has gone; it may come back
                 return self._seen
             for r in self._seen:
                 busy = float(r.status.get("busy", 0.0))
                 when, before = self._before.get(r.address, (now, busy))
                 if now > when and busy != before:
-                    self._busy[r.address] = min(1.0, (busy - before) / (now - when))
+                    self._busy[r.address] = min(1.0, (busy - before) / (now - when) / r.slots)
                 self._before[r.address] = (now, busy)
         return self._seen
 

@@ -73,7 +73,7 @@ class LocalMeasurer(Measurer):
     `workers` is how many build at once (default: the processors at hand, at most 4); `builder` names the module that turns traces
     into kernels (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`); `seed` draws the data, but for the
     `inputs` given by name. `best`, the shortest checked time so far, decides what is cut off. A `lock` on the device is held
-    while anything runs on it.
+    while anything runs on it. One that only `builds` is for `objects`, also where nothing can be measured.
 
     What was submitted is built on all workers at once, and only then run: nothing is built while a kernel is timed.
     """
@@ -88,6 +88,7 @@ class LocalMeasurer(Measurer):
         seed: int = 0,
         inputs: Mapping[str, np.ndarray] | None = None,
         lock: DeviceLock | None = None,
+        builds: bool = False,
     ):
         from codegen import Target
         from codegen.backend import backend
@@ -95,7 +96,7 @@ class LocalMeasurer(Measurer):
 
         found = backend(task.target)
         self._device = found.device is not None
-        if not self._device and (missing := found.missing(Target(task.target))):
+        if not self._device and not builds and (missing := found.missing(Target(task.target))):
             raise ValueError(f"kernels for `{task.target}` cannot be measured here: {missing}")
         given = given_inputs(task.func, inputs or {})
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
@@ -238,6 +239,14 @@ class LocalMeasurer(Measurer):
             self._calibration = {"script": task.func.script(), "trace": task.default_trace()}
         answer = self._ask(self._workers[0], self.limits.run, op="calibrate", **self._calibration)
         return min(answer["samples"]) if answer["outcome"] == "ok" else None
+
+    def objects(self, candidate: Candidate) -> dict[str, str] | Measurement:
+        """The object files of a candidate, in base64, by their keys in any `ObjectCache`; or how building failed."""
+        answer = self._ask(self._workers[0], self.limits.build, op="objects", trace=candidate.trace)
+        if answer["outcome"] == "ok":
+            return answer["objects"]
+        outcome = "build_timeout" if answer["outcome"] == "run_timeout" else answer["outcome"]
+        return self._measurement(self._job(candidate), {**answer, "outcome": outcome})
 
     # --- candidates ----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ start    script (of the function), target, builder, workload, path, directory, m
          is killed) -> event ready; provenance
 prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
 build    id, trace, known, again -> an outcome; digest, seconds
+objects  trace -> an outcome; the object files of the program, in base64, by their keys in a cache, and seconds
 run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
          cut, max_error
 baseline id: time the program as written; check it, or take its results as the reference -> an outcome; samples, good
@@ -27,6 +28,7 @@ Before each thing whose duration is limited, the event `running` is sent: the cl
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
 import importlib
@@ -108,7 +110,8 @@ class Worker:
             except MemoryError as error:
                 answer = {"outcome": "memory", "message": _describe(error) or "out of memory"}
             except Exception as error:  # the outermost frame: whatever a candidate raises is its outcome
-                answer = {"outcome": "build_error", "message": _describe(error)}
+                outcome = "illegal" if type(error).__name__ == "ScheduleError" else "build_error"
+                answer = {"outcome": outcome, "message": _describe(error)}
             if answer is not None:
                 self.send(**answer, **({"lost": True} if self._lost or self._burdened() else {}))
 
@@ -154,12 +157,7 @@ class Worker:
         self.send(event="running")
         start = time.perf_counter()
         self._known.update(known)
-        try:
-            func = self._builder.schedule(self._func, trace)
-        except Exception as error:
-            if type(error).__name__ != "ScheduleError":
-                raise
-            return {"outcome": "illegal", "message": _describe(error), "build_seconds": time.perf_counter() - start}
+        func = self._builder.schedule(self._func, trace)
         digest = hashlib.sha256(func.script().encode()).hexdigest()[:24]
         if digest not in self._known or again:
             self._kernels[id] = self._builder.compile(func, self._target)
@@ -170,6 +168,18 @@ class Worker:
             "built": id in self._kernels,
             "build_seconds": time.perf_counter() - start,
         }
+
+    def _objects(self, trace: Any) -> wire.Message:
+        from codegen import Target, build
+        from codegen.cache import Collected, users_cache
+
+        self.send(event="running")
+        start = time.perf_counter()
+        known = users_cache()
+        cache = Collected(self._directory / "objects" if known is None else known.path)
+        build(self._builder.schedule(self._func, trace), Target(self._target), cache=cache)
+        objects = {key: base64.b64encode(code).decode() for key, code in cache.objects.items()}
+        return {"outcome": "ok", "objects": objects, "build_seconds": time.perf_counter() - start}
 
     def _drop(self, ids: list[int]) -> None:
         for i in ids:

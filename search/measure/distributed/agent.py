@@ -7,20 +7,24 @@ the context and the candidate); `versions`; and what the operation takes:
 
 resolve  target: what is this machine's where the target does not say it -> options, provenance
 prepare  task, seed, limits -> measurement, tolerance, note, calibration
-measure  task, seed, limits, candidate, best -> measurement, seconds that this took, and calibration, those of the calibration
-         kernel; drift, where that took so many times longer
+build    task, seed, limits, candidate -> objects, object code in base64 by the keys of the cache of compiled objects; or
+         measurement, where there is none, and seconds
+measure  task, seed, limits, candidate, best; objects, where a builder made some -> measurement, seconds that this took, and
+         calibration, those of the calibration kernel; drift, where that took so many times longer
 compare  task, seed, limits, candidates, numpy, rounds, seconds -> candidates, numpy, tolerance
 peak     task, seed, limits, dtype -> flops
 
-Instead of an answer there is `refused` (another version), `aside` (the device is not to be trusted) or `failed` (what is no
-candidate's fault, such as a full disk), each with the reason.
+Instead of an answer there is `refused` (another version, or object code that the worker does not take), `aside` (the device is
+not to be trusted) or `failed` (what is no candidate's fault, such as a full disk), each with the reason.
 
 Options of the machine are in Dask's configuration: `tir.device`, the name of the device in its lock, for a machine with several;
-`tir.drift`, the calibration kernel's largest slowdown (default 1.1).
+`tir.drift`, the calibration kernel's largest slowdown (default 1.1); `tir.trust`, whether it runs the object code of builders
+(default: no).
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
@@ -39,19 +43,21 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from codegen import Target
 from codegen.backend import backend
+from codegen.cache import users_cache
+from codegen.processor import machine_kind
 
 from ...task import Task
 from ..limits import Limits
 from ..local import LocalMeasurer
 from ..lock import DeviceLock
-from ..outcome import Baseline, Candidate
+from ..outcome import Baseline, Candidate, Measurement
 from ..process import WorkerError
 from ..protocol import Measurer
 from ..provenance import Provenance, device, same_compiler, versions
 from .finished import Finished
 
 NAME = "tir-agent"
-OPERATIONS = ("resolve", "prepare", "measure", "compare", "peak")
+OPERATIONS = ("resolve", "prepare", "build", "measure", "compare", "peak")
 MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
 MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
 CALIBRATIONS = 3  # timings of it that must agree before it counts as drifted
@@ -90,9 +96,11 @@ def malformed(job: Job) -> str:
     """Why something is no job: what names files of this machine, and what is called, is checked before it is used."""
     if job.get("op") not in OPERATIONS:
         return f"a job's op must be one of {', '.join(OPERATIONS)}, got {job.get('op')!r}"
-    for name in ("context", "key") if job["op"] == "measure" else ():
+    for name in ("context", "key") if job["op"] in ("build", "measure") else ():
         if not isinstance(job.get(name), str) or not re.fullmatch(r"[0-9a-f]{8,64}", job[name]):
             return f"a job's {name} must be a hash in hexadecimal digits, got {job.get(name)!r}"
+    if bad := [key for key in job.get("objects", ()) if not re.fullmatch(r"[0-9a-f]{64}", key)]:
+        return f"the key of object code must be a hash in hexadecimal digits, got {bad[0]!r}"
     return "" if isinstance(job.get("versions"), dict) else "a job must say its versions"
 
 
@@ -116,6 +124,7 @@ class Agent(WorkerPlugin):
         self._turn = threading.Lock()  # the device's; Dask's resources give jobs one at a time, but two kinds may be asked for
         self._measurers: OrderedDict[str, Measurer] = OrderedDict()
         self._baselines: dict[str, Baseline] = {}
+        self._builders: dict[int, tuple[str, LocalMeasurer]] = {}  # by thread, with the context
         self._locks: dict[str, DeviceLock] = {}
         self._calibrated: dict[str, float] = {}  # by target, the shortest time of the calibration kernel
         self._drifted = 0  # candidates in a row
@@ -134,7 +143,7 @@ class Agent(WorkerPlugin):
     def teardown(self, worker: Worker) -> None:
         if self._look is not None:
             self._look.cancel()
-        for measurer in self._measurers.values():
+        for measurer in (*self._measurers.values(), *(made for _, made in self._builders.values())):
             measurer.__exit__()
         for lock in self._locks.values():
             lock.close()
@@ -151,11 +160,19 @@ class Agent(WorkerPlugin):
             return {"failed": wrong, "worker": self.address}
         if refused := refusal(job["versions"], self._mine):
             return {"refused": refused}
+        if job.get("objects") and not dask.config.get("tir.trust", False):
+            return {"refused": "it runs no object code of builders unless it is started with --trust-builders"}
         if job["op"] == "measure" and (known := self.finished.get(job["context"], job["key"])) is not None:
             return known
         if self.aside:
             return {"aside": self.aside, "worker": self.address}
         try:
+            began = time.monotonic()
+            if job["op"] == "build":  # several at once
+                self.doing = "build"
+                answer = self._build(job)
+                self._busy += time.monotonic() - began
+                return {**answer, "worker": self.address}
             with self._turn:
                 self.doing, self._began = job["op"], (began := time.monotonic())
                 try:
@@ -173,7 +190,8 @@ class Agent(WorkerPlugin):
         target = Target(job["target"])
         target = Target(target, **{k: v for k, v in backend(target).here().items() if k not in job["target"]})
         own = {name: getattr(target, name) for name in ("num_cores", "vector_bits", "l1", "l2", "l3")}
-        return {"options": own, "provenance": asdict(Provenance.here(target))}
+        machine = {"mtriple": target.mtriple or machine_kind() + "-gnu", "mattr": target.mattr}
+        return {"options": own, "machine": machine, "provenance": asdict(Provenance.here(target))}
 
     def _prepare(self, job: Job) -> Answer:
         measurer = self.measurer(job)
@@ -182,8 +200,19 @@ class Agent(WorkerPlugin):
         calibration = self._calibrated.get(job["task"]["target"])
         return {**asdict(self._baselines[job["context"]]), "calibration": calibration}
 
+    def _build(self, job: Job) -> Answer:
+        began = time.monotonic()
+        found = self.builder(job).objects(Candidate.from_json(job["candidate"]))
+        if isinstance(found, Measurement):
+            return {"measurement": found.as_json(), "seconds": time.monotonic() - began}
+        return {"objects": found}
+
     def _measure(self, job: Job) -> Answer:
         began = time.monotonic()
+        cache = users_cache()
+        for key, code in job.get("objects", {}).items():
+            if cache is not None:
+                cache.put(key, base64.b64decode(code))
         measurer, candidate = self.measurer(job), Candidate.from_json(job["candidate"])
         if isinstance(measurer, LocalMeasurer) and job["best"] is not None:
             measurer.best = job["best"] if measurer.best is None else min(measurer.best, job["best"])
@@ -237,6 +266,17 @@ class Agent(WorkerPlugin):
             self._pause()
             self._measurers.move_to_end(context)
         return self._measurers[context]
+
+    def builder(self, job: Job) -> LocalMeasurer:
+        """What builds for a job's task on this thread: a process of its own, until another task is built for."""
+        thread = threading.get_ident()
+        context, made = self._builders.get(thread, ("", None))
+        if made is None or context != job["context"]:
+            if made is not None:
+                made.__exit__()
+            made = LocalMeasurer(Task.from_json(job["task"]), limits=Limits(**job["limits"]), workers=1, builds=True)
+            self._builders[thread] = job["context"], made
+        return made
 
     def make(self, task: Task, limits: Limits, seed: int) -> Measurer:
         """What measures a task on this machine."""

@@ -28,19 +28,22 @@ RETRY_SECONDS = 0.5
 LOOK_SECONDS = 2.0  # between two looks at which workers there are
 POLL_SECONDS = 0.01  # between two looks at which jobs have ended: far less than one takes
 
+BUILD = "build"  # the resource of workers that compile
+
 LOST = (OSError, CommClosedError, TimeoutError)  # raised where the scheduler does not answer
 
 
 @dataclass(eq=False)
 class Job:
-    """A job under way, for a worker that is `fit` (None: any). Its answer goes to `reply`, with the job; it was `sent` so often,
-    at last `bound` to these workers (none: to all), and `attempts` have failed; workers that are not to get it again are
-    `avoided`."""
+    """A job under way, for a worker that is `fit` (None: any), and the one to do `then`, with what it has made. Its answer goes
+    to `reply`, with the job; it was `sent` so often, at last `bound` to these workers (none: to all), and `attempts` have failed;
+    workers that are not to get it again are `avoided`."""
 
     content: dict[str, Any]
     resource: str
     reply: queue.SimpleQueue[tuple[Job, dict[str, Any]]]
     fit: Callable[[Runner], bool] | None = None
+    then: Job | None = None
     sent: int = 0
     bound: set[str] = field(default_factory=set)
     attempts: int = 0

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 from codegen import Target
 from codegen.backend import backend
 
+from ...task import Task, target_text
 from ..limits import Limits
 from ..outcome import DRIFTED, Baseline, Candidate, Comparison, Measurement
 from ..protocol import Measurer
 from ..provenance import Provenance, versions
-from .farm import PATIENCE_SECONDS, Farm, Job
+from .farm import BUILD, PATIENCE_SECONDS, Farm, Job
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    from ...task import Task
 
 LOOK_SECONDS = 2.0  # after which the farm's size is looked at again
 LEAD = 1.5  # candidates under way, relative to the devices, where the search takes no time: what it knows is the older the more
@@ -42,19 +41,21 @@ class DaskMeasurer:
 
     `limits` and `seed` are those of `LocalMeasurer`. With `rounds` a batch is proposed when the last one has been measured, as on
     one machine; without, the devices are kept busy. `patience` is for how many seconds it waits for a scheduler that has gone,
-    or for workers when all have.
+    or for workers when all have. With `builders`, the workers that have the resource `build` compile for a processor, and their
+    object code is sent to those that measure, which must trust it (`tir.worker --trust-builders`).
     """
 
     def __init__(
         self, client: Client, *, limits: Limits | None = None, seed: int = 0, rounds: bool = False,
-        patience: float = PATIENCE_SECONDS,
+        patience: float = PATIENCE_SECONDS, builders: bool = False,
     ):  # fmt: skip
         self.farm = Farm(client, patience)
-        self._limits, self._seed, self._rounds = limits or Limits(), int(seed), rounds
+        self._limits, self._seed, self._rounds, self._builders = limits or Limits(), int(seed), rounds, builders
 
     def __call__(self, task: Task) -> TaskMeasurer:
         """The measurer of a task."""
-        return (TaskMeasurer if self._rounds else PipelinedMeasurer)(self.farm, task, self._limits, self._seed)
+        kind = TaskMeasurer if self._rounds else PipelinedMeasurer
+        return kind(self.farm, task, self._limits, self._seed, self._builders)
 
     def resolve(self, target: str | Target) -> Target:
         """The target with the cores and caches of the machines that measure for it where it does not say them."""
@@ -99,7 +100,7 @@ class TaskMeasurer(Measurer):
     """Measures the candidates of one task on a farm, in rounds. `best` is the shortest checked time so far by the fingerprint of
     the device; `twice` counts programs that were measured more than once."""
 
-    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int):
+    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int, builders: bool = False):
         self.task, self.farm = task, farm
         self.best: dict[str, float] = {}
         self.twice = 0
@@ -109,9 +110,15 @@ class TaskMeasurer(Measurer):
         own = [versions().get(name) for name in ("tir", "llvmlite", "llvm")]
         self._context = _hash(content, own)
         self._content = {**content, "context": self._context}
+        self._built: dict[str, Any] | None = None  # what is the same in all jobs of builders
+        if builders:
+            if backend(task.target).device is not None:
+                raise ValueError(f"builders compile for processors, target llvm, got {task.target}")
+            machine = _ask(farm, self.resource, {"op": "resolve", "target": task.target})["machine"]
+            described = {**task.as_json(), "target": target_text(Target(task.target, **machine))}
+            self._built = {**self._content, "op": "build", "task": described}
         self._replies: queue.SimpleQueue[tuple[Job, dict[str, Any]]] = queue.SimpleQueue()
         self._under_way: dict[Job, Candidate] = {}
-        self._yielded: Job | None = None  # whose measurement is being written down
         self._results: dict[tuple[str, str], Measurement] = {}  # by fingerprint and digest
         self._primary: Provenance | None = None
         self._calibrations: dict[str, float] = {}  # by fingerprint, seconds of the calibration kernel
@@ -145,7 +152,11 @@ class TaskMeasurer(Measurer):
         for c in candidates:
             key = _hash(self._context, c.sketch, c.row, c.trace)
             content = {"op": "measure", **self._content, "key": key, "candidate": c.as_json(), "best": best}
-            jobs[Job(content, self.resource, self._replies)] = c
+            job = Job(content, self.resource, self._replies)
+            if self._built is not None:
+                built = {**self._built, "key": _hash("build", key), "candidate": content["candidate"]}
+                job = Job(built, BUILD, self._replies, then=job)
+            jobs[job] = c
         self._under_way |= jobs
         self.farm.submit([*jobs])
 
@@ -163,7 +174,14 @@ class TaskMeasurer(Measurer):
                 if self._replies.empty() and left <= 0:
                     break
                 continue
-            if (candidate := self._under_way.get(job)) is not None:
+            if (candidate := self._under_way.get(job)) is None:
+                continue
+            if job.then is not None and "objects" in answer:
+                del self._under_way[job]
+                job.then.content["objects"] = answer["objects"]
+                self._under_way[job.then] = candidate
+                self.farm.submit([job.then])
+            else:
                 self.run_seconds += time.perf_counter() - start
                 yield self._measurement(job, candidate, answer)
                 start = time.perf_counter()
@@ -197,6 +215,8 @@ class TaskMeasurer(Measurer):
         """The measurement in an answer; of a program that is known, the known one."""
         self._took.append(answer["seconds"])
         m = replace(Measurement.from_json(answer["measurement"]), candidate=candidate)
+        if job.then is not None:  # a builder could not build it, nor could the device
+            m = replace(m, provenance=self._primary)
         if "drift" in answer:
             message = f"{DRIFTED}: a fixed kernel took {answer['drift']:.2f} times as long as before"
             return replace(m, message=message, max_error=None, duplicate=False)
@@ -237,8 +257,9 @@ class TaskMeasurer(Measurer):
 class PipelinedMeasurer(TaskMeasurer):
     """Measures the candidates of one task on a farm that is kept busy, also by other tasks."""
 
-    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int):
-        super().__init__(farm, task, limits, seed)
+    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int, builders: bool = False):
+        super().__init__(farm, task, limits, seed, builders)
+        self._building = 0  # candidates that builders build at once
         self._before = farm.repeated
         self._slots = (0, 0.0)  # their number, and when that was seen
         self._left = time.monotonic()  # when the search last turned away
@@ -249,6 +270,7 @@ class PipelinedMeasurer(TaskMeasurer):
         count, seen = self._slots
         if not count or time.monotonic() - seen > LOOK_SECONDS:
             count = sum(r.slots for r in self.farm.need(self.resource))
+            self._building = 0 if self._built is None else sum(r.slots for r in self.farm.need(BUILD))
             self._slots = count, time.monotonic()
         return count
 
@@ -256,7 +278,7 @@ class PipelinedMeasurer(TaskMeasurer):
     def room(self) -> int:
         each = max(0.05, sum(self._took) / len(self._took)) if self._took else 1.0
         lead = min(MAX_LEAD, LEAD + SPARE * self._away / each)
-        return max(0, round(lead * self.slots) - self.farm.under_way)
+        return max(0, round(lead * self.slots) + self._building - self.farm.under_way)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
         self._away = max(0.5 * self._away, time.monotonic() - self._left)

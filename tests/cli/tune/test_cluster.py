@@ -134,7 +134,10 @@ def test_the_table_shows_what_workers_do_and_how_busy_they_are(monkeypatch):
             runner("d", aside="it drifts"),
         ],
     ]
-    farm = SimpleNamespace(dashboard="http://scheduler:8787/status", runners=lambda resource: looks[0])
+    farm = SimpleNamespace(
+        dashboard="http://scheduler:8787/status", runners=lambda resource: looks[0] if resource != "build" else built
+    )
+    built: list[Runner] = []
     workers = Workers(SimpleNamespace(farm=farm), "llvm")
     assert workers.line() == "3 workers, 0% busy"
     looks.pop(0)
@@ -147,6 +150,12 @@ def test_the_table_shows_what_workers_do_and_how_busy_they_are(monkeypatch):
     live = LiveNetwork(10, None, io.StringIO(), workers)
     live.close()
     assert shown(live.render())[-5:] == shown(workers_table(workers))
-    looks[0] = [runner(f"{n}") for n in range(20)]
+    looks[0], built[:] = [runner(f"{n}") for n in range(15)], [Runner("at x", "x", 8, {"busy": 0.0, "doing": "build"}, 0.0)]
+    clock.now += 5.0
+    workers.line()
+    built[:] = [Runner("at x", "x", 8, {"busy": 20.0, "doing": "build"}, 0.0)]
+    clock.now += 5.0
+    assert shown(workers_table(workers))[-1] == "x build 50% 0"
+    looks[0] = [runner(f"{n}") for n in range(19)]
     clock.now += 5.0
     assert shown(workers_table(workers))[-1] == "and 4 more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -12,13 +13,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
+import dask
+import llvmlite.binding
 import pytest
 import yaml
 from distributed import Client, LocalCluster
 
 from benchmarks.pretend import PretendAgent, PretendMeasurer
 from cli.worker import parser
+from codegen import Target, build
+from codegen.cache import Collected, object_key
+from schedule import Trace, replay
 from search.measure import Candidate, Limits, LocalMeasurer, WorkerError
 from search.measure.distributed import agent as agents
 from search.measure.distributed.agent import Agent, refusal
@@ -28,7 +35,7 @@ from search.measure.distributed.measurer import DaskMeasurer, resource
 from search.measure.lock import DeviceLock
 from search.records import Records
 from search.task import Task
-from search.tuning.autotune import autotune
+from search.tuning.autotune import autotune, default_candidate
 from search.tuning.events import Measured
 from search.tuning.task_scheduler import tune_tasks
 from tests.programs import matmul
@@ -42,9 +49,9 @@ LISTED = [Candidate("listed", (n,), {"n": n}) for n in range(20)]
 
 
 @contextmanager
-def cluster(agent: Agent, slots: int = 1, workers: int = 2):
+def cluster(agent: Agent, slots: int = 1, workers: int = 2, **more: int):
     """A client of workers in this process that have this agent."""
-    options = {"processes": False, "threads_per_worker": slots, "resources": {resource(TARGET): slots}}
+    options = {"processes": False, "threads_per_worker": slots, "resources": {resource(TARGET): slots, **more}}
     with LocalCluster(n_workers=workers, dashboard_address=":0", **options) as made, Client(made) as client:
         client.register_plugin(agent)
         yield client
@@ -160,6 +167,61 @@ def test_faults_are_outcomes_on_any_worker(monkeypatch, tmp_path):
     assert found == {name: FAULTS[name][1] for name in chosen} | {"tiles": "ok"}
     with Records(tmp_path / "tune.db") as records:
         assert len(records) == 8
+
+
+# --- builders ----------------------------------------------------------------------------------------------------------
+
+
+class BuildingAgent(PretendAgent):
+    """Notes what it builds, and of what it runs what came as object code."""
+
+    built, ran = [], []
+
+    def _build(self, job):
+        self.built.append(job["candidate"]["row"])
+        return super()._build(job)
+
+    def _measure(self, job):
+        self.ran.append((job["candidate"]["row"], [*job["objects"]]))
+        return super()._measure(job)
+
+
+def test_builders_compile_for_those_who_trust_them():
+    def tune(client):
+        measurer = DaskMeasurer(client, builders=True)
+        return autotune(SMALL, TARGET, 6, search=Listed(LISTED), first=(), measurer=measurer)
+
+    with cluster(BuildingAgent(hashed), slots=2, workers=1, build=2) as client:
+        with pytest.raises(WorkerError) as raised:
+            tune(client)
+        assert str(raised.value) == (
+            "a worker refused the job: it runs no object code of builders unless it is started with --trust-builders"
+        )
+        assert BuildingAgent.built and not BuildingAgent.ran
+        with dask.config.set({"tir.trust": True}):
+            result = tune(client)
+    assert result.trials == 6 and result.outcomes["ok"] == 6
+    assert sorted(BuildingAgent.ran) == [([n], [64 * "0"]) for n in range(6)]
+
+
+def test_a_builder_makes_what_the_device_would_make(tmp_path, monkeypatch):
+    """Object code for a processor that the builder has not, under the name by which the device looks for it."""
+    arm = "llvm -num-cores 1 -mcpu cortex-a76 -mtriple aarch64-linux-gnu"
+    default = default_candidate(task := Task.of(FUNC, arm))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with LocalMeasurer(task, workers=1, builds=True) as builder:
+        found = builder.objects(default)
+        failed = builder.objects(Candidate("bad", (), FAULTS["no such loop"][0]))
+    assert (failed.outcome, failed.message.splitlines()[0]) == (
+        "illegal",
+        "ScheduleError: step 1 of 1, split('nowhere', [None, 4]): `nowhere` is no loop of this function; its loops are `i`, `j` and `k`",
+    )
+    cache = Collected(tmp_path / "device")
+    build(replay(FUNC, Trace.from_json(default.trace)).func, arm, cache=cache)
+    assert {key: base64.b64decode(code) for key, code in found.items()} == cache.objects
+    here = SimpleNamespace(mcpu="cortex-a76", mattr="", mtriple="")
+    monkeypatch.setattr(llvmlite.binding, "get_process_triple", lambda: "aarch64-unknown-linux-gnu")
+    assert object_key("text", here) == object_key("text", Target(arm))  # as the device asks
 
 
 # --- workers that are not fit ------------------------------------------------------------------------------------------
