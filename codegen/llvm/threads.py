@@ -63,7 +63,8 @@ class Threads(Writer):
             if i >= CONTEXT_HEADER_WORDS:
                 unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
                 arguments.append(f"{value.type} %v{i}")
-        text = "\n  ".join([*self._part(), *unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
+        work = [*unpack, f"call void {body}({', '.join(arguments)})"]
+        text = "\n  ".join([*self._apart(work), "ret void"])
         self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  {text}\n}}")
         self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
         self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")
@@ -86,11 +87,13 @@ class Threads(Writer):
         core = self.op("call i32 @sched_getcpu()", "i32")
         return self.op(f"sext i32 {core.name} to i64", "i64"), self.op("call i64 @pthread_self()", "i64")
 
-    def _part(self) -> list[str]:
-        """What a thread does before its share: see `cores`."""
+    def _apart(self, work: list[str]) -> list[str]:
+        """The share of a thread, on a core of its own: see `cores`."""
         if not self._moving:
-            return []
+            return work
+        size = 8 * cores.WORDS
         return [
+            f"%before = alloca [{size} x i8], align 8",
             "%core.at = getelementptr i64, ptr %context, i64 3",
             "%core = load i64, ptr %core.at",
             "%mine.here = call i32 @sched_getcpu()",
@@ -100,9 +103,16 @@ class Threads(Writer):
             "leave:",
             "%caller.at = getelementptr i64, ptr %context, i64 4",
             "%caller = load i64, ptr %caller.at",
-            f"call void @{cores.NAME}(i64 %core, i64 %caller, i64 {self.module.target.num_cores})",
+            f"%left = call i1 @{cores.NAME}(i64 %core, i64 %caller, i64 {self.module.target.num_cores}, ptr %before)",
             "br label %work",
             "work:",
+            "%moved = phi i1 [ false, %entry ], [ %left, %leave ]",
+            *work,
+            "br i1 %moved, label %back, label %done",
+            "back:",
+            f"%ignored = call i32 @sched_setaffinity(i32 0, i64 {size}, ptr %before)",
+            "br label %done",
+            "done:",
         ]
 
     def share(self, s: For, how: Chunks) -> None:
