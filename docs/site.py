@@ -24,7 +24,7 @@ GUIDES = {
     "Programs": ("te", "ir", "script", "math"),
     "Schedules": ("primitives", "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
     "Kernels": ("targets", "codegen", "cuda"),
-    "Search": ("tuning", "search", "sketch-rules", "cost-model", "policies", "distributed"),
+    "Search": ("tuning", "search", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),
     "Networks": ("networks", "one-convolution"),
     "Own parts": ("adding",),
 }
