@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
 PICTURES = Path(__file__).with_name("pictures")
+sys.path.append(str(Path(__file__).parents[2]))  # for `examples`, which is not installed
 plt.rcParams |= {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "tir",  # equal figures are equal files
