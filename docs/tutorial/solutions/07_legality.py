@@ -1,8 +1,8 @@
 """Directions (<, <); (=, <); and, of the third, (<, =) together with (<, >).
 
-In the first both components go on, so the loops may be exchanged. i may not be parallel; within one i there is no arrow, so j may.
-In the second the arrows stay within one i: i may be parallel, j may not, and the loops may be exchanged. In the third the arrow
-(<, >) forbids the exchange; all arrows go from one i to the next, so j may be parallel.
+In the first both components go on, so the loops may be exchanged. i may not be parallel; within one i there is no arrow, so j
+may. In the second the arrows stay within one i: i may be parallel, j may not, and the loops may be exchanged. In the third the
+arrow (<, >) forbids the exchange; all arrows go from one i to the next, so j may be parallel.
 """
 
 import tir
