@@ -24,7 +24,7 @@ from tir import te
 M, K, N = 7, 13, 5
 A = te.placeholder((M, K), name="A")  # an input: a shape and a name
 B = te.placeholder((K, N), name="B")
-k = te.reduce_axis((0, K), name="k")  # the index of the sum
+k = te.reduce_axis((0, K), name="k")  # the index of the sum, from 0 to K - 1
 C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 
 # %% [markdown]
@@ -55,9 +55,10 @@ assert (kernel(a, b) == a @ b).all()
 # %% [markdown]
 # ## What a formula tells
 #
-# The formula says more than a number: it says *which* elements each result needs. We run the function, watch what it touches,
-# and keep what belongs to C[2, 3]: one row of A and one column of B. A compiler knows this without running anything, from the
-# indices, and that is what it will reason with.
+# The formula says more than a number: it says *which* elements each result needs. We run the function with `events`, which
+# writes down each element that is touched as its number in memory (row · columns + column), and keep what belongs to C[2, 3]:
+# one row of A and one column of B. A compiler knows this without running anything, from the indices, and that is what it will
+# reason with.
 
 # %%
 found, _ = events(func)

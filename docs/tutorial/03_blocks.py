@@ -37,6 +37,7 @@ print(func.script())
 # `S` is *spatial*: different values of the axis write different elements, so their order does not matter, and they may even run
 # at the same time. `R` is *reduce*: different values add to the same element; their order does not matter either, up to
 # rounding, but they must not run at the same time. `T.init` says what an element starts from, before the first addition.
+# (`tir.noalias` says that the arrays do not overlap, and `root` stands for the whole function.)
 
 # %%
 (block,) = blocks(func)
@@ -72,8 +73,8 @@ print(s.func.outline())
 # ## Regions
 #
 # From indices and bindings follows which part of each array a piece of the program touches: its *regions*, a range in each
-# dimension. Below the loop `j_0`, with `i_0 = 1` and `j_0 = 2`, the block writes C[4:8, 8:12], and reads A[4:8, 0:8] and B[0:8,
-# 8:12]. The compiler computes them without running the program. We run it, to see that it is so.
+# dimension. Inside the loop `j_0`, with `i_0 = 1` and `j_0 = 2`, the block writes C[4:8, 8:12], and reads A[4:8, 0:8] and
+# B[0:8, 8:12]. The compiler computes them without running the program. We run it, to see that it is so.
 
 # %%
 regions = {}

@@ -134,7 +134,7 @@ keep("05_vectors")
 # ## On your machine
 #
 # The same tiles for your processor, whose vectors may have more lanes, and then on all of its cores. `parallel` goes on the
-# outermost loop: starting threads takes some microseconds, so they should be started once, and each should have much to do.
+# outermost loop: starting threads takes time, so they should be started once, and each should have much to do.
 
 # %%
 M, K, N = 384, 256, 384

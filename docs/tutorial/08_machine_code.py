@@ -113,7 +113,7 @@ def packed(func, rows, columns):
     return s.func
 
 
-SHAPE = 256, 512, 512, 768  # the published one is 1024, 2048, 1024, 3072; it takes about a minute
+SHAPE = 256, 512, 512, 768  # the published one is 1024, 2048, 1024, 3072; the first rungs take long there
 instance = workloads.make("mlp", SHAPE)
 lanes = tir.Target("llvm").machine.vector_bits // 32
 rows = 8 if lanes == 16 else 4  # two vectors wide: 16 sums in 32 registers, or 8 in 16
@@ -176,7 +176,7 @@ keep("08_machine_code")
 #   order of reading.
 #
 # Why can this beat a library that experts have tuned? It can do what a library of products cannot: the library gets A and B,
-# and returns C. It does not know that an exponential follows, and so C leaves the cache and comes back.
+# and returns C. It does not know that an exponential follows, so all of C is written and read once more.
 #
 # The published size: `python -m examples.ladder` climbs all eleven rungs. [Code generation](../codegen.md) shows each pass
 # between a schedule and LLVM IR.
