@@ -25,8 +25,10 @@ INTRODUCTION = """\
 # Primitives
 
 A primitive is a method of `tir.Schedule` that rewrites the program and keeps what it computes, or refuses and says why. Loops
-and blocks are given by name. This page is written by `python -m docs.generate` from the docstrings; its examples run in the
-tests. Each example starts from the program that stands above it.
+and blocks are given by name. Lessons [4](tutorial/04_tiling.py), [5](tutorial/05_vectors.py) and
+[6](tutorial/06_placement.py) of the course show what they do to caches and cores. This page is written by
+`python -m docs.generate` from the docstrings; its examples run in the tests. Each example starts from the program
+that stands above it.
 
 ```python
 import tir
