@@ -103,8 +103,8 @@ for name, loop in found.items():
 # %% [markdown]
 # Read the table from the top.
 #
-# - *scalar*: the nest as it is: one sum, no lanes. An iteration takes 4 cycles, the latency, and does one multiply-add where 2
-#   · 4 · 8 = 64 were possible.
+# - *scalar*: the nest as it is: one sum, no lanes. An iteration takes 4 cycles, the latency, and does one multiply-add, where
+#   two in each of 4 cycles with 8 lanes, 64, were possible.
 # - *1 × 8*: eight lanes. Still one sum at a time, so still 4 cycles.
 # - *2 × 16*: two rows of two vectors, 4 independent sums. *4 × 16*: 8 of them fill the 4 cycles. A tile also needs fewer loads:
 #   a vector of B serves all rows, an element of A all columns. 4 × 16 does 8 multiply-adds with 6 loads, 1 × 8 one with 2. Now

@@ -87,8 +87,9 @@ assert inner_loop(tile).count("vfmadd231ps") == 8 and inner_loop(tile).count("vb
 # ## The ladder
 #
 # A public tutorial on machine-learning compilation climbs this ladder with TVM, another compiler for tensors, for F = exp(A ·
-# B) · E. On one core, at M,K,L,N = 1024,2048,1024,3072, it published 6.24 s for the program as written, 0.170 s for the best
-# that a search found, and 0.105 s for numpy. `examples/ladder` has its programs. We take five of its rungs, and add one.
+# B) · E, where A is M × K, B is K × L, and E is L × N. On one core, at M,K,L,N = 1024,2048,1024,3072, it published 6.24 s for
+# the program as written, 0.170 s for the best that a search found, and 0.105 s for numpy. `examples/ladder` has its programs.
+# We take five of its rungs, and add one.
 #
 # The last rung does what hand-written libraries do. It combines what you know: a register tile (lesson 5), tiles for the caches
 # (4), and packing (6): `s.pack` copies B and E tile by tile into the order in which the inner loop reads them. The exponential
@@ -124,7 +125,8 @@ print(rungs["packed"].outline())
 # %% [markdown]
 # We time all of them in turns with numpy on one thread, and check each against a reference in float64. `kernel.report()` says
 # what limits the innermost loop of the second product, as in lesson 5. The published seconds are of another machine and a
-# larger size: compare ratios.
+# larger size, so only ratios compare. In the first rungs not even these: there the compiler made vectors by itself, here a loop
+# is a vector only where the schedule says so.
 
 # %%
 inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
@@ -168,12 +170,12 @@ keep("08_machine_code")
 # - *reorder*: columns innermost, so that memory is read row by row (lesson 1). But each multiply-add needs two loads and a
 #   store.
 # - *tile_all*: tiles for the caches (lesson 4). One lane at a time, the core is what is slow, not the memory. So tiles alone
-#   gain little.
-# - *vectorize*: vectors of 8 lanes. The largest step so far; now one vector of sums waits for itself.
+#   change little.
+# - *vectorize*: vectors of 8 lanes. Now one vector of sums waits for itself.
 # - *searched*: what a search found on the other machine, with tiles within tiles. Lesson 9 and those after it are about such
 #   searches.
-# - *packed*: 16 sums in registers on a processor with 32 of them, 8 on one with 16, and all that the loop reads lies in the
-#   order of reading.
+# - *packed*: 16 vectors of sums in registers, on a processor that has 32, or 8 where it has 16. And B and E lie in the order of
+#   reading.
 #
 # Why can this beat a library that experts have tuned? It can do what a library of products cannot: the library gets A and B,
 # and returns C. It does not know that an exponential follows, so all of C is written and read once more.
