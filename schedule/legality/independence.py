@@ -21,10 +21,10 @@ from tir.analysis.dependence import (
     units_sharing_buffers,
 )
 from tir.arith.enumeration import injective_on_grid
-from tir.arith.polynomial import polynomial, split_terms, to_expr
+from tir.arith.polynomial import add, excess, names_in, polynomial, split_terms, to_expr
 from tir.arith.simplify import wraps
-from tir.ir import Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var
-from tir.traverse import loops, stores, substatements, variables, walk_stmts
+from tir.ir import Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
+from tir.traverse import loops, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop, nest_at
@@ -104,7 +104,7 @@ def _need_spatial_block(
                 (block, note),
                 hint=hint,
             )
-    distinct = instances.distinct(place, place, {loop.name: LESS})
+    distinct = instances.distinct(place, place, {loop.name: LESS}) or _distinct_within_guards(unit, place, loop, instances)
     same = [a for a in unit.accesses if a.is_store and loop.name not in variables(*a.indices, *a.conditions)]
     if distinct and (not same or any(type(s) is If for s in walk_stmts(block.body))):  # of a condition: one iteration may do it
         return
@@ -122,6 +122,33 @@ def _need_spatial_block(
             hint=f"{hint}, or compute the block outside this loop",
         )
     raise _race(loop, unit, unit, written[0], written[0], instances, how)
+
+
+def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: Instances) -> bool:
+    """Whether instances in different iterations differ in a spatial axis where each sum of loops below that the predicate limits,
+    as that of the parts of a tile that do not fill it, counts as one number below the limit."""
+    block, names = unit.stmt, {x.name for x in instances.below_loops}
+    assert isinstance(block, Block)
+    places, limited = [polynomial(e) for e in place], []
+    for n, condition in enumerate(conjuncts(substitute(block.predicate, unit.env))):
+        limit = excess(condition) or {}
+        terms = {m: c for m, c in limit.items() if m}
+        mine = names_in(terms)
+        if len(terms) < 2 or not mine <= names or any(c <= 0 or len(m) > 1 for m, c in terms.items()):
+            continue
+        of = [p for p in places if mine & names_in(p)]
+        if len(of) == 1 and all(of[0].get(m) == c for m, c in terms.items()):
+            rest = add(of[0], terms, -1)
+            if not mine & names_in(rest):
+                number = For(Var(f"{block.name}.limited{n}"), Const(1 - limit.get((), 0)), Seq(()))
+                limited.append(number)
+                places[places.index(of[0])] = add(rest, {(number.var,): 1})
+    if not limited:
+        return False
+    whole = tuple(map(to_expr, places))
+    return Instances(instances.around, [loop], [*instances.below_loops, *limited], [whole]).distinct(
+        whole, whole, {loop.name: LESS}
+    )
 
 
 def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances: Instances, how: str) -> ScheduleError:

@@ -37,6 +37,17 @@ def test_every_loop_of_a_tiling(loop):
     same_numbers(before, s.func)
 
 
+@pytest.mark.parametrize("inner", [1, 2, 3, 4, 5])
+def test_the_tiles_of_a_tile_may_end_beyond_it(inner):
+    """Tiles of 3 in parts of 2 have a part of which half is left out by a predicate, without which they would overlap."""
+    before = matmul()
+    s = Schedule(before)
+    i0, i1 = s.split("i", [None, 3])
+    s.split(i1, [None, inner])
+    s.parallel(i0)
+    same_numbers(before, s.func)
+
+
 def test_fused_and_split_again():
     before = matmul()
     s = Schedule(before)
