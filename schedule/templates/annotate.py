@@ -98,7 +98,8 @@ def _owns_its_loops(state: OpenSchedule, block: str) -> bool:
 
 
 def _done(state: OpenSchedule, block: str) -> bool:
-    return state.scheduled.get(block) == Stage.DONE
+    """Whether nothing is left to do for a block: its template did all, or it goes at the end."""
+    return state.scheduled.get(block) in (Stage.DONE, Stage.VIEW)
 
 
 def _mark_tile(state: OpenSchedule, block: str) -> None:

@@ -118,7 +118,7 @@ def by_rows(c: Convolution, processor: CPU) -> bool:
     enough channels."""
     if not suits(c, processor) or in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
         return False
-    weights = size((*c.groups, *c.channels, *c.reduction)) * c.contraction.bits // 8
+    weights = size((*c.channels, *c.reduction)) * c.contraction.bits // 8  # of one group
     return weights <= processor.l1_strip_bytes and _filled(c, processor) >= MIN_FILLED
 
 

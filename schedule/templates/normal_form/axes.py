@@ -18,6 +18,7 @@ from tir.traverse import loads, substitute, variables, walk
 from ..block_analysis import address, regular, stored
 
 MAX_STEPS = 16  # changes of the axes of one block
+MIN_MEMBERS = 3  # output channels of a group from which on they fill registers better than rows of each channel by itself
 
 
 def plain_axes(s: OpenSchedule, block: str) -> None:
@@ -61,7 +62,7 @@ def split(s: OpenSchedule, b: Block) -> IndexMap | None:
         own = stored(b).buffer.name
         places = [x for x in _accesses(b) if x.buffer.name != own and any(it.var.name in variables(i) for i in x.indices)]
         for factors in _tried(divisors.get(it.var.name, []), extent(it)):
-            alone = b.is_reduction and is_spatial(it)
+            alone = b.is_reduction and is_spatial(it) and not _groups(b, it)
             if not all(_parts_apart(i, it, factors, alone) for x in places for i in x.indices):
                 continue
             across = stored(b).indices[-1:] == (it.var,) and not _fill_vectors(s, b, factors)
@@ -70,6 +71,21 @@ def split(s: OpenSchedule, b: Block) -> IndexMap | None:
                 tiles = [n // m for m, n in pairwise(factors)][::-1]
                 return IndexMap.identity(_names(b)).tile(b.iters.index(it), *tiles)
     return None
+
+
+def _groups(b: Block, it: Iter) -> bool:
+    """Whether an axis of the result, which is not its last dimension, says by its quotient which group of channels a convolution
+    sums over."""
+    if stored(b).indices[-1:] == (it.var,):
+        return False
+    summed = {r.var for r in b.iters if not is_spatial(r) and extent(r) > 1}
+    for p in map(polynomial, _indices(b)):
+        alone = [m[0] for m in p if len(m) == 1]
+        for atom in alone:
+            match atom:
+                case Binary("//", it.var, Const(each)) if each >= MIN_MEMBERS and not summed.isdisjoint(alone):
+                    return True
+    return False
 
 
 def _tried(divisors: list[int], length: int) -> Iterator[list[int]]:

@@ -55,7 +55,26 @@ def _result(s: OpenSchedule, block: str) -> None:
         if _strides(b, store) is not None:
             s.attempt(_view_of_result, block, store)
     elif (layout := _digits(b, store)) is not None:
-        s.attempt(OpenSchedule.transform_layout, block, ("write", 0), layout, None, True)
+        readers = {name: _at_axes_of(s.block(name), store.buffer.name, layout) for name in s.get_consumers(block)}
+        if s.attempt(OpenSchedule.transform_layout, block, ("write", 0), layout, None, True):
+            for name, axes in readers.items():
+                if axes is not None and s.attempt(OpenSchedule.transform_block_layout, name, axes, True):
+                    _result(s, name)
+
+
+def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
+    """The index map from the axes of an elementwise block to those that a layout has for the one element that it reads of a
+    temporary; None unless that is at its axes."""
+    read = {x for x in loads(b.body) if x.buffer.name == buffer}
+    if len(read) != 1 or not is_elementwise(b) or not regular(b):
+        return None
+    (x,) = read
+    places = dict(zip(layout.inputs, x.indices, strict=True))
+    axes = [it.var for it in b.iters]
+    units = {it.var for it in b.iters if extent(it) == 1}
+    if not {*axes} - units <= {*x.indices} or not all(isinstance(i, Const) or i in axes for i in x.indices):
+        return None
+    return IndexMap(tuple(axes), tuple(substitute(e, places) for e in layout.outputs))
 
 
 def _reads_temporaries(s: OpenSchedule, b: Block) -> bool:
@@ -71,6 +90,7 @@ def _digits(b: Block, x: Load | Store) -> IndexMap | None:
     used: list[str] = []
     for dim, index, length in zip(dims, x.indices, x.buffer.shape, strict=True):
         if length == Const(1, length.dtype):
+            outputs += [dim] if isinstance(index, Var) else []
             continue
         found = mixed_radix(polynomial(simplify(index, ranges_of([b]))), sizes)
         if found is None or found[1] != length:

@@ -180,6 +180,32 @@ def convolution(rng: np.random.Generator) -> Case:
     return Case(te.create_prim_func([X, K, out]), (image, kernel), np.maximum(expected, 0) if relu else expected, bound)
 
 
+def grouped(groups: int, each: int, own: int, size: int, kernel: int, stride: int, relu: bool) -> Case:
+    """A convolution in NCHW whose output channels say by a quotient which `own` channels they see; `each` see the same ones."""
+    rng, padding, O, C = np.random.default_rng(groups), kernel // 2, groups * each, groups * own
+    X, K = te.placeholder((1, C, size, size), name="X"), te.placeholder((O, own, kernel, kernel), name="K")
+
+    def padded(n, c, h, w):
+        inside = te.all(h >= padding, h < size + padding, w >= padding, w < size + padding)
+        return te.if_then_else(inside, X[n, c, h - padding, w - padding], te.const(0.0, "float32"))
+
+    P = te.compute((1, C, size + 2 * padding, size + 2 * padding), padded, name="P") if padding else X
+    c, r, q = (te.reduce_axis((0, n), name=name) for n, name in ((own, "c"), (kernel, "r"), (kernel, "q")))
+    OH = (size + 2 * padding - kernel) // stride + 1
+
+    def value(n, o, h, w):
+        return te.sum(P[n, o // each * own + c, h * stride + r, w * stride + q] * K[o, c, r, q], axis=[c, r, q])
+
+    out = Y = te.compute((1, O, OH, OH), value, name="Y")
+    if relu:
+        out = te.compute(Y.shape, lambda *i: te.maximum(Y[i], te.const(0.0, "float32")), name="Z")
+    image, weights = _data(rng, 1, C, size, size), _data(rng, O, own, kernel, kernel)
+    x5 = np.pad(image, ((0, 0),) * 2 + ((padding, padding),) * 2).reshape(1, groups, own, *P.shape[2:])
+    seen, k5 = _windows(x5, kernel, kernel, stride, 1), weights.reshape(groups, each, own, kernel, kernel)
+    expected, bound = (a.reshape(1, O, OH, OH) for a in _einsum("ngchwrq,gocrq->ngohw", seen, k5, own * kernel**2))
+    return Case(te.create_prim_func([X, K, out]), (image, weights), np.maximum(expected, 0) if relu else expected, bound)
+
+
 def _windows(x: np.ndarray, KH: int, KW: int, stride: int, dilation: int) -> np.ndarray:
     """What each output sees of the last two axes: (..., OH, OW, KH, KW)."""
     seen = np.lib.stride_tricks.sliding_window_view(x, (dilation * (KH - 1) + 1, dilation * (KW - 1) + 1), axis=(-2, -1))

@@ -172,6 +172,34 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
     assert templates.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
 
 
+@pytest.mark.parametrize(
+    ("sizes", "template", "temporaries"),
+    [
+        ((3, 32, 16, 9, 3, 1, True), "direct convolution", "P Y K_reindex_global"),
+        ((2, 33, 17, 8, 3, 2, False), "pixels in lanes", "Y_reindex_global P_reindex"),
+        ((3, 32, 16, 9, 3, 1, False), "direct convolution", "P Y_reindex_global K_reindex_global"),
+        ((5, 4, 4, 30, 3, 1, True), "pixels in lanes", "P Y"),
+        ((5, 8, 6, 30, 3, 1, False), "pixels in lanes", "P"),
+        ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "Y"),
+        ((6, 2, 2, 30, 3, 1, True), "depthwise convolution", "Y"),
+    ],
+    ids=str,
+)
+def test_a_convolution_in_groups_is_one_for_each(sizes, template, temporaries):
+    """The axis of the channels becomes one of groups and one of the channels in a group, and no array is copied for that."""
+    case, target = patterns.grouped(*sizes), tir.Target("llvm -mcpu x86-64-v4", num_cores=2)
+    s = OpenSchedule(case.func, target, at_seed=True)
+    assert templates.build(s) == []
+    assert s.rules[0] == f"Y: {template}"
+    annotate(s)
+    plain = s.plain(case.func)
+    assert replay(case.func, plain.trace).func == plain.func
+    assert {b.name for b in plain.func.allocs} == set(temporaries.split())
+    result = np.full(case.expected.shape, np.nan, "float32")
+    tir.build(plain.func, "llvm -num-cores 2")(*case.inputs, result)
+    assert close(result, case)
+
+
 def with_pixels_in_lanes(func, block: str, target: tir.Target, channels: int, pixels: int) -> OpenSchedule:
     s = OpenSchedule(func, target, at_seed=True)
     found = templates.conv2d.matches(s.block(block))
