@@ -51,6 +51,27 @@ class Window:
         start = place if self.stride == 1 else place * self.stride
         return start + (step if self.dilation == 1 else step * self.dilation)
 
+    def met(self) -> range:
+        """The taps without those at the ends that meet no element of the image, in no window."""
+        met = [step for step in range(self.kernel) if any(0 <= at < self.extent for at in self._places(step))]
+        first, last = (met[0], met[-1]) if met else (0, self.kernel - 1)
+        while self.of_taps(range(first, last + 1)).before < 0:  # a window would begin inside of the image
+            first -= 1
+        while last + 1 < self.kernel and self._places(last)[-1] < self.extent - 1:  # there would be more windows
+            last += 1
+        return range(first, last + 1)
+
+    def _places(self, step: int) -> range:
+        """Where in the image the windows have one of their elements."""
+        begin = step * self.dilation - self.before
+        return range(begin, begin + self.outputs * self.stride, self.stride)
+
+    def of_taps(self, taps: range) -> Window:
+        """As many windows, of some of the taps, in a row."""
+        fewer = replace(self, kernel=len(taps), before=self.before - taps.start * self.dilation)
+        after = self.after if taps.stop == self.kernel else fewer.needed
+        return replace(fewer, after=after, dilation=self.dilation if len(taps) > 1 else 1)
+
     def elements(self, place: Expr, padding: bool) -> Expr:
         """How many elements of a window lie in the image; with `padding`, also those in `before` and `after`."""
         start = place * self.stride - self.before

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
+from ..ops.convolution import windows
 from .rewriting import Rewriting, fits_elementwise, other, rewrite
 
 REDUCTIONS = (
@@ -27,6 +28,7 @@ def canonicalise(graph: Graph) -> Graph:
     a quotient by a constant              a product, with one rounding more
     a convolution to one pixel            a product of matrices
     zeros around the image of one         its padding
+    taps of one that meet padding alone   none
     a bias of zeros                       none
     what is broadcast by Expand           broadcast by what reads it
     many matrices times one               one product of all their rows, between two views
@@ -72,7 +74,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             without = replace(call, inputs=call.inputs[:2])
             return _rule(r, without) or [without]
         case "Conv":
-            return _one_pixel(r, call) or _padded(r, call)
+            return _one_pixel(r, call) or _padded(r, call) or _met(r, call)
         case "MatMul" if rank > 2 and len(others[0].shape) == 2:  # type: ignore[union-attr]
             return _all_rows(r, call)
         case "Gemm":
@@ -119,6 +121,29 @@ def _padded(r: Rewriting, call: Call) -> list[Call] | None:
     added = (*before[2:], *after[2:])
     attributes = dict(call.attributes) | {"pads": tuple(a + b for a, b in zip(own, added, strict=True))}
     return [replace(call, inputs=(pad.values[0], *call.inputs[1:]), attributes=tuple(sorted(attributes.items())))]
+
+
+def _met(r: Rewriting, call: Call) -> list[Call] | None:
+    """A convolution without the taps at the ends of its kernel that meet zeros around the image wherever the window lies, as the
+    outer ones of a kernel that is dilated further than the image."""
+    weight = r.array(call.inputs[1])
+    if weight is None:
+        return None
+    given = {name: call.attribute(name, None) for name in ("strides", "dilations", "pads")}
+    moved = windows(call.values[0].shape[2:], weight.shape[2:], **given, auto_pad=call.attribute("auto_pad", "NOTSET"))
+    kept = [w.met() for w in moved]
+    if all(taps == range(w.kernel) for taps, w in zip(kept, moved, strict=True)):
+        return None
+    fewer = [w.of_taps(taps) for taps, w in zip(kept, moved, strict=True)]
+    cut = weight[(slice(None), slice(None), *(slice(taps.start, taps.stop) for taps in kept))]
+    attributes = {
+        "dilations": tuple(w.dilation for w in fewer),
+        "pads": (*(w.before for w in fewer), *(w.after for w in fewer)),
+        "strides": tuple(w.stride for w in fewer),
+        "group": call.attribute("group", 1),
+    }
+    inputs = [call.inputs[0], r.constant(f"{call.values[1].name}_met", np.ascontiguousarray(cut)), *call.inputs[2:]]
+    return [r.call("Conv", inputs, call.outputs, **attributes)]
 
 
 def _all_rows(r: Rewriting, call: Call) -> list[Call]:

@@ -57,6 +57,25 @@ def test_forms_of_several_calls(steps, operators):
     check(passes.canonicalise, chain(*steps), inputs, ["y"], operators, constants, roundings=4 * 84)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "kernel", "left"),
+    [
+        ({"dilations": [4, 8], "pads": [4, 8, 4, 8]}, (3, 3), (1, 1)),  # all but the one in the middle
+        ({"dilations": [2, 3], "pads": [2, 3, 2, 3]}, (3, 3), (3, 3)),  # all meet something
+        ({"dilations": [3, 1], "pads": [6, 0, 0, 0]}, (3, 2), (1, 2)),  # the last tap alone
+        ({"dilations": [3, 1], "pads": [0, 0, 6, 0]}, (3, 2), (1, 2)),  # the first
+        ({"dilations": [1, 4], "strides": [1, 5], "pads": [0, 9, 0, 4]}, (1, 4), (1, 3)),  # met at a stride
+        ({"dilations": [3, 6], "auto_pad": "SAME_UPPER"}, (3, 3), (1, 3)),
+        ({"dilations": [1, 7], "pads": [0, 8, 0, 7], "strides": [1, 9]}, (1, 3), (1, 2)),  # cut to where a window begins
+        ({"pads": [3, 3, 3, 3], "dilations": [9, 9], "group": 2}, (1, 1), (1, 1)),
+    ],
+)
+def test_taps_that_meet_padding_alone(attributes, kernel, left):
+    constants = {"w": real(6, 4 // attributes.get("group", 1), *kernel), "b": real(6)}
+    after = check(passes.canonicalise, chain(("Conv _ w b", attributes)), X, ["y"], ["Conv"], constants, roundings=4 * 4 * 9)
+    assert after.calls[0].values[1].shape[2:] == left
+
+
 def test_expanded_scales_stay_where_the_operator_wants_all_of_them():
     inputs = {"x": real(3, 4), "one": real(1)}
     constants = {"four": np.array([4]), "row": real(4, low=0.5)}
