@@ -59,7 +59,7 @@ assert after.body == block.body and str(after.iters[0].binding) == "i_0 * 4 + i_
 
 # %% [markdown]
 # Only the loop and one binding have changed: `v_i` is `i_0 * 4 + i_1` now. The statement in the block is the same, character by
-# character. So a schedule of a hundred steps cannot lose the formula. It may only run it in another order, and for that the
+# character. So a hundred of such steps cannot lose the formula. They may only run it in another order, and for that the
 # kinds of the axes say what is allowed.
 #
 # We split `j` as well, and reorder: the two outer loops go over *tiles* of 4 × 4 elements.
