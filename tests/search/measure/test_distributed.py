@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ import yaml
 from distributed import Client, LocalCluster
 
 from benchmarks.pretend import PretendAgent, PretendMeasurer
+from cli.tune import parser as tune_parser
 from cli.worker import parser
 from codegen import Target, build
 from codegen.cache import Collected, object_key
@@ -405,13 +407,20 @@ def test_a_lock_survives_its_holder_as_long_as_what_it_started(tmp_path):
     holder.stdout.close()
 
 
-def test_the_compose_file_starts_a_scheduler_and_workers():
+def test_the_compose_file_starts_a_scheduler_and_workers_of_one_image():
     services = yaml.safe_load((ROOT / "examples" / "farm" / "compose.yaml").read_text())["services"]
-    assert set(services) == {"scheduler", "worker-1", "worker-2"}
+    assert set(services) == {"scheduler", "worker-1", "worker-2", "tune"}
+    assert len({json.dumps([s["image"], s["build"]]) for s in services.values()}) == 1
+    made = services["tune"]["build"]["dockerfile_inline"].splitlines()
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert [line for line in made if "." not in line and line.startswith("COPY")] == [
+        f"COPY {name} {name}" for name in sorted(packages) if "." not in name
+    ]
     for name in ("worker-1", "worker-2"):
-        command = services[name]["command"].split("&& ")[1].strip('"')
-        args = parser().parse_args(command.removeprefix("python -m tir.worker ").split())
+        args = parser().parse_args(services[name]["command"].removeprefix("python -m tir.worker ").split())
         assert (args.address, args.cores) == ("tcp://scheduler:8786", [0, 1, 2, 3])
+    words = services["tune"]["entrypoint"].removeprefix("python -m tir.tune ").split()
+    assert tune_parser().parse_intermixed_args([*words, "gmm"]).cluster == "tcp://scheduler:8786"
 
 
 def test_dask_is_loaded_by_those_alone_who_use_it():
