@@ -7,10 +7,11 @@ theirs, a few per cent off, always the same.
 
 `utilisation` is the share of the time for which devices are busy, between the moments when so many candidates as there are
 devices were measured and when so many are left to begin; `utilisation_of_all` that of the whole run. `best_ms` is the best
-pretended time after `candidates`. A second result is that of a search for one device, in rounds, with as many candidates and the
-same seed, which does not wait.
-`coordinator_cpu` is the CPU seconds a second that the process of the search takes, records written, `coordinator_mib` its
-largest size.
+pretended time after `candidates`. `coordinator_cpu` is the CPU seconds a second that the process of the search takes, records
+written, `coordinator_mib` its largest size.
+
+The other results are about what is found with equal numbers of candidates, on one device in rounds, and on many, whose time
+passes without waiting, and which stands still while the search thinks: the geometric mean over `--seeds` searches.
 """
 
 from __future__ import annotations
@@ -31,22 +32,25 @@ from distributed import Client
 from distributed.deploy.subprocess import SubprocessCluster
 
 import tir
-from search.measure import BASELINE, Candidate, Measurement
+from search.measure import BASELINE, Candidate, Measurement, Measurer
 from search.measure.distributed.measurer import DaskMeasurer, resource
 from search.records import Records
+from search.task import Task
 from search.tuning.autotune import autotune
 from search.tuning.events import Measured
 
 from .model import ROWS, _task, gathered
 from .options import Options
-from .pretend import PretendAgent, PretendMeasurer
+from .pretend import PretendAgent, PretendFarm, PretendMeasurer, Times
 from .runner import circumstances
 
 DEFAULT = ("gemm-512",)
 TRIALS = 192  # candidates to record
 SLOTS = 256
 PROCESSES = 4  # that pretend them
-CANDIDATES = 2048  # of the farm
+CANDIDATES = 3072  # of the farm
+COMPARED = 512  # candidates after which searches are compared
+MANY = (32, 256)  # devices of these, beside one
 SLOWNESS = 16.0  # of its devices: how many times longer than here they take to build and run a candidate
 NEIGHBOURS = 3  # recorded candidates that a pretended one is made of
 NOISE = 0.05  # of a pretended time
@@ -148,13 +152,28 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "coordinator_mib": size,
         **circumstances(),
     }
-    begin = time.time()
-    alone = autotune(
-        task.func, target, len(counted), measurer=lambda task: PretendMeasurer(task, lambda c: (times(c)[0], 0.0)), **own
+    for slots in (1, *MANY):
+        found_by = [_search(task, target, seed, times, slots) for seed in range(options.seed, options.seed + options.seeds)]
+        yield {
+            "slots": slots,
+            "candidates": COMPARED,
+            "seeds": options.seeds,
+            "best_ms": 1e3 * float(np.exp(np.mean(np.log(found_by)))),
+            "worst_ms": 1e3 * max(found_by),
+            **circumstances(),
+        }
+
+
+def _search(task: Task, target: tir.Target, seed: int, times: Times, slots: int) -> float:
+    """The best seconds that a search finds with so many pretended devices."""
+
+    def measurer(task: Task) -> Measurer:
+        return PretendMeasurer(task, lambda c: (times(c)[0], 0.0)) if slots == 1 else PretendFarm(task, times, slots)
+
+    return min(
+        m.seconds
+        for m in autotune(task.func, target, COMPARED, measurer=measurer, workload=task.workload, seed=seed).measurements
     )
-    best = 1e3 * min(m.seconds for m in alone.measurements)
-    wall = time.time() - begin
-    yield {"slots": 1, "candidates": alone.trials, "best_ms": best, "wall_s": wall, **circumstances()}
 
 
 def utilisation(spans: list[tuple[float, float]], begin: float, end: float) -> float:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from distributed import Worker
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer
 from search.measure.distributed.agent import Agent, Job
 from search.measure.distributed.finished import Finished
+from search.measure.distributed.measurer import LEAD
 from search.measure.provenance import Provenance
 from search.task import Task
 
@@ -51,6 +53,39 @@ class PretendMeasurer(Measurer):
         time.sleep(latency)
         when = json.dumps([began, time.time()])
         return Measurement(candidate, "ok", (seconds,), when, max_error=0.0, provenance=self._provenance)
+
+
+class PretendFarm(PretendMeasurer):
+    """So many devices whose time passes without waiting: each result is that of the candidate that ends next."""
+
+    def __init__(self, task: Task, times: Times, slots: int):
+        super().__init__(task, lambda candidate: (times(candidate)[0], 0.0))
+        self.slots, self.written, self.remark = slots, lambda: True, ""
+        self._took, self._now = times, 0.0
+        self._running: list[tuple[float, int, Candidate]] = []  # until when, in the order in which they began
+        self._began = 0
+
+    @property
+    def room(self) -> int:
+        return max(0, round(LEAD * self.slots) - len(self._running) - len(self._submitted))
+
+    def comparable(self, measurement: Measurement) -> Measurement:
+        return measurement
+
+    def finished(self) -> Iterator[Measurement]:
+        return iter(())
+
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        super().submit(candidates)
+        while self._submitted and len(self._running) < self.slots:
+            candidate, self._began = self._submitted.pop(0), self._began + 1
+            heappush(self._running, (self._now + self._took(candidate)[1], self._began, candidate))
+
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        if timeout != 0.0 and self._running:
+            self._now, _, candidate = heappop(self._running)
+            self.submit(())
+            yield self._measured(candidate)
 
 
 class PretendAgent(Agent):

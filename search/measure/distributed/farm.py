@@ -26,7 +26,7 @@ CONFIRMED_AT_ONCE = 64  # answers
 ARRIVAL_SECONDS = 2.0  # to wait for the first worker of a cluster that was just started
 RETRY_SECONDS = 0.5
 LOOK_SECONDS = 2.0  # between two looks at which workers there are
-POLL_SECONDS = 0.01  # between two looks at which jobs have ended: far less than one takes
+POLL_SECONDS = 0.02  # between two looks at which jobs have ended: far less than one takes
 
 BUILD = "build"  # the resource of workers that compile
 

@@ -19,9 +19,10 @@ from benchmarks.pretend import PretendAgent
 from cli.tune import cluster, main
 from cli.tune.cluster import Workers
 from cli.tune.network import LiveNetwork
-from cli.tune.progress import workers_table
+from cli.tune.progress import LiveProgress, workers_table
 from graph.onnx import load_onnx
 from graph.reference import evaluate
+from search.measure import BASELINE, Measurement
 from search.measure.distributed.farm import Runner
 from search.measure.distributed.measurer import resource
 from search.records import Records
@@ -147,6 +148,15 @@ def test_the_table_shows_what_workers_do_and_how_busy_they_are(monkeypatch):
         "worker does busy measured", "a measure gmm 90% 9", "b silent for 61 s 50% 4", "c idle; back after drift 0% 0",
         "d put aside: it drifts 0% 0",
     ]  # fmt: skip
+    text = io.StringIO()
+    progress = LiveProgress(text, workers)
+    progress.prepared(Measurement(BASELINE, "ok", (1.0,)), None, None, 0)
+    progress.phase = "searching"
+    rows = shown(progress.render())
+    progress.close()
+    assert "the dashboard of the cluster: http://scheduler:8787/status" in text.getvalue()
+    assert "farm 4 workers, 35% busy" in rows and rows[-5:] == shown(workers_table(workers))
+    assert progress.status() == "0  failed: none  4 workers, 35% busy"
     live = LiveNetwork(10, None, io.StringIO(), workers)
     live.close()
     assert shown(live.render())[-5:] == shown(workers_table(workers))
