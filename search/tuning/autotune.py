@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -35,47 +35,40 @@ if TYPE_CHECKING:
 __all__ = ["NothingFound", "Result", "Policy", "autotune", "default_candidate"]
 
 
+class OfAnySizes(TypedDict, total=False):
+    """Options of `autotune` for any function."""
+
+    records: str | Path | Records | None
+    seed: int
+    callbacks: Sequence[Callback]
+    search: str | Policy | Callable[[Task], Policy] | None
+    model: str | CostModel | None
+    space: str | Callable[[OpenSchedule], object] | None
+    first: Sequence[Candidate] | None
+    limits: Limits | None
+    measurer: Callable[[Task], Measurer] | None
+
+
+class OfConstantSizes(OfAnySizes, total=False):
+    """Those for a function of constant sizes."""
+
+    rules: Sequence[Rule] | None
+    workload: NamedWorkload | None
+    workers: int | None
+    builder: str | None
+    inputs: Mapping[str, np.ndarray] | None
+
+
 @overload
 def autotune(
-    func: PrimFunc,
-    target: str | Target = "llvm",
-    trials: int | None = 64,
-    seconds: float | None = None,
-    *,
-    records: str | Path | Records | None = None,
-    seed: int = 0,
-    callbacks: Sequence[Callback] = (),
-    search: str | Policy | Callable[[Task], Policy] | None = None,
-    model: str | CostModel | None = None,
-    space: str | Callable[[OpenSchedule], object] | None = None,
-    rules: Sequence[Rule] | None = None,
-    first: Sequence[Candidate] | None = None,
-    limits: Limits | None = None,
-    workload: NamedWorkload | None = None,
-    workers: int | None = None,
-    builder: str | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    measurer: Callable[[Task], Measurer] | None = None,
-    sizes: None = None,
-) -> Result: ...
+    func: PrimFunc, target: str | Target = "llvm", trials: int | None = 64, seconds: float | None = None, *,
+    sizes: None = None, **options: Unpack[OfConstantSizes],
+) -> Result: ...  # fmt: skip
 @overload
 def autotune(
-    func: PrimFunc,
-    target: str | Target = "llvm",
-    trials: int | None = 64,
-    seconds: float | None = None,
-    *,
-    sizes: Sizes,
-    records: str | Path | Records | None = None,
-    seed: int = 0,
-    callbacks: Sequence[Callback] = (),
-    search: str | Policy | Callable[[Task], Policy] | None = None,
-    model: str | CostModel | None = None,
-    space: str | Callable[[OpenSchedule], object] | None = None,
-    first: Sequence[Candidate] | None = None,
-    limits: Limits | None = None,
-    measurer: Callable[[Task], Measurer] | None = None,
-) -> SizesResult: ...
+    func: PrimFunc, target: str | Target = "llvm", trials: int | None = 64, seconds: float | None = None, *,
+    sizes: Sizes, **options: Unpack[OfAnySizes],
+) -> SizesResult: ...  # fmt: skip
 def autotune(
     func: PrimFunc,
     target: str | Target = "llvm",
