@@ -21,7 +21,7 @@ from search.keys import key
 from search.measure.provenance import fingerprint
 from search.records import Records
 from search.records.database import Record
-from search.task import Task
+from search.task import Task, target_text
 from search.tuning.events import Event, Measured, NewBest
 from search.tuning.options import check_budget
 from search.tuning.task_scheduler import TasksResult, WeightedFunction, tune_tasks
@@ -227,7 +227,7 @@ def _opened(records: str | Path | Records | None) -> Iterator[Records]:
 
 def _device(target: Target, measurer: Any, records: Records) -> str | None:
     """The name of what measures, if that is another device than this machine's; `records` are those of that one then."""
-    devices = measurer.devices(str(target)) if hasattr(measurer, "devices") else ()
+    devices = measurer.devices(target_text(target)) if hasattr(measurer, "devices") else ()
     if not devices or devices[0].fingerprint == fingerprint(target):
         return None
     records.devices[target] = devices[0].fingerprint
