@@ -53,6 +53,10 @@ def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
             from .network import tune as tune_network
 
             return tune_network(args, options)
+        if mode == "--sizes":
+            from .sizes import tune as tune_sizes
+
+            return tune_sizes(args, options)
         from .run import tune
 
         return tune(args, options)

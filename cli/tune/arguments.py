@@ -26,6 +26,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
         "export", "cluster", "builders",
     ),
+    "--sizes": (
+        "sizes", "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "space",
+        "cluster", "builders",
+    ),
     "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show", "inputs"),
     "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
     "--list": ("list",),
@@ -60,6 +64,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="SIZES",
         help="sizes separated by commas, as in 1024,1024,1024 (default: the workload's); of a network NAME=1,3,224,224, for each "
         "input whose shape is open",
+    )
+    p.add_argument(
+        "--sizes",
+        action="append",
+        metavar="NAME=SIZES",
+        help="of a function whose sizes are open, FILE.py:NAME: values to be fast at, as in n=1,128; once for each of its sizes",
     )
     p.add_argument(
         "--trials", type=positive_int, metavar="N", help="how many candidates to measure (default 64; no limit with --seconds)"
@@ -139,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
 def check(args: argparse.Namespace) -> str:
     """The mode, a key of OPTIONS, that the arguments select; Usage if they exclude each other."""
     command = args.words[0] if args.words and args.words[0] in COMMANDS else None
-    asked = [mode for mode in ("--apply", "--sketches", "--list") if getattr(args, mode[2:])]
+    asked = [mode for mode in ("--apply", "--sketches", "--list", "--sizes") if getattr(args, mode[2:])]
     asked += [command] if command else []
     if len(asked) > 1:
         raise Usage(f"{' and '.join(asked)} don't go together; one thing at a time")
@@ -159,7 +169,7 @@ def check(args: argparse.Namespace) -> str:
         return mode
     elif len(args.words) > 1 or (args.words and args.list):
         raise Usage(f"{'no' if args.list else 'one'} workload was expected, got {' '.join(args.words)}{_meant(args)}")
-    elif not args.words and mode in ("a workload", "--sketches"):
+    elif not args.words and mode in ("a workload", "--sketches", "--sizes"):
         import workloads
 
         raise Usage(f"name a workload{' to tune' if mode == 'a workload' else ''}: {', '.join(workloads.names())}")

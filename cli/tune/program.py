@@ -47,12 +47,21 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
     """The workload of a name and a shape, or the function in a file; Usage if there is no such one."""
     if not is_file(word):
         return _workload(word, shape, dtype)
-    given = _shape(shape, "as many as the function takes") if isinstance(shape, str) else tuple(shape or ())
+    given = _given(shape)
     func = _from_file(word, given)
     with refusing(word):  # a symbolic size
         if not _fits(func):
             raise Usage(f"{word} does not fit into the memory of this machine")
     return Program(word, given, ", ".join(dict.fromkeys(b.dtype for b in func.buffers)), func, None)
+
+
+def open_function(word: str, shape: str | None) -> PrimFunc:
+    """The function in a file, whose sizes may be open."""
+    return _from_file(word, _given(shape))
+
+
+def _given(shape: tuple[int, ...] | str | None) -> tuple[int, ...]:
+    return _shape(shape, "as many as the function takes") if isinstance(shape, str) else tuple(shape or ())
 
 
 def read_inputs(path: str | None, func: PrimFunc) -> dict[str, np.ndarray]:

@@ -1,0 +1,87 @@
+"""`python -m tir.tune FILE.py:NAME --sizes n=1,128`: a function whose sizes are open, tuned at each of these."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from codegen.timing import duration
+from tir.display import aligned
+
+from ..options import Usage, input_shape, measurable, parse_target, refusing
+from .arguments import parse_model, parse_policy, parse_space
+from .program import is_file, open_function
+
+if TYPE_CHECKING:
+    from search.task import Task
+    from search.tuning.sizes import SizesResult
+
+
+def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    """Search, show each new best, and print the best time at each size; the exit status."""
+    if not is_file(args.words[0]):
+        raise Usage(
+            f"--sizes goes with FILE.py:NAME, a function whose sizes are open; those of {args.words[0]} are given by --shape"
+        )
+    with refusing("--sizes", argparse.ArgumentTypeError):
+        named = dict(input_shape(text, "a size and its values") for text in args.sizes)
+    func, target = open_function(args.words[0], args.shape), parse_target(args.target or "llvm", args.threads)
+    if "measurer" not in options:
+        measurable(target)
+
+    from search.keys import key
+    from search.measure import Limits
+    from search.records import Records, RecordsError
+    from search.sizes import combinations
+    from search.tuning.sizes import tune_sizes
+    from tir.specialize import specialize
+
+    with refusing("--sizes"):
+        labels = {key(specialize(func, row)): _label(row) for row in combinations(func, named)}
+    chosen = {"search": parse_policy(args.policy), "model": parse_model(args.model)}
+    chosen["space"] = None if args.space is None else parse_space(args.space)
+    callbacks = [] if args.quiet else [_watching(labels)]
+    limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}
+    trials = args.trials if args.trials is not None or args.seconds is not None else 64
+    with refusing("--records", RecordsError), ExitStack() as stack:
+        records = None if args.records is None else stack.enter_context(Records(args.records))
+        own = {"records": records, "seed": args.seed, "callbacks": callbacks, **limits}
+        found = tune_sizes(func, target, named, trials=trials, seconds=args.seconds, **own, **chosen, **options)
+    return _print(found, args)
+
+
+def _label(row: Any) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in row.items())
+
+
+def _watching(labels: dict[str, str]) -> Callable[[Task, Any], None]:
+    """A callback that prints a line for each new best."""
+    from search.tuning.events import NewBest
+
+    def watch(task: Task, event: Any) -> None:
+        if isinstance(event, NewBest):
+            print(f"{labels[task.key]}: {duration(event.measurement.seconds, 3)}", file=sys.stderr, flush=True)
+
+    return watch
+
+
+def _print(found: SizesResult, args: argparse.Namespace) -> int:
+    """Print the table, and with --json the object; the exit status."""
+    rows = [("", "trials", "as written", "best")]
+    for row, r in zip(found.sizes, found.results, strict=True):
+        baseline = "-" if r is None or r.baseline is None else duration(r.baseline, 3)
+        rows.append((_label(row), str(r.trials if r else 0), baseline, duration(r.seconds, 3) if r else "nothing valid"))
+    print(aligned(rows), file=sys.stderr if args.json else sys.stdout)
+    for problem in dict.fromkeys(p for p in found.tasks.problems if p):
+        print(f"warning: {problem}", file=sys.stderr)
+    if args.json:
+        each = [{"size": dict(row), "best": r and r.seconds} for row, r in zip(found.sizes, found.results, strict=True)]
+        head = {"workload": args.words[0], "target": str(found.target), "trials": found.tasks.trials}
+        print(json.dumps({**head, "sizes": each, "elapsed": found.tasks.elapsed}))
+    if found.tasks.interrupted:
+        return 130
+    return 0 if all(found.results) else 1
