@@ -30,8 +30,8 @@ def small(func: PrimFunc, steps: Sequence[Step]) -> list[PrimFunc]:
     fallback: list[PrimFunc] = []
     fewer = [_smaller(s) for s in steps]
     for length in LENGTHS:
-        first = shortened(func, length)
-        if verify(first).errors:
+        first = next((f for r in (False, True) if not verify(f := shortened(func, length, r)).errors), None)
+        if first is None:
             continue
         try:
             found = [first, *programs(first, fewer)]
@@ -49,17 +49,22 @@ def _shape(func: PrimFunc) -> tuple[list[tuple[str, Kind]], int]:
     return [(x.name, x.kind) for x in loops(func.body)], guards
 
 
-def shortened(func: PrimFunc, length: int) -> PrimFunc:
-    """The function with `length` in place of each extent that is long, wherever that number is written."""
-    extents = {n.value for x in walk(func) for n in _extents(x) if isinstance(n, Const) and n.value >= LONG}
-    new: dict[int, int] = {}
-    start = 0
-    for extent in sorted(extents):
-        start = start if new and extent - start <= NEAR else extent
-        new[extent] = length + extent - start
+def shortened(func: PrimFunc, length: int, ratios: bool = False) -> PrimFunc:
+    """The function with `length` in place of each extent that is long, wherever that number is written; numbers a little larger,
+    such as the bounds of a padded axis, stay as much larger. With `ratios` multiples of the shortest extent stay so, as those of
+    a convolution with a stride."""
+    starts: list[int] = []
+    for extent in sorted({n.value for x in walk(func) for n in _extents(x) if isinstance(n, Const) and n.value >= LONG}):
+        if not starts or extent - starts[-1] > NEAR:
+            starts.append(extent)
 
     def visit(n: Node) -> Node | None:
-        return n.with_(value=new[n.value]) if isinstance(n, Const) and type(n.value) is int and n.value in new else None
+        if not isinstance(n, Const) or type(n.value) is not int:
+            return None
+        start = next((s for s in starts if s <= n.value <= s + NEAR), None)
+        if start is None:
+            return None
+        return n.with_(value=length * (max(1, start // starts[0]) if ratios else 1) + n.value - start)
 
     return rewrite(func, visit)
 

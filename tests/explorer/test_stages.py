@@ -63,6 +63,22 @@ def test_tails_stay_tails():
     assert "where" not in last.outline()
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "image"),
+    [
+        ("conv2d", (1, 14, 14, 64, 64, 3, 3, 1, 1), (1, 8, 8, 8)),
+        ("depthwise", (1, 28, 28, 32, 3, 3, 1, 1), (1, 13, 9, 9)),  # 28 and 32 are near one another
+        ("conv1d", (1, 256, 64, 128, 3, 2, 1), (1, 36, 9)),  # a stride of 2: 256 to 128
+    ],
+)
+def test_small_convolutions(name, shape, image):
+    """Padding compares with numbers that are no extents, a stride makes one extent a multiple of another."""
+    s = tir.default_schedule(tir.workloads.make(name, shape).func, "llvm -mcpu znver4 -num-cores 2")
+    found = small(s.original, s.trace.steps)
+    assert [(x.name, x.kind) for x in loops(found[-1].body)] == [(x.name, x.kind) for x in loops(s.func.body)]
+    assert tuple(d.value for d in found[0].buffers[0].shape) == image and not tir.verify(found[-1]).errors
+
+
 def test_lengths_that_belong_together_stay_together():
     A = te.placeholder((57, 64), name="A")
     func = te.create_prim_func([A, te.compute((55, 64), lambda i, j: A[i, j] + A[i + 2, j], name="B")])
