@@ -5,6 +5,9 @@
 # are there at all, once neighbours are fused? And who gets how much of the time that a search may take?
 
 # %%
+import tempfile
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 import onnx
@@ -43,9 +46,10 @@ graph = helper.make_graph(
     [helper.make_tensor_value_info("y", TensorProto.FLOAT, (7, 10))],
     [numpy_helper.from_array(value, name) for name, value in weights.items()],
 )
-onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "classifier.onnx")
+path = Path(tempfile.mkdtemp()) / "classifier.onnx"
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
-network = tir.load_onnx("classifier.onnx")
+network = tir.load_onnx(path)
 print(network)
 
 # %% [markdown]
