@@ -86,7 +86,7 @@ def learned(chosen):
     return model
 
 
-seen = (16, 32, 64, len(rest))
+seen = (16, 64, len(rest))
 accuracy = []
 for n in seen:
     model = learned(rest[:n])
