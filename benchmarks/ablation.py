@@ -51,7 +51,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "no start": {"start": None},
     "ansor space": {"space": "ansor"},
     "limited space": {"space": "limited"},
-    "random search": {"search": "random", "model": "none"},
+    "random search": {"policy": "random", "model": "none"},
     "no model": {"model": "none"},
     "no bandit": {"bandit": Uniform},
     "no crossover": {"settings": Settings(crossover=0.0)},
@@ -162,7 +162,7 @@ def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: P
             try:
                 autotune(
                     task.func, task.target, left, records=records, seed=seed, first=(), workload=task.workload,
-                    limits=LIMITS, search=lambda task: make_policy(task, **parts),
+                    limits=LIMITS, policy=lambda task: make_policy(task, **parts),
                 )  # fmt: skip
             except NothingFound:
                 pass

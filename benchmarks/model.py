@@ -137,12 +137,12 @@ def gathered(row: str, target: tir.Target, folder: Path, options: Options) -> li
     """The candidates of a row, those that are missing measured first."""
     task = _task(row, target)
     with Records(folder / f"{row}.db") as records:
-        for search, share in (("random", 0.5), ("evolution", 1.0)):
+        for policy, share in (("random", 0.5), ("evolution", 1.0)):
             missing = round(share * options.trials) - len(trials(records, task))
             if missing > 0:
                 autotune(
                     task.func, task.target, missing, records=records, seed=options.seed, first=(), workload=task.workload,
-                    limits=LIMITS, search=search,
+                    limits=LIMITS, policy=policy,
                 )  # fmt: skip
     return kept(row, target, folder)
 

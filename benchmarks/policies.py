@@ -12,30 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from search.policy.credit import CREDITS
-from search.policy.sketch_choice import BANDITS
-from search.population.mutate import mutations
+from search.names import BANDITS, CREDITS
 
 from . import ablation, pages
 from .options import Options
 
 PLAIN = "ansor"
-INITIAL = {name: m.probability for name, m in mutations().items()}
 
 # Arguments of `search.policy.named.make_policy`, beside the task.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     **{
-        name: {"search": name} for name in (PLAIN, "evolution", "template", "directions", "beam", "tree", "stochastic", "actions")
+        name: {"policy": name} for name in (PLAIN, "evolution", "template", "directions", "beam", "tree", "stochastic", "actions")
     },
-    "random": {"search": "random", "model": "none"},
-    **{f"sketch {name}": {"bandit": bandit} for name, bandit in BANDITS.items() if name != "confidence"},
-    **{f"mutation {name}": {"credit": partial(credit, INITIAL)} for name, credit in CREDITS.items() if name != "adaptive"},
+    "random": {"policy": "random", "model": "none"},
+    **{f"sketch {name}": {"bandit": name} for name in BANDITS if name != "confidence"},
+    **{f"mutation {name}": {"credit": name} for name in CREDITS if name != "adaptive"},
 }
 
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = ablation.TABLE | {

@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
         raise Usage(f"--workloads: {error}") from None
     for policy in args.policies.split(","):
         with refusing("--policies"):
-            check_names(search=policy)
+            check_names(policy=policy)
     out, target = writable("--out", args.out), parse_target("llvm", args.threads)
     with Records(args.records or f"{args.out}.db") as records:
         for workload in chosen:
@@ -104,6 +104,7 @@ def shapes(workload: Workload, others: int, rng: np.random.Generator) -> Iterato
 
 def _measured(workload: Workload, shape: tuple[int, ...], target: Target, records: Records, args: argparse.Namespace) -> Task:
     """The task of a shape, after what is missing of its candidates was measured."""
+    from search.measure import Limits
     from search.measure.reference import NamedWorkload
     from search.task import Task
     from search.tuning.autotune import autotune
@@ -118,7 +119,7 @@ def _measured(workload: Workload, shape: tuple[int, ...], target: Target, record
             try:
                 found = autotune(
                     task.func, target, missing, records=records, seed=args.seed, first=(), workload=named,
-                    search=policy, model="none" if policy == "random" else None,
+                    policy=policy, model="none" if policy == "random" else None, limits=Limits(baseline=2.0, min_seconds=0.05, race=0.05),
                 )  # fmt: skip
                 if found.interrupted:
                     raise KeyboardInterrupt

@@ -123,7 +123,7 @@ def study(
     if not all(parts) or not wanted or not all(isinstance(s, int) and 0 <= s < SEED_LIMIT for s in wanted) or trials < 1:
         raise ValueError("a study needs a search, a model, seeds of at least 0, and at least one trial a run")
     for search, model in ((s, m) for s in parts[0].values() for m in parts[1].values()):
-        check_names(search=search, model=model or None)
+        check_names(policy=search, model=model or None)
     if options.get("records") is not None:
         raise ValueError("a study takes no records: each of its runs would learn from those before it; file= keeps the runs")
     described = [key(func), fingerprint(target), versions(), trials, sorted((k, _described(v)) for k, v in options.items())]
@@ -177,7 +177,7 @@ def _run(
     """One search. One that Ctrl-C ended is no run."""
     best: tuple[float, ...] = ()
     try:
-        result = autotune(func, target, trials, seed=seed, search=search[1], model=model[1], **options)
+        result = autotune(func, target, trials, seed=seed, policy=search[1], model=model[1], **options)
     except NothingFound:
         return Run(search[0], model[0], seed, best)
     if result.interrupted:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from search.names import MODELS, SEARCHES, SPACES
+from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
 from tir.nearest import nearest, no_such
 
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, seed, threads
@@ -20,7 +20,7 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "policy", "model",
-        "mutations", "space", "rules", "report", "inputs", "cluster", "builders",
+        "bandit", "credit", "mutations", "space", "rules", "report", "inputs", "cluster", "builders",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
@@ -118,8 +118,8 @@ def parser() -> argparse.ArgumentParser:
         "--policy",
         "--search",
         metavar="POLICY",
-        help=f"what proposes candidates: {', '.join(SEARCHES)} (default evolution), or MODULE:NAME, one of your own or what "
-        "makes one of a task; --search is its older name",
+        help=f"what proposes candidates: {', '.join(POLICIES)} (default evolution), or MODULE:NAME, one of your own or what "
+        "makes one of a task",
     )
     p.add_argument(
         "--model",
@@ -130,6 +130,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--mutations", metavar="MODULE:NAME", help="mutations of your own for the evolution instead: a dict of them by name"
     )
+    p.add_argument("--bandit", choices=BANDITS, help="what picks the sketch of evolution's next trial (default confidence)")
+    p.add_argument("--credit", choices=CREDITS, help="what picks its mutations (default adaptive)")
     p.add_argument(
         "--space",
         metavar="SPACE",
@@ -226,7 +228,7 @@ def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
 
 def parse_policy(text: str | None) -> Any:
     """The policy called `text`, or the one of that file; None for none."""
-    return _named_or_loaded("policy", text, SEARCHES)
+    return _named_or_loaded("policy", text, POLICIES)
 
 
 def parse_model(text: str | None) -> Any:
@@ -257,7 +259,7 @@ def _named_or_loaded(what: str, text: str | None, names: Sequence[str]) -> Any:
         raise Usage(f"--{what}: {no_such(what, text, names)}")
     with refusing(f"--{what}"):
         found = load(text, what, f"my_{what}:{what.upper()}")
-        check_names(**{"search" if what == "policy" else what: found})
+        check_names(**{what: found})
         return found
 
 

@@ -73,7 +73,7 @@ def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, tar
     from search.records import Records, RecordsError
 
     seconds = args.seconds if args.seconds is not None or args.trials is not None else DEFAULT_SECONDS
-    chosen = {"search": parse_policy(args.policy), "model": parse_model(args.model)}
+    chosen = {"policy": parse_policy(args.policy), "model": parse_model(args.model)}
     named = {name: value for name, value in chosen.items() if value is not None}
     callbacks: list[Callable[[Progress, Event | None], None]] = []
     with refusing("--records", RecordsError), ExitStack() as stack:

@@ -83,12 +83,13 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
     from tir.verify import VerifyError
 
     space, rules = None if args.space is None else parse_space(args.space), parse_rules(args.rules)
-    chosen = {"search": parse_policy(args.policy), "model": parse_model(args.model), "space": space, "rules": rules}
+    chosen = {"policy": parse_policy(args.policy), "model": parse_model(args.model), "space": space, "rules": rules}
     named = {name: value for name, value in chosen.items() if value is not None}
-    if (mutations := parse_mutations(args.mutations)) is not None:
-        if named.pop("search", "evolution") != "evolution":
-            raise Usage("--mutations are those of --policy evolution")
-        named = {"search": partial(make_policy, mutations=mutations, **named)}
+    parts = {"mutations": parse_mutations(args.mutations), "bandit": args.bandit, "credit": args.credit}
+    if given := {name: value for name, value in parts.items() if value is not None}:
+        if named.pop("policy", "evolution") != "evolution":
+            raise Usage(f"{', '.join(f'--{name}' for name in given)}: for --policy evolution alone")
+        named = {"policy": partial(make_policy, **given, **named)}
     callbacks: list[Callback] = [] if saver is None else [saver]
     with (
         refusing("--records", RecordsError),

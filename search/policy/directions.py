@@ -1,11 +1,13 @@
 """The direction walk: from a measured point to a neighbour, in the direction that Q-learning expects most of (FlexTensor: Zheng
 et al., ASPLOS 2020, section 5.2).
 
-A direction moves the smallest prime factor of one level of an axis to another level, or takes the next option of a choice. Each
-trial starts from a measured point, chosen with a probability that falls with how much slower it is than the best, and goes one
-step in a direction. The reward is by how much the neighbour is faster than the point. As in the paper, the space is pruned:
-sizes that the registers cannot hold are never proposed, neither are directions that lead to a known point. Where the paper has a
-network of four layers for the Q function, it is linear here, because a run has some hundred steps to learn from.
+A direction moves the smallest prime factor of one level of an axis to another level, or takes the next option of a choice. The
+walk begins at the best points of a random set, by an analytic model where there is one. Each further trial starts from a measured
+point, chosen as in simulated annealing: with a probability that falls with how much slower it is than the best, the faster the
+longer the search has gone on; and it goes one step in a direction. The reward is by how much the neighbour is faster than the
+point. As in the paper, the space is pruned: sizes that the registers cannot hold are never proposed, neither are directions that
+lead to a known point. Where the paper has a network of four layers for the Q function, it is linear here, because a run has some
+hundred steps to learn from.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from ..population.sample import legalize
 from ..space.sketch import Sketch
 from .rows import Point, RowPolicy
 
-GREED = 5.0  # gamma of the choice of a starting point: exp(-GREED * relative loss)
+SAMPLED_ROWS = 1024  # of all sketches, among which the walk begins
+BEGINNING = 12  # points measured before the first step
+GREED = 5.0  # gamma of the choice of a starting point: exp(-GREED * relative loss), at the first step
+COOLING = 0.5  # by which gamma grows with each measured point
 EXPLORATION = 0.2  # share of steps in a random direction
 DISCOUNT = 0.7  # of the value of the neighbour's best direction
 RATE = 0.5  # of learning
@@ -27,7 +32,7 @@ Direction = tuple[int, ...]  # tile, source and drain level; or a choice and by 
 
 
 class DirectionWalk(RowPolicy):
-    """Walks from the best measured points in learned directions; without measurements it begins at random points."""
+    """Walks from the best measured points in learned directions."""
 
     def __init__(self, *args: object, **parts: object):
         super().__init__(*args, **parts)  # type: ignore[arg-type]
@@ -37,11 +42,13 @@ class DirectionWalk(RowPolicy):
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         points = self.best(64)
-        if not points:
+        if len(self.measured) < BEGINNING or not points:
+            each = max(1, SAMPLED_ROWS // len(self.sketches))
+            yield from self.ranked({k: self.sampled(k, each, rng) for k in range(len(self.sketches))}, rng)
             return
         best = self.measured[points[0]]
         losses = np.array([self.measured[p] / best - 1.0 for p in points])
-        weights = np.exp(-GREED * losses)
+        weights = np.exp(-(GREED + COOLING * (len(self.measured) - BEGINNING)) * losses)
         for _ in range(4 * n):
             start = points[rng.choice(len(points), p=weights / weights.sum())]
             step = self._step(start, rng)

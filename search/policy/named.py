@@ -1,4 +1,4 @@
-"""The policies and models that have names: what `autotune(search=..., model=...)` and the command line offer."""
+"""The policies and models that have names: what `autotune(policy=..., model=...)` and the command line offer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from codegen.target import Target
 from costmodel import CostModel, GBDTModel, RandomModel
 
 from ..backends import search_backend
+from ..population.mutate import mutations
 from ..population.sample import legalize
 from ..space.generation import Opening, generate
 from ..space.rules import Rule
@@ -22,10 +23,12 @@ from ..tuning.options import check_names
 from .actions import ActionBeam
 from .ansor import Ansor, pack_sum
 from .beam import BeamSearch
+from .credit import CREDITS
 from .directions import DirectionWalk
 from .evolution import Evolution
 from .random_search import RandomSearch
 from .shared_model import SharedModel
+from .sketch_choice import BANDITS
 from .stochastic import StochasticSchedule
 from .template import TemplateTuner
 from .tree import TreeSearch
@@ -68,6 +71,16 @@ def _over_rows(policy: Callable[..., Policy], subject: Subject, **parts: Any) ->
     return policy(sketches, subject.target, *subject.models, **parts)
 
 
+def _evolution(subject: Subject, **parts: Any) -> Policy:
+    """Its `bandit` and its `credit` may be names."""
+    if isinstance(parts.get("bandit"), str):
+        parts["bandit"] = BANDITS[parts["bandit"]]
+    if isinstance(parts.get("credit"), str):
+        table = parts.get("mutations") or mutations()
+        parts["credit"] = CREDITS[parts["credit"]]({name: m.probability for name, m in table.items()})
+    return _over_rows(Evolution, subject, **parts)
+
+
 def _ansor(subject: Subject, **parts: Any) -> Policy:
     return Ansor(subject.sketches(), subject.target, *subject.models, **parts)
 
@@ -88,11 +101,11 @@ def _actions(subject: Subject, **parts: Any) -> Policy:
 
 
 POLICIES: dict[str, Named] = {
-    "evolution": Named(partial(_over_rows, Evolution)),
+    "evolution": Named(_evolution),
     "random": Named(_random),
     "ansor": Named(_ansor, "ansor", "pack-sum"),
     "template": Named(partial(_over_rows, TemplateTuner)),
-    "directions": Named(partial(_over_rows, DirectionWalk), model="none"),
+    "directions": Named(partial(_over_rows, DirectionWalk), model="tile"),
     "beam": Named(partial(_over_rows, BeamSearch)),
     "tree": Named(partial(_over_rows, TreeSearch)),
     "stochastic": Named(_stochastic),
@@ -111,24 +124,24 @@ MODELS: dict[str, Callable[[Target], Models]] = {
 
 def make_policy(
     task: Task,
-    search: str = "evolution",
+    policy: str = "evolution",
     model: str | CostModel | Models | None = None,
     space: str | Opening | None = None,
     rules: Sequence[Rule] | None = None,
     **parts: Any,
 ) -> Policy:
-    """The policy of a task: the one of POLICIES called `search`, with one of MODELS or a model of one's own, over the sketches of
+    """The policy of a task: the one of POLICIES called `policy`, with one of MODELS or a model of one's own, over the sketches of
     a space (a name, or a function of an `OpenSchedule`) or of other `rules`; None is the policy's own model or space. `parts` are
     further arguments of it, as those of `Evolution`. ValueError, with what there is, for an unknown name."""
-    check_names(search=search, model=model, space=space)
-    target, named = Target(task.target), POLICIES[search]
+    check_names(policy=policy, model=model, space=space)
+    target, named = Target(task.target), POLICIES[policy]
     models = _models(named.model if model is None else model, target)
     return named.make(Subject(task, target, space or named.space, rules, models), **parts)
 
 
-def shared_models(model: str | CostModel | None, target: Target, search: str = "evolution") -> Models:
-    """The models for all tasks of a run; None is the model of the policy called `search`."""
-    learning, prior = _models(POLICIES[search].model if model is None else model, target)
+def shared_models(model: str | CostModel | None, target: Target, policy: str = "evolution") -> Models:
+    """The models for all tasks of a run; None is the model of the policy called `policy`."""
+    learning, prior = _models(POLICIES[policy].model if model is None else model, target)
     return learning and SharedModel(learning), prior and SharedModel(prior)
 
 

@@ -13,7 +13,7 @@ A policy of your own needs only `propose` and `update`:
         def update(self, measurements):
             pass
 
-    tir.autotune(func, search=Fixed(traces))
+    tir.autotune(func, policy=Fixed(traces))
 
 Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. These
 optional attributes are shown: `sketches`, each with its `rules`; `scored`, the number of rows that its model scored, as

@@ -20,7 +20,7 @@ from ..sizes import Sizes
 from ..task import Task
 from .budget import Budget
 from .events import Callback, Event
-from .options import Options, check_budget, check_options
+from .options import Options, check_budget, check_options, policy_of
 from .result import NothingFound, Result
 from .session import default_candidate, drive, sessions
 from .sizes import SizesResult, tune_sizes
@@ -41,6 +41,7 @@ class OfAnySizes(TypedDict, total=False):
     records: str | Path | Records | None
     seed: int
     callbacks: Sequence[Callback]
+    policy: str | Policy | Callable[[Task], Policy] | None
     search: str | Policy | Callable[[Task], Policy] | None
     model: str | CostModel | None
     space: str | Callable[[OpenSchedule], object] | None
@@ -78,7 +79,7 @@ def autotune(
     records: str | Path | Records | None = None,
     seed: int = 0,
     callbacks: Sequence[Callback] = (),
-    search: str | Policy | Callable[[Task], Policy] | None = None,
+    policy: str | Policy | Callable[[Task], Policy] | None = None,
     model: str | CostModel | None = None,
     space: str | Callable[[OpenSchedule], object] | None = None,
     rules: Sequence[Rule] | None = None,
@@ -90,6 +91,7 @@ def autotune(
     inputs: Mapping[str, np.ndarray] | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
     sizes: Sizes | None = None,
+    search: str | Policy | Callable[[Task], Policy] | None = None,
 ) -> Result | SizesResult:
     """Search for the fastest schedule of `func`, measuring candidates on this machine.
 
@@ -101,8 +103,8 @@ def autotune(
     this function on this target and processor, so that a run continues where the last one ended; the best recorded schedule is
     in the final race.
 
-    `search` is the policy: a name, "evolution" (the default) or another one of `search.names.SEARCHES`, an object with the two
-    methods of `Policy`, or what makes one of the task. Policies with names take the cost `model` "gbdt", "pack-sum", "tile",
+    `policy` (of old `search`) is a name, "evolution" (the default) or another one of `search.names.POLICIES`, an object with the
+    two methods of `Policy`, or what makes one of the task. Policies with names take the cost `model` "gbdt", "pack-sum", "tile",
     "random", "none" or an object, and the `space` "full", "ansor", "limited" or a function that schedules with open numbers
     (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
     candidate may take; `workload` names the computation, so that float64 numpy is the reference; `workers` build at once, with
@@ -118,17 +120,18 @@ def autotune(
     for a bad budget, target, option or input, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError
     for a file that cannot be used, WorkerError where workers cannot be started.
     """
+    policy = policy_of(policy, search)
     if measurer is not None and not (limits is workers is builder is inputs is None):
         raise ValueError("limits, workers, builder and inputs are those of the local measurer; another measurer brings its own")
     if sizes is not None or (isinstance(func, PrimFunc) and sizes_of(func)):
         if not (rules is workload is workers is builder is inputs is None):
             raise ValueError("rules, workload, workers, builder and inputs are for a function of constant sizes")
-        given: dict[str, Any] = {"records": records, "seed": seed, "search": search, "model": model, "space": space}
+        given: dict[str, Any] = {"records": records, "seed": seed, "policy": policy, "model": model, "space": space}
         given |= {"first": first, "limits": limits, "measurer": measurer}
         given["callbacks"] = [partial(_of_any_task, callback) for callback in callbacks]
         return tune_sizes(func, target, sizes, trials=trials, seconds=seconds, **given)
     check_budget(trials, seconds)
-    options = Options(records, seed, callbacks, search, model, space, rules, first, limits, workers, builder, inputs, measurer)
+    options = Options(records, seed, callbacks, policy, model, space, rules, first, limits, workers, builder, inputs, measurer)
     check_options(options)
     budget = Budget(trials, seconds, race=(limits or Limits()).race)
     task = Task.of(func, target, workload=workload)

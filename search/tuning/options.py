@@ -14,7 +14,7 @@ import numpy as np
 from tir.nearest import no_such
 
 from ..measure import Candidate, Limits, Measurer
-from ..names import MODELS, SEARCHES, SEED_LIMIT, SPACELESS, SPACES
+from ..names import MODELS, POLICIES, SEED_LIMIT, SPACELESS, SPACES
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
@@ -33,7 +33,7 @@ class Options:
     records: str | Path | Records | None = None
     seed: int = 0
     callbacks: Sequence[Callable[..., None]] = ()
-    search: str | Policy | Callable[[Task], Policy] | None = None
+    policy: str | Policy | Callable[[Task], Policy] | None = None
     model: str | CostModel | Models | None = None
     space: str | Callable[[Any], object] | None = None
     rules: Sequence[Rule] | None = None
@@ -65,15 +65,15 @@ def check_options(options: Options) -> None:
         number = _is(Real, value) and (value > 0 or (value == 0 and name.startswith("min_")))
         if not number and not (name == "memory" and value is None):
             raise ValueError(f"Limits.{name} should be a positive number, got {value!r}")
-    check_names(search=options.search, model=options.model, space=options.space)
-    if options.search in SPACELESS and (isinstance(options.space, str) or options.rules is not None):
+    check_names(policy=options.policy, model=options.model, space=options.space)
+    if options.policy in SPACELESS and (isinstance(options.space, str) or options.rules is not None):
         raise ValueError(
-            f"the policy {options.search} makes schedules without sketches, so it takes no rules and no named space; got "
+            f"the policy {options.policy} makes schedules without sketches, so it takes no rules and no named space; got "
             + ("rules" if options.rules is not None else f"the space {options.space!r}")
         )
-    if options.search == "actions" and options.space is not None:
+    if options.policy == "actions" and options.space is not None:
         raise ValueError("the policy actions tries single primitives, so it takes no space; stochastic takes a function")
-    named = options.search is None or isinstance(options.search, str)
+    named = options.policy is None or isinstance(options.policy, str)
     if not named and not (options.model is options.space is options.rules is None):
         raise ValueError("model, space and rules are those of the named policies; a policy of your own brings its own")
 
@@ -100,17 +100,24 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: callable(v) or _is_list(v, lambda c: isinstance(c, Candidate)), "takes a list of search.measure.Candidate"
     ),
     "rules": (_is_rules, "takes a list of sketch rules, as search.space.rules.rule makes of a function"),
-    "search": (
+    "policy": (
         lambda v: isinstance(v, (str, Policy)) or callable(v),
         "takes a name, an object with propose and update, or what makes one of the task",
     ),
 }  # fmt: skip
 
 
+def policy_of(policy: Any, search: Any) -> Any:
+    """The policy where it may have been given by its older name, `search`; ValueError for both."""
+    if policy is not None and search is not None:
+        raise ValueError("policy and search are two names of one option, of which search is the older; give policy alone")
+    return search if policy is None else policy
+
+
 def check_names(**chosen: Any) -> None:
-    """ValueError where one of `search`, `model` and `space` is a name that there is not, or an object that cannot be one; None
+    """ValueError where one of `policy`, `model` and `space` is a name that there is not, or an object that cannot be one; None
     is no choice."""
-    known = {"search": SEARCHES, "model": MODELS, "space": SPACES}
+    known = {"policy": POLICIES, "model": MODELS, "space": SPACES}
     for what, value in chosen.items():
         if isinstance(value, str) and value not in known[what]:
             raise ValueError(no_such(what, value, known[what]))

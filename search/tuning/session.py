@@ -254,7 +254,7 @@ class Session:
     def _make_policy(self) -> tuple[Policy, Sequence[Candidate]]:
         """What proposes candidates, and those to begin with."""
         o = self._options
-        policy: Any = o.search
+        policy: Any = o.policy
         if policy is None or isinstance(policy, str):
             from ..policy.named import make_policy
 

@@ -21,7 +21,7 @@ from ..task import Task
 from .allocation import Allocation, History, Objective, choose, expel, group
 from .budget import BATCH, Budget
 from .events import Event
-from .options import Options, check_budget, check_options
+from .options import Options, check_budget, check_options, policy_of
 from .result import NothingFound, Result
 from .session import Session, Turn, drive, sessions
 
@@ -88,12 +88,13 @@ def tune_tasks(
     records: str | Path | Records | None = None,
     seed: int = 0,
     callbacks: Sequence[Callable[[Task, Event], None]] = (),
-    search: str | Callable[[Task], Policy] | None = None,
+    policy: str | Callable[[Task], Policy] | None = None,
     model: str | CostModel | None = None,
     space: str | None = None,
     first: Callable[[Task], Sequence[Candidate]] | None = None,
     limits: Limits | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
+    search: str | Callable[[Task], Policy] | None = None,
 ) -> TasksResult:
     """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
 
@@ -106,14 +107,15 @@ def tune_tasks(
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
     VerifyError (of `tir.verify`) for a function that is not well formed.
     """
+    policy = policy_of(policy, search)
     if not isinstance(tasks, Sequence):
         raise ValueError(f"tasks takes a list of functions or WeightedFunctions, got a {type(tasks).__name__}")
     subjects = [t if isinstance(t, WeightedFunction) else WeightedFunction(t) for t in tasks]
     _check(subjects, trials, seconds, objective, strategy)
-    options = Options(records, seed, callbacks, search, model, space, None, first, limits, measurer=measurer)
+    options = Options(records, seed, callbacks, policy, model, space, None, first, limits, measurer=measurer)
     check_options(options)
-    if isinstance(search, Policy) and not isinstance(search, type):
-        raise ValueError(f"several tasks need a policy each: a name, or what makes one of a task; got {search!r}")
+    if isinstance(policy, Policy) and not isinstance(policy, type):
+        raise ValueError(f"several tasks need a policy each: a name, or what makes one of a task; got {policy!r}")
     own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
     unique = list({(t.key, t.workload): t for t in own}.values())
     place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
@@ -125,8 +127,8 @@ def tune_tasks(
     known = [subjects[place.index(n)].seconds for n in range(len(unique))]
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
-    if search is None or isinstance(search, str):
-        options = replace(options, model=_shared_models(model, target, search or "evolution"))
+    if policy is None or isinstance(policy, str):
+        options = replace(options, model=_shared_models(model, target, policy or "evolution"))
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
@@ -155,12 +157,12 @@ def _check(
         raise ValueError(f"the known seconds of a task must be positive, got {bad[0]}")
 
 
-def _shared_models(model: str | CostModel | None, target: str | Target, search: str) -> Models:
+def _shared_models(model: str | CostModel | None, target: str | Target, policy: str) -> Models:
     from codegen.target import Target
 
     from ..policy.named import shared_models
 
-    return shared_models(model, Target(target), search)
+    return shared_models(model, Target(target), policy)
 
 
 def _size(trials: int | None, tasks: int, new: int) -> int:

@@ -37,7 +37,7 @@ class Wishes:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(main(sys.argv[1:], builder="fake_builder", search=Wishes, workers=2, first=()))
+    sys.exit(main(sys.argv[1:], builder="fake_builder", policy=Wishes, workers=2, first=()))
 """
 
 

@@ -150,10 +150,10 @@ def test_parts_of_the_users_own(options, kind, tmp_path, monkeypatch):
 
     monkeypatch.setattr("search.tuning.autotune.autotune", autotune)
     assert run("gmm", "--shape", "7,13,9", "--quiet", *options) == 130
-    found = [seen[name] for name in ("search", "model") if name in seen]
+    found = [seen[name] for name in ("policy", "model") if name in seen]
     assert [x if isinstance(x, str) else type(x).__name__ for x in found] == kind
     if kind == ["partial"]:
-        policy = seen["search"](Task.of(workloads.make("gmm", (7, 13, 9)).func))
+        policy = seen["policy"](Task.of(workloads.make("gmm", (7, 13, 9)).func))
         assert len(policy._mutations) == 1
 
 
@@ -166,7 +166,7 @@ def test_parts_of_the_users_own(options, kind, tmp_path, monkeypatch):
         ),
         (["--model", "parts.py:NONE"], "--model: model 'parts.py:NONE' cannot be loaded: module 'parts' has no attribute 'NONE'"),
         (["--mutations", "parts.py:MODEL"], "--mutations: 'parts.py:MODEL' is no dict of mutations"),
-        (["--mutations", "parts.py", "--search", "random"], "--mutations are those of --policy evolution"),
+        (["--mutations", "parts.py", "--policy", "random"], "--mutations: for --policy evolution alone"),
         (["--search", "bogus"], "--policy: no policy is named 'bogus'; there are: evolution"),
     ],
 )

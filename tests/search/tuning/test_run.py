@@ -50,7 +50,7 @@ def test_bad_budgets_are_refused(trials, seconds, message):
         ({"seed": None}, "seed must be an integer of at least 0, and below 2[*][*]63, got None"),
         ({"callbacks": None}, "callbacks takes a list of functions"),
         ({"measurer": 3}, r"measurer takes what makes a search\.Measurer of a task, got 3"),
-        ({"search": 3}, "search takes a name, an object with propose and update, or what makes one of the task, got 3"),
+        ({"search": 3}, "policy takes a name, an object with propose and update, or what makes one of the task, got 3"),
         ({"search": "greedy"}, "greedy"),
         ({"search": tune_tasks, "model": "gbdt"}, "a policy of your own brings its own"),
         ({"seed": "a"}, "seed must be an integer"),
