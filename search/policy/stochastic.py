@@ -60,8 +60,9 @@ class StochasticSchedule(TracePolicy):
         parents = sorted((t for t in self.measured if self.measured[t] < np.inf), key=self.measured.__getitem__)[:n]
         kept = [_decisions(Trace.from_json(text)) for text in parents]
         pool: dict[str, tuple[Schedule, float]] = {}
-        for _ in range(GENERATIONS if self.model is not None else 1):
-            made = [self._made(self._mutant(kept, rng), rng) for _ in range(self.population)]
+        generations, drawn = (GENERATIONS, self.population) if self.model is not None else (1, 2 * n)
+        for _ in range(generations):
+            made = [self._made(self._mutant(kept, rng), rng) for _ in range(drawn)]
             new = {s.trace.to_json(): s for s in made if s is not None and self.is_new(s)}
             fresh = [s for text, s in new.items() if text not in pool]
             for schedule, score in zip(fresh, self.scores(fresh, rng).tolist(), strict=True):

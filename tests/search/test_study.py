@@ -32,10 +32,10 @@ def searched(monkeypatch) -> list[tuple[Any, ...]]:
                 for n, t in enumerate(times)
             ]
 
-    def autotune(func, target, trials, *, seed, search, model, **options):
+    def autotune(func, target, trials, *, seed, policy, model, **options):
         if seed == 9:
             raise KeyboardInterrupt
-        asked.append((search, model, seed, trials))
+        asked.append((policy, model, seed, trials))
         return Found(seed)
 
     monkeypatch.setattr(studies, "autotune", autotune)
@@ -129,7 +129,7 @@ def test_nothing_found_has_no_curve() -> None:
     [
         (
             {"searches": ("bogus",)},
-            "no search is named 'bogus'; there are: evolution, random, ansor, template, directions, beam, tree, stochastic, actions",
+            "no policy is named 'bogus'; there are: evolution, random, ansor, template, directions, beam, tree, stochastic, actions",
         ),
         (
             {"records": "tune.db"},

@@ -15,6 +15,7 @@ from search.measure import Measurement
 from search.policy.actions import successors
 from search.policy.ansor import WARM_UP, Ansor
 from search.policy.directions import DirectionWalk
+from search.policy.evolution import Settings
 from search.policy.named import POLICIES, make_policy
 from search.policy.stochastic import StochasticSchedule
 from search.policy.stochastic_schedule import MAX_UNROLLED, POSTPROCESSORS, refuse_large_bodies
@@ -62,29 +63,30 @@ def test_failures_and_foreign_measurements_are_survived(name):
     assert again and not {str(c.trace) for c in again} & {str(c.trace) for c in batch}
 
 
-# Each without the seeds of templates, and what is random in its space: rows of the same sketches, or schedules drawn without a model.
+# Each without the seeds of templates and with small populations, after so many trials, and what is random in its space: rows of the
+# same sketches, or schedules drawn without a model.
 COMPARED = {
-    "evolution": ({"start": ()}, ("random", {})),
-    "template": ({"start": ()}, ("random", {})),
-    "beam": ({"start": ()}, ("random", {})),
-    "tree": ({"start": (), "simulations": 32}, ("random", {})),
-    "ansor": ({"population": 256}, ("random", {"space": "ansor"})),
-    "directions": ({"start": (), "space": "ansor"}, ("random", {"space": "ansor"})),
-    "stochastic": ({}, ("stochastic", {})),
-    "actions": ({}, ("actions", {})),
+    "evolution": ({"start": (), "settings": Settings(population=128, generations=1)}, 24, ("random", {})),
+    "template": ({"start": ()}, 24, ("random", {})),
+    "beam": ({"start": ()}, 48, ("random", {})),
+    "tree": ({"start": (), "simulations": 32}, 24, ("random", {})),
+    "directions": ({"start": ()}, 24, ("random", {})),
+    "ansor": ({"population": 128}, 48, ("random", {"space": "ansor"})),
+    "stochastic": ({"population": 24}, 40, ("stochastic", {})),
+    "actions": ({}, 24, ("actions", {})),
 }
 
 
 @functools.cache
-def random_best(name: str, options: str) -> float:
-    return np.mean([best_of(make_policy(task(), name, "none", **json.loads(options)), 48, seed) for seed in range(3)])
+def random_best(name: str, trials: int, options: str) -> float:
+    return np.mean([best_of(make_policy(task(), name, "none", **json.loads(options)), trials, seed) for seed in range(3)])
 
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_it_improves_on_random_candidates_at_equal_trials(name):
-    own, (other, options) = COMPARED[name]
-    found = [best_of(make_policy(task(), name, **own), 48, seed) for seed in range(2)]
-    assert np.mean(found) < random_best(other, json.dumps(options))
+    own, trials, (other, options) = COMPARED[name]
+    found = [best_of(make_policy(task(), name, **own), trials, seed) for seed in range(3)]
+    assert np.mean(found) < random_best(other, trials, json.dumps(options))
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------------
@@ -179,15 +181,15 @@ def test_actions_are_single_and_legal():
     ("options", "message"),
     [
         (
-            {"search": "actions", "space": "ansor"},
+            {"policy": "actions", "space": "ansor"},
             "the policy actions makes schedules without sketches, so it takes no rules and no named space; got the space 'ansor'",
         ),
         (
-            {"search": "stochastic", "rules": ()},
+            {"policy": "stochastic", "rules": ()},
             "the policy stochastic makes schedules without sketches, so it takes no rules and no named space; got rules",
         ),
         (
-            {"search": "actions", "space": lambda s: None},
+            {"policy": "actions", "space": lambda s: None},
             "the policy actions tries single primitives, so it takes no space; stochastic takes a function",
         ),
     ],

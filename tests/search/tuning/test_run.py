@@ -50,9 +50,9 @@ def test_bad_budgets_are_refused(trials, seconds, message):
         ({"seed": None}, "seed must be an integer of at least 0, and below 2[*][*]63, got None"),
         ({"callbacks": None}, "callbacks takes a list of functions"),
         ({"measurer": 3}, r"measurer takes what makes a search\.Measurer of a task, got 3"),
-        ({"search": 3}, "policy takes a name, an object with propose and update, or what makes one of the task, got 3"),
-        ({"search": "greedy"}, "greedy"),
-        ({"search": tune_tasks, "model": "gbdt"}, "a policy of your own brings its own"),
+        ({"policy": 3}, "policy takes a name, an object with propose and update, or what makes one of the task, got 3"),
+        ({"policy": "greedy"}, "greedy"),
+        ({"policy": tune_tasks, "model": "gbdt"}, "a policy of your own brings its own"),
         ({"seed": "a"}, "seed must be an integer"),
         ({"seed": 1 << 63}, "seed must be an integer .* got 9223372036854775808"),
         ({"callbacks": print}, "callbacks takes a list of functions"),
@@ -72,6 +72,12 @@ def test_bad_budgets_are_refused(trials, seconds, message):
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         check_options(Options(**options))
+
+
+def test_a_policy_has_one_name():
+    message = "policy and search are two names of one option, of which search is the older; give policy alone"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        autotune(matmul(), policy="random", search="random")
 
 
 # --- programs that are wrong -------------------------------------------------------------------------------------------
