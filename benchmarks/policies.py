@@ -30,6 +30,10 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         name: {"policy": name} for name in (PLAIN, "evolution", "template", "directions", "beam", "tree", "stochastic", "actions")
     },
     "random": {"policy": "random", "model": "none"},
+    "no model": {"model": "none"},
+    # Ansor's figure 7, beside ansor and beam
+    "ansor no fine-tuning": {"policy": "random", "model": "none", "space": "ansor"},
+    "ansor limited space": {"policy": "ansor", "space": "limited"},
     **{f"sketch {name}": {"bandit": name} for name in BANDITS if name != "confidence"},
     **{f"mutation {name}": {"credit": name} for name in CREDITS if name != "adaptive"},
 }
