@@ -34,7 +34,7 @@ from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit
 from .lineage import Applied, Family, Generation, places
-from .ranking import TrustedModel, model_name, ordered_pairs, score_rows
+from .ranking import TrustedModel, lowered, model_name, ordered_pairs, score_rows
 from .shared_model import SharedModel
 
 SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
@@ -541,10 +541,11 @@ class Evolution:
         if not self._models or not len(rows):
             return np.zeros((len(rows), len(self._models)))
         start = time.perf_counter()
-        scores = np.stack([score_rows(trusted.model, island.programs, rows) for trusted in self._models], axis=1)
+        prior = self._models[1].model if len(self._models) > 1 and self._describe is sketch_programs else None
+        scores = np.stack([score_rows(trusted.model, island.programs, rows, prior) for trusted in self._models], axis=1)
         self._scoring += time.perf_counter() - start
         self._scored += len(rows)
-        self._concrete += island.programs.count_concrete(rows)
+        self._concrete += lowered(island.programs, rows, prior)
         return scores
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -15,18 +15,28 @@ from ..measure import Measurement
 DECAY = 0.8  # factor of the counts so far when a new batch was measured
 TIME_NOISE = 0.02  # relative difference below which times count as equal
 PRIOR_PAIRS = 8.0  # pairs that the candidates of another task count for
+MAX_CONCRETE_ROWS = 16  # that are lowered at a time to be scored: each takes about 40 ms, a measurement ten times as long
 MIN_TRUST = 0.02  # of a model that was always wrong, so that it counts again when it has learned
 
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and the seconds they took
 
 
-def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
-    """The scores of rows: an (n,) float64 vector, higher is better, -inf in place of NaN. TypeError if the model returns anything
-    else, which is a mistake of a model of one's own."""
+def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None = None) -> np.ndarray:
+    """The scores of rows: an (n,) float64 vector, higher is better, -inf in place of NaN; those of the `prior`, if there is one,
+    where more than MAX_CONCRETE_ROWS rows would have to be lowered to be scored. TypeError if the model returns anything else,
+    which is a mistake of a model of one's own."""
+    if prior is not None and lowered(sketch, rows, prior) < sketch.count_concrete(rows):
+        model = prior
     scores = np.asarray(model.score(sketch, rows))
     if scores.shape != (len(rows),) or scores.dtype.kind not in "fiu":
         raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {scores.dtype} of the shape {scores.shape}")
     return np.where(np.isnan(scores), -np.inf, scores.astype("float64"))
+
+
+def lowered(sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None) -> int:
+    """How many of the rows are lowered to be scored; none where the `prior` scores them because these would be too many."""
+    count = sketch.count_concrete(rows)
+    return 0 if prior is not None and count > MAX_CONCRETE_ROWS else count
 
 
 def model_name(model: CostModel) -> str:

@@ -14,7 +14,7 @@ from ..measure import Candidate, Measurement
 from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space.sketch import Sketch
-from .ranking import score_rows
+from .ranking import lowered, score_rows
 
 Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
 
@@ -39,7 +39,7 @@ class RowPolicy(ABC):
         if not sketches:
             raise ValueError("there is no sketch to search")
         self.sketches, self.target = tuple(sketches), target
-        self.model = prior if model is None else model
+        self.model, self._prior = prior if model is None else model, prior
         self.measured: dict[Point, float] = {}
         self.scored = {"symbolic": 0, "concrete": 0}
         self._proposed: set[Point] = set()
@@ -104,8 +104,8 @@ class RowPolicy(ABC):
         if self.model is None or not len(rows):
             return np.zeros(len(rows))
         programs = sketch_programs(self.sketches[number])
-        scores = score_rows(self.model, programs, rows)
-        concrete = programs.count_concrete(rows)
+        scores = score_rows(self.model, programs, rows, self._prior)
+        concrete = lowered(programs, rows, self._prior)
         self.scored["symbolic"] += len(rows) - concrete
         self.scored["concrete"] += concrete
         return scores
