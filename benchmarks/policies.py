@@ -31,6 +31,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     },
     "random": {"policy": "random", "model": "none"},
     "no model": {"model": "none"},
+    "no shipped trees": {"model": "gbdt"},
     # Ansor's figure 7, beside ansor and beam
     "ansor no fine-tuning": {"policy": "random", "model": "none", "space": "ansor"},
     "ansor limited space": {"policy": "ansor", "space": "limited"},

@@ -36,6 +36,7 @@ DRAWS = 100  # of a shape that is new and that the workload takes
 def parser() -> argparse.ArgumentParser:
     p = Parser(prog="python -m costmodel.dataset", description=(__doc__ or "").split("\n\n")[0], allow_abbrev=False)
     p.add_argument("--out", required=True, metavar="FILE", help="the data set, a .npz file")
+    p.add_argument("--model", metavar="FILE", help="fit the trees of costmodel.pretrained to it, and write them")
     p.add_argument("--records", metavar="FILE", help="keep what is measured in FILE, and go on from there (default: FILE.db)")
     p.add_argument("--workloads", metavar="NAMES", help="separated by commas (default: all that python -m tir.tune --list shows)")
     p.add_argument("--shapes", type=count, default=2, metavar="N", help="shapes of a workload beside its own (default 2)")
@@ -76,6 +77,10 @@ def _run(args: argparse.Namespace) -> int:
                 print(f"{workload.name} {','.join(map(str, shape))}: {known} candidates", file=sys.stderr)
         data = dataset(records, target)
     data.save(out)
+    if args.model is not None:
+        from costmodel.pretrained import save, train
+
+        save(train(data, target.machine), writable("--model", args.model))
     print(f"{len(data)} programs of {len(data.tasks)} tasks: {args.out}")
     return 0
 
@@ -112,14 +117,14 @@ def _measured(workload: Workload, shape: tuple[int, ...], target: Target, record
 
     named = NamedWorkload(workload.name, shape)
     task = Task.of(named.instance().func, target, workload=named)
-    policies = args.policies.split(",")
+    policies, limits = args.policies.split(","), Limits(baseline=2.0, min_seconds=0.05, race=0.05)
     for n, policy in enumerate(policies):
         missing = (n + 1) * args.trials // len(policies) - len(records.of(task.key, task.target))
         if missing > 0:
             try:
                 found = autotune(
                     task.func, target, missing, records=records, seed=args.seed, first=(), workload=named,
-                    policy=policy, model="none" if policy == "random" else None, limits=Limits(baseline=2.0, min_seconds=0.05, race=0.05),
+                    policy=policy, model="none" if policy == "random" else None, limits=limits,
                 )  # fmt: skip
                 if found.interrupted:
                     raise KeyboardInterrupt

@@ -11,13 +11,13 @@ from .gbdt import Boosting, GBDTModel
 from .gpu_model import GPUModel
 from .learned import LearnedModel, Regressor, RegressorModel
 from .loopnest import Program, program
-from .losses import Loss, ThroughputSum, TimeSum
+from .losses import Loss, PairRank, ThroughputSum, TimeSum
 from .model import CostModel, Explains, RandomModel, WarmUp
 from .sketch_programs import SketchPrograms, TileAccess, TiledNest
 from .tile_model import TileModel
 
 __all__ = [
-    "Boosting", "CostModel", "Explains", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "Program",
-    "RandomModel", "Regressor", "RegressorModel", "SketchPrograms", "ThroughputSum", "TileAccess", "TileModel", "TiledNest",
-    "TimeSum", "WarmUp", "features", "program",
+    "Boosting", "CostModel", "Explains", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "PairRank",
+    "Program", "RandomModel", "Regressor", "RegressorModel", "SketchPrograms", "ThroughputSum", "TileAccess", "TileModel",
+    "TiledNest", "TimeSum", "WarmUp", "features", "program",
 ]  # fmt: skip

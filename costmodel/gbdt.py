@@ -54,14 +54,16 @@ class Boosting:
 class GBDTModel(LearnedModel):
     """Scores a row by minus the logarithm of the nanoseconds that boosted trees predict (or as another loss says).
 
-    `seed` decides which features and programs each tree sees. `save` and `load` keep what was learned, so that a later run, of
-    the same or another task on the same kind of machine, starts from there.
+    `seed` decides which features and programs each tree sees. `base` are trees that were grown before, of other tasks: they score
+    until there is enough to learn from, and then the own trees correct them. `save` and `load` keep what was learned, so that a
+    later run, of the same or another task on the same kind of machine, starts from there.
     """
 
     learned = "trees"
 
-    def __init__(self, machine: Machine, seed: int = 0, boosting: Boosting | None = None):
+    def __init__(self, machine: Machine, seed: int = 0, boosting: Boosting | None = None, base: Forest | None = None):
         self.boosting = boosting or Boosting()
+        self.base = base
         super().__init__(machine, self.boosting.loss, self.boosting.min_programs)
         self.forest = Forest.empty(self.boosting.depth)
         self._rng = np.random.default_rng(seed)
@@ -74,8 +76,16 @@ class GBDTModel(LearnedModel):
         self.predict(np.zeros((FORMULA + 1, 1), dtype=np.float32))
         super().warm_up()
 
+    @property
+    def ready(self) -> bool:
+        return self.base is not None or super().ready
+
     def predict(self, features: np.ndarray) -> np.ndarray:
         return self.forest.predict(features)
+
+    def start(self, features: np.ndarray) -> np.ndarray:
+        start = super().start(features)
+        return start if self.base is None else start + self.base.predict(np.ascontiguousarray(features))
 
     def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
         """By how much each feature moves what the trees add to the rough estimate of a row's time, in e-folds, away from the mean
@@ -87,7 +97,7 @@ class GBDTModel(LearnedModel):
         for _, program in sketch.programs(row[None]):
             own = features(program, row[None], self.machine)[:, 0]
             matrix = np.concatenate([own, np.broadcast_to(formula, (len(own), 1))], axis=1).T
-            times = np.exp(self.predict(matrix) + self.loss.start(matrix))
+            times = np.exp(self.predict(matrix) + self.start(matrix))
             result += moved(self.forest, self.data.matrix, matrix) @ (times / times.sum())
         return dict(zip((*NAMES, "formula"), result.tolist(), strict=True))
 
@@ -100,7 +110,7 @@ class GBDTModel(LearnedModel):
         chosen = self._chosen()
         matrix, program = self.data.statements(chosen)
         features = np.ascontiguousarray(matrix.T)
-        predicted = (self.predict(features) + self.loss.start(features)).astype(np.float64)
+        predicted = (self.predict(features) + self.start(features)).astype(np.float64)
         targets, weights = (values[chosen] for values in self.loss.targets(self.data, options.weight))
         self.forest += self._boosted(matrix, program, predicted, targets, weights, options.trees if anew else options.added)
 
@@ -144,9 +154,9 @@ class GBDTModel(LearnedModel):
     # --- keeping ---
 
     def save(self, path: str | Path) -> None:
-        """Write what the model was taught, and its trees, to a `.npz` file. Trees of another loss than the default are left out:
-        they are grown anew after loading."""
-        forest = self.forest if self.loss == TimeSum() else Forest.empty(self.boosting.depth)
+        """Write what the model was taught, and its trees, to a `.npz` file. Trees of another loss than the default, and those
+        that correct others, are left out: they are grown anew after loading."""
+        forest = self.forest if self.loss == TimeSum() and self.base is None else Forest.empty(self.boosting.depth)
         counts = (self._fitted, self._rebuilt) if len(forest) else (0, 0)
         own = {"counts": np.array(counts, dtype=np.int64), "tasks": np.array(self.data.tasks, dtype=np.str_)}
         model_file.write(path, vars(forest) | vars(self.data) | own, isinstance(self.machine, GPU))

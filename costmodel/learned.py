@@ -61,9 +61,18 @@ class LearnedModel(ABC):
         """What is to be added to the start of f(s), of statements that are the columns of a (features, n) float32 matrix."""
 
     @property
+    def ready(self) -> bool:
+        """Whether it scores itself, not the formula for it."""
+        return self.programs >= self.min_programs
+
+    @property
     def name(self) -> str:
         """Whose scores `score` gives: the formula's until enough was measured, then its own, under the name `learned`."""
-        return self._formula.name if self.programs < self.min_programs else self.learned
+        return self.learned if self.ready else self._formula.name
+
+    def start(self, features: np.ndarray) -> np.ndarray:
+        """f(s) before anything was learned, of statements that are the columns of `features`."""
+        return self.loss.start(features)
 
     @property
     def programs(self) -> int:
@@ -79,9 +88,9 @@ class LearnedModel(ABC):
         interpreter(), allocator()
 
     def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
-        if self.programs < self.min_programs:
+        if not self.ready:
             return self._formula.score(sketch, rows)
-        if self._fitted < self.programs:
+        if self._fitted < self.programs >= self.min_programs:
             self.fit()
             self._fitted = self.programs
         formula = self._formula.score(sketch, rows).astype(np.float32)
@@ -93,7 +102,7 @@ class LearnedModel(ABC):
             for start, matrix in chunks(statement, own, self.machine, extra=1):
                 stop = start + matrix.shape[1]
                 matrix[FORMULA] = of_own[start:stop]
-                sums[members[start:stop]] += self.loss.parts(self.predict(matrix) + self.loss.start(matrix))
+                sums[members[start:stop]] += self.loss.parts(self.predict(matrix) + self.start(matrix))
         return np.where(legal, self.loss.scores(sums), -np.inf).astype(np.float64)
 
     def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:

@@ -16,6 +16,11 @@ from .features import NAMES
 
 ESTIMATE = NAMES.index("estimate")
 LN2 = float(np.log(2.0))
+PAIRED = 400  # programs of a task, at most, of which the pairs count
+PAIR_NOISE = 0.02  # difference of logarithms of times below which neither program is the faster
+SHARPNESS = 4.0  # of the logistic function of a difference of logarithms of times
+CAUTION = 0.05  # of the largest second derivative, added to each
+MAX_STEP = 2.0  # of a correction, a logarithm of time
 
 Weighted = tuple[np.ndarray, np.ndarray]  # numbers, and the weight of each
 
@@ -68,6 +73,36 @@ class TimeSum:
 
     def scores(self, sums: np.ndarray) -> np.ndarray:
         return -np.log(np.maximum(sums, 1e-30))
+
+
+@dataclass(frozen=True, slots=True)
+class PairRank(TimeSum):
+    """Sums of times as in `TimeSum`, fitted to the order of the programs of a task: the logistic loss of each pair, by how far
+    apart its throughputs are (LambdaRank: Burges, From RankNet to LambdaRank to LambdaMART, 2010).
+
+    A target has three numbers: the logarithm of the time, the task, the throughput.
+    """
+
+    def targets(self, data: Dataset, min_weight: float) -> Weighted:
+        throughputs = data.throughputs()
+        return np.stack([data.log_times(), data.task, throughputs], axis=1), np.maximum(throughputs, min_weight)
+
+    def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
+        times = np.exp(predicted)
+        total = np.bincount(program, weights=times, minlength=len(targets))
+        slope, curve = np.zeros(len(targets)), np.zeros(len(targets))
+        for task in np.unique(targets[:, 1]):
+            every = np.flatnonzero(targets[:, 1] == task)
+            own = every[:: -(-len(every) // PAIRED)]
+            time, _, speed = targets[own].T
+            guess = np.log(total[own])
+            apart = np.where(time[:, None] + PAIR_NOISE < time, np.abs(speed[:, None] - speed), 0.0)  # row before column
+            wrong = 1 / (1 + np.exp(np.clip(SHARPNESS * (guess - guess[:, None]), -30, 30)))
+            pull, stiff = SHARPNESS * apart * wrong, SHARPNESS**2 * apart * wrong * (1 - wrong)
+            slope[own] = pull.sum(0) - pull.sum(1)
+            curve[own] = stiff.sum(0) + stiff.sum(1)
+        step = np.clip(slope / (curve + CAUTION * curve.max() + 1e-9), -MAX_STEP, MAX_STEP)
+        return step[program], curve[program] * times / total[program]
 
 
 @dataclass(frozen=True, slots=True)

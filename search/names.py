@@ -2,7 +2,7 @@
 
 POLICIES = ("evolution", "random", "ansor", "template", "directions", "beam", "tree", "stochastic", "actions")
 SPACELESS = ("stochastic", "actions")  # policies that make schedules by themselves, not from sketches
-MODELS = ("gbdt", "pack-sum", "tile", "random", "none")
+MODELS = ("pretrained", "gbdt", "pack-sum", "tile", "random", "none")
 SPACES = ("full", "ansor", "limited")
 BANDITS = ("confidence", "uniform", "thompson", "discounted", "gradient")  # of evolution: which sketch is tried next
 CREDITS = ("adaptive", "fixed", "predicted")  # of evolution: which mutation is applied

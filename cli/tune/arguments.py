@@ -124,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--model",
         metavar="MODEL",
-        help=f"what judges them before they are measured: {', '.join(MODELS)} (default: mostly gbdt), or MODULE:NAME, an object "
+        help=f"what judges them before they are measured: {', '.join(MODELS)} (default pretrained), or MODULE:NAME, an object "
         "of your own",
     )
     p.add_argument(

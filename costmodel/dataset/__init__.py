@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,22 @@ class Dataset:
         place[chosen] = np.arange(len(chosen))
         own = place[self.program] >= 0
         return self.matrix[own], place[self.program[own]]
+
+    def subset(self, chosen: np.ndarray) -> Dataset:
+        """Some of the programs."""
+        return Dataset(*self.statements(chosen), self.task[chosen], self.seconds[chosen], self.tasks)
+
+    @staticmethod
+    def joined(sets: Sequence[Dataset]) -> Dataset:
+        """All programs of several sets, whose tasks are different ones."""
+        programs, tasks = ([0, *accumulate(len(x) for x in parts)] for parts in (sets, [s.tasks for s in sets]))
+        return Dataset(
+            np.concatenate([s.matrix for s in sets]),
+            np.concatenate([s.program + n for s, n in zip(sets, programs, strict=False)]),
+            np.concatenate([s.task + n for s, n in zip(sets, tasks, strict=False)]),
+            np.concatenate([s.seconds for s in sets]),
+            [t for s in sets for t in s.tasks],
+        )
 
     def throughputs(self) -> np.ndarray:
         """Of each program, relative to the best of its task; 0 where it failed."""

@@ -156,8 +156,9 @@ class Evolution:
         self._mutations = mutations_of() if mutations is None else dict(mutations)
         self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})
         self._describe = describe
-        # Before anything is measured the analytic model is trusted, the learned one is not, unless it is the only one.
-        initial = [(model, 6, 2)] if prior is None else [(model, 1, 1), (prior, 6, 2)]
+        # Before anything is measured the analytic model is trusted, the learned one only if it is alone or knows other tasks.
+        knows = prior is None or getattr(getattr(model, "model", model), "base", None) is not None
+        initial = [(model, 6, 2) if knows else (model, 1, 1)] + ([] if prior is None else [(prior, 6, 2)])
         self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
         for trusted in self._models:
             if isinstance(trusted.model, SharedModel):

@@ -11,6 +11,7 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, GBDTModel, RandomModel
+from costmodel.pretrained import pretrained
 
 from ..backends import search_backend
 from ..population.mutate import mutations
@@ -61,7 +62,7 @@ class Named:
 
     make: Callable[..., Policy]
     space: str = "full"
-    model: str = "gbdt"
+    model: str = "pretrained"
 
 
 def _over_rows(policy: Callable[..., Policy], subject: Subject, **parts: Any) -> Policy:
@@ -114,6 +115,10 @@ POLICIES: dict[str, Named] = {
 
 
 MODELS: dict[str, Callable[[Target], Models]] = {
+    "pretrained": lambda target: (
+        GBDTModel(target.machine, base=pretrained(target.machine)),
+        search_backend(target).prior(target),
+    ),
     "gbdt": lambda target: (GBDTModel(target.machine), search_backend(target).prior(target)),
     "pack-sum": lambda target: (pack_sum(target), None),
     "tile": lambda target: (search_backend(target).prior(target), None),

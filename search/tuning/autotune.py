@@ -104,9 +104,9 @@ def autotune(
     in the final race.
 
     `policy` (of old `search`) is a name, "evolution" (the default) or another one of `search.names.POLICIES`, an object with the
-    two methods of `Policy`, or what makes one of the task. Policies with names take the cost `model` "gbdt", "pack-sum", "tile",
-    "random", "none" or an object, and the `space` "full", "ansor", "limited" or a function that schedules with open numbers
-    (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
+    two methods of `Policy`, or what makes one of the task. Policies with names take the cost `model` "pretrained", "gbdt",
+    "pack-sum", "tile", "random", "none" or an object, and the `space` "full", "ansor", "limited" or a function that schedules
+    with open numbers (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
     candidate may take; `workload` names the computation, so that float64 numpy is the reference; `workers` build at once, with
     the module `builder`; `inputs` are arrays, by the names of parameters, that candidates are run on, instead of random ones; or
     `measurer` makes another measurer of the task.

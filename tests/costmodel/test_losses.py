@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel import ThroughputSum, TimeSum
+from costmodel import PairRank, ThroughputSum, TimeSum
 from costmodel.dataset import FORMULA, Dataset
-from costmodel.losses import ESTIMATE, LN2
+from costmodel.losses import CAUTION, ESTIMATE, LN2, SHARPNESS
 
 PROGRAM = np.array([0, 0, 0, 1, 2, 2])
 
@@ -34,6 +34,19 @@ def test_weighted_residuals_are_the_gradient(loss, objective):
     f, y, w = rng.standard_normal(6), rng.random(3), rng.random(3)
     missing, weight = loss.residuals(f, PROGRAM, y, w)
     assert -missing * weight == pytest.approx(gradient(lambda g: objective(g, y, w), f), abs=1e-6)
+
+
+def test_pairs_pull_by_the_gradient_of_their_logistic_loss():
+    """Two programs of one task in the wrong order; the third is of another task, and has no pair."""
+    f, targets = np.random.default_rng(1).standard_normal(6), np.array([[0.0, 0, 1.0], [1.0, 0, 0.25], [9.0, 1, 1.0]])
+
+    def objective(g: np.ndarray) -> float:
+        fast, slow, _ = np.log(sums(np.exp(g)))
+        return 0.75 * np.log1p(np.exp(SHARPNESS * (fast - slow)))
+
+    missing, weight = PairRank().residuals(f, PROGRAM, targets, np.ones(3))
+    assert weight[4:].tolist() == [0.0, 0.0]
+    assert -missing * weight * (1 + CAUTION) == pytest.approx(gradient(objective, f), abs=1e-6)
 
 
 def test_what_is_fitted_is_scored():

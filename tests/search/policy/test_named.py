@@ -53,7 +53,7 @@ def test_a_model_of_ones_own():
     ("options", "message"),
     [
         ({"policy": "evolutoin"}, f"no policy is named 'evolutoin'; did you mean evolution? there are: {', '.join(NAMES)}"),
-        ({"model": "forest"}, "no model is named 'forest'; there are: gbdt, pack-sum, tile, random, none"),
+        ({"model": "forest"}, "no model is named 'forest'; there are: pretrained, gbdt, pack-sum, tile, random, none"),
         ({"space": "limits"}, "no space is named 'limits'; did you mean limited? there are: full, ansor, limited"),
     ],
 )

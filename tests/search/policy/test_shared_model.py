@@ -75,7 +75,7 @@ def test_a_run_over_several_tasks_has_one_model(own, monkeypatch):
         made.append(Recorder())
         return made[-1], TileModel(target.machine)
 
-    monkeypatch.setitem(named.MODELS, "gbdt", make)
+    monkeypatch.setitem(named.MODELS, "pretrained", make)
     model = Recorder() if own else None
     tune_tasks(FUNCS, TARGET, 6, measurer=Fake, model=model)
     (used,) = made or [model]

@@ -1,0 +1,48 @@
+"""The model that is shipped: trees that know how programs of many tasks were ordered by their times, before anything is measured.
+
+`dataset/pretrained.npz` was made on one thread of an AMD EPYC (Zen 5), of 96 candidates of each workload at three shapes:
+
+    python -m costmodel.dataset --out FILE --trials 96 --threads 1 --model pretrained.npz
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from schedule.machine import CPU, Machine
+
+from .dataset import FORMULA_NAME, Dataset
+from .features import NAMES
+from .gbdt import Boosting, GBDTModel
+from .losses import PairRank
+from .trees import Forest
+
+PATH = Path(__file__).parent / "dataset" / "pretrained.npz"
+ARRAYS = ("features", "thresholds", "values")
+
+
+def train(data: Dataset, machine: Machine) -> Forest:
+    """Trees that order the programs of each task of a data set."""
+    model = GBDTModel(machine, boosting=Boosting(loss=PairRank(), max_programs=max(2, len(data))))
+    model.data = data
+    model.fit()
+    return model.forest
+
+
+def save(forest: Forest, path: Path) -> None:
+    """Write trees, with the names of the features that they look at."""
+    np.savez_compressed(path, names=np.array([*NAMES, FORMULA_NAME]), **{name: getattr(forest, name) for name in ARRAYS})
+
+
+@cache
+def pretrained(machine: Machine, path: Path = PATH) -> Forest | None:
+    """The shipped trees for a processor; None for a GPU, and where features have changed since they were grown."""
+    if not isinstance(machine, CPU) or not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as kept:
+        if kept["names"].tolist() != [*NAMES, FORMULA_NAME]:
+            return None
+        return Forest(*(kept[name] for name in ARRAYS))
