@@ -28,7 +28,10 @@ from tir import tune
         (["gmm", "--threads", "1000000"], "argument --threads: at most"),
         (["gmm", "--shape", "-7,13,5"], "argument --shape: expected one argument; where it begins with -, write --option=value"),
         (["gmm", "--shape=-7,13,5"], "--shape takes integers separated by commas, M,K,N[,batch]; got '-7,13,5'"),
-        (["gmm", "--model", "forest"], "--model: no model is named 'forest'; there are: pretrained, gbdt, pack-sum, tile, random, none"),
+        (
+            ["gmm", "--model", "forest"],
+            "--model: no model is named 'forest'; there are: pretrained, gbdt, pack-sum, tile, random, none",
+        ),
         (["--records", "tune.db", "import", "no.jsonl"], "import: cannot read no.jsonl: No such file or directory"),
         (["gmm", "--seed", str(1 << 63)], "argument --seed: an integer below 2**63 was expected, got '9223372036854775808'"),
         (["gmm", "--seed", "x"], "argument --seed: an integer of at least 0 was expected, got 'x'"),
@@ -79,7 +82,10 @@ def test_bad_usage_is_status_2_and_says_what_was_expected(argv, message, tmp_pat
         (["--list", "--trials", "3"], "--trials does not go with --list, which takes --json, --quiet"),
         (["--apply", "x", "--report", "y.html"], "--report does not go with --apply"),
         (["--sketches"], "name a workload: mlp"),
-        (["gmm", "--model", "xgb"], "--model: no model is named 'xgb'; there are: pretrained, gbdt, pack-sum, tile, random, none"),
+        (
+            ["gmm", "--model", "xgb"],
+            "--model: no model is named 'xgb'; there are: pretrained, gbdt, pack-sum, tile, random, none",
+        ),
         (["gmm", "--report", "no/such/report.html"], "--report: cannot write to the folder"),
     ],
 )
