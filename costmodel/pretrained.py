@@ -1,6 +1,6 @@
 """The model that is shipped: trees that know how programs of many tasks were ordered by their times, before anything is measured.
 
-`dataset/pretrained.npz` was made on one thread of an AMD EPYC (Zen 5), of all workloads at three shapes, two at four:
+`dataset/pretrained.npz` was made on one thread of an AMD EPYC (Zen 4), of all workloads at three shapes, two at four:
 
     python -m costmodel.dataset --out FILE --trials 96 --threads 1 --model pretrained.npz
 """
