@@ -24,8 +24,9 @@ from tests.programs import matmul
 TASK = Task.of(matmul(7, 13, 40), "llvm -num-cores 1")
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    ("name", "model"), [*((n, "none") for n in POLICIES), *(("evolution", m) for m in MODELS if m != "none")]
+)
 def test_every_name_proposes(name, model):
     found = make_policy(TASK, name, model)
     batch = found.propose(4, np.random.default_rng(0))
