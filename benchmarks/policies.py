@@ -59,7 +59,8 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         options = replace(options, seeds=1, trials=QUICK_TRIALS)
     results = ablation.compared(row, options, TABLE, CONFIGURATIONS)
     plain = next(r for r in results if r["configuration"] == PLAIN)
-    results = [r | reached(r, plain["best"]) for r in results]
+    quality = round(plain["best"], 4)  # as speeds are
+    results = [r | reached(r, quality) for r in results]
     pages.keep(options.save, "policies", row, {"threads": options.threads, "results": results}, write)
     yield from results
 

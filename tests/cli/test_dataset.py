@@ -29,5 +29,5 @@ def test_unknown_names_are_refused(capsys, tmp_path):
     assert main(["--policies", "randon", "--out", str(tmp_path / "set.npz")]) == 2
     error = capsys.readouterr().err
     assert error.startswith(
-        "python -m costmodel.dataset: error: --policies: no search is named 'randon'; did you mean random? there are:"
+        "python -m costmodel.dataset: error: --policies: no policy is named 'randon'; did you mean random? there are:"
     )
