@@ -12,6 +12,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.simplify import simplify
+from tir.assumptions import broken_assumption
 from tir.ir import Buffer, Const, Expr, PrimFunc
 from tir.traverse import substitute
 
@@ -40,7 +41,7 @@ def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: A
     name, params = func.name, func.params
     if len(arrays) != len(params):
         raise ArgumentError(f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}")
-    sizes: dict[str, Expr] = {}
+    sizes: dict[str, Const] = {}
     for p, a in zip(params, arrays, strict=True):
         if not isinstance(p, Buffer):
             if not isinstance(a, (int, np.integer)) or isinstance(a, bool):
@@ -49,6 +50,8 @@ def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: A
             if not low <= a <= high:
                 raise ArgumentError(f"{name}: {p.name} is a size and must fit {p.dtype}, got {a}")
             sizes[p.name] = Const(int(a))
+    if (broken := broken_assumption(func, {name: int(size.value) for name, size in sizes.items()})) is not None:
+        raise ArgumentError(broken)
     words: dict[str, int] = {}
     spans: list[tuple[int, int, str]] = []
     for p, a in zip(params, arrays, strict=True):

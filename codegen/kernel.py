@@ -13,6 +13,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.bounds import Ranges, extent_range
+from tir.assumptions import assumptions
 from tir.constants import constants
 from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, Var, buffer_nbytes, const_shape
 from tir.script.outline import signature_text
@@ -97,6 +98,8 @@ class Kernel:
         """The same as a function of arrays and sizes, which returns DECLINED where they may not fit the parameters."""
         from .llvm.native_call import native_call
 
+        if assumptions(self.func):  # `arguments.checked` tells whether they hold
+            return lambda *arguments: DECLINED
         return native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
 
     @cached_property

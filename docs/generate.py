@@ -65,6 +65,13 @@ def vector(n: int = 13) -> PrimFunc:
     return te.create_prim_func([A, te.compute((n,), lambda i: A[i] * 2.0, name="B")])
 
 
+def sized() -> PrimFunc:
+    """B = 2 A, of a size given at the call."""
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    return te.create_prim_func([A, te.compute((n,), lambda i: A[i] * 2.0, name="B"), n])
+
+
 def elementwise() -> PrimFunc:
     """B = A + 1."""
     A = te.placeholder((7, 13), name="A")
@@ -185,6 +192,7 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     f.__name__: f
     for f in (
         vector,
+        sized,
         elementwise,
         powers,
         chain,

@@ -46,6 +46,7 @@ from .primitives.buffers.transform_layout import transform_layout
 from .primitives.buffers.unsafe_set_dtype import unsafe_set_dtype
 from .primitives.buffers.write_in_place import write_in_place
 from .primitives.guards.add_guard import add_guard
+from .primitives.guards.assume import assume
 from .primitives.guards.hoist_predicate import hoist_predicate
 from .primitives.guards.peel import peel
 from .primitives.guards.trim import trim
@@ -404,6 +405,7 @@ class Schedule:
     # --- guards ----------------------------------------------------------------------------------------------------------
 
     add_guard = method(add_guard)
+    assume = method(assume)
     hoist_predicate = method(hoist_predicate)
     trim = method(trim)
     peel = method(peel)

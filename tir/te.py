@@ -298,8 +298,11 @@ def compute(
     if isinstance(fcompute, Tensor) or not callable(fcompute):
         raise TypeError(f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got {fcompute!r}")
     parameters = inspect.signature(fcompute).parameters.values()
-    axis_names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-    if len(axis_names) < len(parameters):  # `*i` are the others
+    indices = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    axis_names = [p.name for p in indices]
+    if len(axis_names) > len(shape):  # what has a default need not be an index
+        axis_names = [p.name for p in indices if p.default is p.empty]
+    if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in parameters}:  # `*i` are the others
         axis_names += [f"i{n}" for n in range(len(axis_names), len(shape))]
     if len(axis_names) != len(shape):
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
@@ -425,7 +428,8 @@ argmin = comm_reducer(_first("<"), lambda index, value: (_no_index(index), const
 def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants: Sequence[Tensor] = ()) -> PrimFunc:
     """The function that computes the tensors in `args` that have a formula from those that are placeholders.
 
-    `args` are the parameters in call order; tensors computed on the way and not listed become allocated buffers. Every
+    `args` are the parameters in call order, behind them sizes of shapes that are not listed, which a call need not give; tensors
+    computed on the way and not listed become allocated buffers. Every
     compute becomes one block, named like its tensor; loops are named like its axes, with a suffix where a name is taken.
     `constants` are inputs that are the same at every call, such as weights: what a schedule computes from them alone, as packing,
     is then prepared once. Raises TypeError for arguments that are neither tensors nor sizes, ValueError where an input is not
@@ -438,6 +442,8 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants
     if len({id(a) for a in args}) != len(args):
         raise ValueError("create_prim_func: a tensor is listed twice")
     order = _topological([a for a in args if isinstance(a, Tensor)])
+    sizes = {v.name: v for t in order for d in t._shape for v in walk(d) if isinstance(v, Var)}
+    args += [v for v in sizes.values() if v not in args]
     listed = {id(a) for a in args}
     for t in order:
         if isinstance(t.op, Placeholder) and id(t) not in listed:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from tir.arith.bounds import ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.intervals import Ranges
+from tir.arith.mixed_radix import mixed_radix
 from tir.arith.polynomial import add, as_constant, constant, linear, polynomial, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
-from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
+from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjunction, conjuncts
 from tir.traverse import stores, substitute, variables
 
 from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
@@ -40,11 +42,13 @@ class Window:
         return [base + (t if scale == 1 else t // scale) < Const(bound, t.dtype) for base, scale, bound in self.limits]
 
 
-def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
+def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None) -> dict[str, Window]:
     """For each spatial iteration variable its window in one iteration of `outer`; `inner` are the loops inside these.
 
     Theorem: the points at which the block runs in that iteration are the product of the windows; each point of the spatial
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
+
+    With `facts` about sizes, extents may be symbolic: then windows may reach beyond the domain, where the block does not run.
     """
     result: dict[str, Window] = {}
     own = axes_with_own_loop(block, (*outer, *inner))
@@ -57,6 +61,12 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
             result[it.var.name] = Window(loop.var, one) if is_outer else Window(zero, it.extent)
     rest = [it for it in block.iters if it.var.name not in result]
     done = {own[name].name for name in result}
+    for it in [it for it in rest if facts is not None and it.axis is Axis.SPATIAL and type(it.extent) is not Const]:
+        found_window = _symbolic_window(block, it, outer, inner, facts or ())
+        if found_window is not None:
+            result[it.var.name], block = found_window
+            rest.remove(it)
+            done |= variables(it.binding)
     outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
     found = iter_map(block, rest, outer, inner)
     ranges = ranges_of((*outer, *inner))
@@ -68,6 +78,36 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
                 raise Unproved(f"`{name}` starts at {found.constants[name]}")
             result[name] = _window(it, found.terms[name], found.bounds[name], zeros, ranges)
     return result
+
+
+def _symbolic_window(
+    block: Block, it: Iter, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr]
+) -> tuple[Window, Block] | None:
+    """The window of an iteration variable of symbolic extent that is the sum of loops, only the outermost of symbolic extent, and
+    the block without the condition that keeps it in its domain; None where there is something else."""
+    loops = {x.name: x.extent for x in (*outer, *inner)}
+    mine = variables(it.binding)
+    radix = mixed_radix(polynomial(it.binding), loops)
+    if radix is None or any(mine & variables(other.binding) for other in block.iters if other is not it):
+        return None
+    terms, count = radix
+    domain = (it.binding < it.extent, it.binding >= 0)
+    kept = [c for c in conjuncts(block.predicate) if not mine & variables(c)]
+    if not prove(it.extent <= count, {}, (*facts, it.var >= 0)) or not all(
+        prove(c, {}, domain) for c in conjuncts(block.predicate) if mine & variables(c)
+    ):
+        return None
+    inside = {x.name for x in inner}
+    flags = [name in inside for name, _ in terms]
+    without = block.with_(predicate=conjunction(*kept))
+    if all(flags):
+        return Window(Const(0, it.extent.dtype), it.extent), without
+    extents = [loops[name] for name, _ in terms[: flags.index(False)]]
+    if any(flags[len(extents) :]) or not all(type(e) is Const for e in extents):
+        return None
+    start = substitute(it.binding, {x.name: Const(0, x.var.dtype) for x in inner})
+    width = prod(e.value for e in extents if type(e) is Const)
+    return Window(simplify(start, ranges_of((*outer, *inner))), Const(width, it.extent.dtype)), without
 
 
 def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound], zeros: Zeros, ranges: Ranges) -> Window:

@@ -91,7 +91,8 @@ def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units:
 
 
 def _padding(value: Any, text: str, target: Buffer, *marks: Mark) -> Expr:
-    """What a function gives for padding, in the dtype of the buffer; refuses what that may not hold, or what reads memory."""
+    """What a function of the new indices gave for padding, as an expression of the dtype of the buffer. Refuses what reads a
+    buffer; TypeError where the dtype cannot hold it."""
     if loads(found := as_expr(value)):
         raise ScheduleError(f"`pad_value` {text!r} reads a buffer", *marks, hint="it is a function of the new indices alone")
     return cast(found, target.dtype) if isinstance(value, Expr) else const(value, target.dtype)

@@ -133,9 +133,8 @@ def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
 def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
     """A condition over the variables that are visible at the end of a path: the loops around it within its block, the iteration
     variables of that block, and the sizes of the function."""
-    from tir.script import ir, tir
-    from tir.script.expressions import Expressions
-    from tir.script.source import Source, python_tree
+    from tir.script.conditions import read_condition
+    from tir.script.source import python_tree
 
     visible: dict[str, Var] = {}
     for s in above[:-1]:
@@ -155,8 +154,7 @@ def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
             f"`{unknown[0]}` in the condition is not visible here; variables are {listing(visible)}",
             hint=did_you_mean(unknown[0], visible),
         )
-    reader = Expressions(Source("<condition>", (text.strip(),)), {"T": tir, "I": ir, **visible}, live=False)
     try:
-        return reader.condition(reader.value(node), node)
+        return read_condition(text, visible)
     except ScriptError as e:
         raise ScheduleError(f"the condition {text!r} cannot be read: {e.reason}", hint=e.hint) from None

@@ -243,6 +243,18 @@ def test_blocks_are_named_like_tensors_and_axes_are_truthful():
     assert (block.name, [(it.var.name, it.axis) for it in block.iters]) == ("B", [("v_i", Axis.SPATIAL), ("v_k", Axis.REDUCE)])
 
 
+def test_sizes_that_are_not_listed_are_the_last_parameters():
+    n = te.var("n")
+    A = te.placeholder((n, 7), name="A")
+    B = te.compute((n, 7), lambda i, j, factor=3.0: A[i, j] * factor, name="B")
+    func = te.create_prim_func([A, B])
+    assert [p.name for p in func.params] == ["A", "B", "n"]
+    a = np.arange(14, dtype="float32").reshape(2, 7)
+    b = np.zeros_like(a)
+    run(func, a, b, 2)
+    np.testing.assert_array_equal(b, 3 * a)
+
+
 def test_names_that_collide_are_told_apart():
     """Tensors, axes and inputs called alike, twice."""
     i = te.placeholder((7,), name="i")

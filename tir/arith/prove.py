@@ -47,7 +47,20 @@ def equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
 
 def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
     low, _ = polynomial_bounds(p, ranges)
+    if low is None and (whole := _without_parts(p)) is not None:
+        low, _ = polynomial_bounds(whole, ranges)
     return low is not None and low >= 0
+
+
+def _without_parts(p: Polynomial) -> Polynomial | None:
+    """A polynomial with the remainder of a // c in place of its multiples of c: c * (a // c) is a - a % c. None where there is no
+    such multiple."""
+    for m, factor in p.items():
+        match m:
+            case (Binary("//", a, Const(int(c)) as divisor) as quotient,) if c > 0 and factor % c == 0:
+                whole = add(polynomial(a), {(Binary("%", a, divisor),): 1}, -1)
+                return add(add(p, {(quotient,): factor}, -1), whole, factor // c)
+    return None
 
 
 def nonnegative(condition: Expr) -> list[Polynomial]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..arith.enumeration import UnknownValue, evaluate
+from ..assumptions import broken_assumption
 from ..ir import Buffer, Expr, PrimFunc, Var
 from ..traverse import stores
 
@@ -23,6 +24,8 @@ def check_arguments(func: PrimFunc, args: tuple) -> list:
             if isinstance(a, bool) or not isinstance(a, (int, np.integer)):
                 raise TypeError(f"{func.name}: the size `{p.name}` must be an int, got {a!r}")
             sizes[p.name] = int(a)
+    if (broken := broken_assumption(func, sizes)) is not None:
+        raise ValueError(broken)
     stored = {s.buffer.name for s in stores(func.body)}
     values = []
     for p, a in zip(func.params, args, strict=True):

@@ -406,7 +406,12 @@ class Declarations(Expressions):
         shape, dtype, scope, arguments = self.declaration(form, node)
         if "shape" not in arguments:
             raise self.error(f"`{self.text(node.func)}`: the shape is missing", node)
-        memory = self.value(arguments["data"]) if "data" in arguments else None
+        allocated: Wrapper | None = None
+        if self.form(data := arguments.get("data", node)) is namespace.allocate and isinstance(data, ast.Call):
+            allocated = self.allocate(target, data, namespace.allocate)
+            memory = self.scope.find(name)
+        else:
+            memory = self.value(data) if data is not node else None
         if memory is None:
             if form is namespace.Buffer:
                 raise self.error(
@@ -440,7 +445,7 @@ class Declarations(Expressions):
         if isinstance(room, Const) and isinstance(needed, Const) and needed.value > room.value:
             raise self.error(f"a view up to element {needed.value} of `{base.name}`, which has {room.value}", node)
         self.bind(name, base if shape == base.shape and offset == Const(0) else Reshaped(base, shape, offset))
-        return None
+        return allocated
 
     def same_dtype(self, dtype: str, wanted: str, name: str, node: ast.AST) -> None:
         if dtype != wanted:

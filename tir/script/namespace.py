@@ -7,6 +7,7 @@ a signature here.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from typing import Any
 
@@ -151,6 +152,7 @@ writes = Form("writes(*regions)", _STATEMENT, "The regions that a block writes."
 block_attr = Form("block_attr(attrs)", _STATEMENT, "Annotations of a block.")
 func_attr = Form("func_attr(attrs)", _STATEMENT, "Attributes of the function.")
 evaluate = Form("evaluate(value)", _STATEMENT, "Evaluate an expression for its effect.")
+assume = Form("assume(condition)", _STATEMENT, "What holds of the sizes: each call is checked for it.")
 attr = Form(
     "attr(node, attr_key, value)",
     "stands alone as a statement or in a `with`",
@@ -226,6 +228,18 @@ def likely(value) -> Expr:
     return as_expr(value)
 
 
+def bind(value, type_annotation=None) -> Expr:
+    """`value`, for a name: `x = T.bind(i * 4)`."""
+    return as_expr(value)
+
+
+def q_multiply_shift(x, y, q: int, s: int) -> Expr:
+    """x * y * 2**(s - q) of int32, rounded to nearest, halves up: a product where the last q bits are the fraction."""
+    down = q + builtins.max(-s, 0)
+    product = cast(x, "int64") * const(1 << builtins.max(s, 0), "int64") * cast(y, "int64")
+    return cast((product + const(1 << down >> 1, "int64")) // const(1 << down, "int64"), "int32")
+
+
 def meta_var(value) -> Any:
     """`value`, by name only: no let is made for it."""
     return value
@@ -245,15 +259,16 @@ _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
         Shuffle vscale vectorlow vectorhigh""",
     f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": "exp10 fma erfc lgamma",
+    "LLVM has no floats of 8 bits; there are float16, bfloat16, and int8 with a scale": """
+        float8 float8_e4m3 float8_e4m3fn float8_e5m2 e4m3_float8 e5m2_float8 float8_e8m0fnu""",
     "reinterpreted memory has no counterpart": "reinterpret",
     "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
     "the operations on bits are bit_and, bit_or, bit_xor, shl and shr": "popcount clz",
-    "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)": "bind",
     "results are written to parameters": "ret",
     "only counted loops: for i in range(n)": "While",
     "write `if condition:` and `else:`": "If Then Else",
     "write the reduction as a block with T.axis.reduce and T.init": "comm_reducer",
-    "tir.verify proves accesses in bounds": "Assert",
+    "assert condition": "Assert",
 }
 REFUSED = {name: hint for hint, names in _INSTEAD.items() for name in names.split()}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
+from ..assumptions import ASSUMED, assumptions
 from ..constants import constants
 from ..ir import (
     MAX_DEPTH,
@@ -27,7 +28,7 @@ from ..ir import (
     opaque,
     seq,
 )
-from ..traverse import named_buffers, tree_depth
+from ..traverse import loads, named_buffers, tree_depth, variables
 from . import namespace
 from .blocks import Blocks
 from .context import Lane
@@ -47,7 +48,6 @@ _REMARKS = ("pragma_", "buffer_dim_align", "storage_alignment", "hand_threaded",
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.While: ("`while`", "only counted loops: for i in range(n)"),
     ast.Return: ("`return`", "results are written to parameters"),
-    ast.Assert: ("`assert`", "tir.verify proves accesses in bounds"),
     ast.FunctionDef: ("a function inside a function", "define it outside; it may be called with expressions"),
     ast.Break: ("`break`", "guard what follows: if condition:"),
     ast.Continue: ("`continue`", "guard what follows: if condition:"),
@@ -64,6 +64,7 @@ class Function(Loops, Blocks):
         if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
             raise self.error("a function of the dialect has plain parameters only", node)
         self.names = Names(node)
+        self.scalars: list[Var] = []
         params: dict[str, Any] = {}
         late: list[tuple[ast.arg, ast.expr]] = []
         for p in a.args:
@@ -77,6 +78,7 @@ class Function(Loops, Blocks):
                         f"the scalar parameter `{p.arg}` must be an integer, got {kind.name}", p, "pass it as T.Buffer((1,), ...)"
                     )
                 params[p.arg] = self.bind(p.arg, Var(p.arg, kind.name))
+                self.scalars.append(params[p.arg])
                 self.names.taken.add(p.arg)
             else:
                 params[p.arg] = None
@@ -98,6 +100,7 @@ class Function(Loops, Blocks):
         func = PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(frame.allocs), attrs)
         try:
             constants(func)
+            assumptions(func)
         except ValueError as error:
             raise self.error(str(error), node) from None
         if tree_depth(func) > MAX_DEPTH:
@@ -198,6 +201,9 @@ class Function(Loops, Blocks):
                 return None
             case ast.Expr(value=ast.Call() as call):
                 return self.called(call)
+            case ast.Assert(test=test):
+                self.assume(self.condition(self.value(test), test), test)
+                return None
             case ast.Pass() | ast.Return(value=None | ast.Constant(value=0)):
                 return None
             case ast.Expr():
@@ -218,6 +224,12 @@ class Function(Loops, Blocks):
         match form.name:
             case "evaluate" if isinstance(found := self.foreign(self.arguments(form, node)["value"]), Foreign):
                 return opaque(found, named_buffers(found), self.names.loop)
+            case "evaluate" if self.form(inner := self.arguments(form, node)["value"]) is namespace.assume:
+                return self.called(inner)  # type: ignore[arg-type]
+            case "assume":
+                condition = self.arguments(form, node)["condition"]
+                self.assume(self.condition(self.value(condition), condition), condition, known=True)
+                return None
             case "evaluate":
                 return Evaluate(self.expr(self.arguments(form, node)["value"]))
             case "func_attr":
@@ -237,6 +249,16 @@ class Function(Loops, Blocks):
         if isinstance(form, namespace.Type):
             raise self.unused(node)
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
+
+    def assume(self, condition: Expr, node: ast.AST, known: bool = False) -> None:
+        """A condition on sizes, which each call is checked for. One on anything else is read over if it is `known` to hold."""
+        sizes = {v.name for v in (*self.scalars, *self.sizes)}
+        if variables(condition) <= sizes and variables(condition) and not loads(condition):
+            stated = self.frames[0].annotations.setdefault(ASSUMED, [])
+            stated += [str(condition)] if str(condition) not in stated else []
+        elif not known:
+            hint = "it may be over the sizes of the function; tir.verify proves accesses in bounds"
+            raise self.error(f"`assert {condition}` cannot be checked at the call", node, hint)
 
     def unused(self, node: ast.AST) -> ScriptError:
         return self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")

@@ -10,6 +10,7 @@ from ..analysis.context import accesses_and_blocks
 from ..arith.enumeration import Points, enumerate_all
 from ..arith.prove import prove
 from ..arith.simplify import simplify
+from ..assumptions import assumptions
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..script.printer import last_index
 from ..traverse import variables
@@ -26,7 +27,7 @@ def refuse_out_of_bounds(func: PrimFunc) -> None:
 
 def check_bounds(func: PrimFunc) -> Iterator[Finding]:
     """Bindings stay within their domains, and indices within their buffers."""
-    for n, place in accesses_and_blocks(func.body, ProgramPoint(known=size_ranges(func))):
+    for n, place in accesses_and_blocks(func.body, ProgramPoint(known=size_ranges(func), facts=assumptions(func))):
         stmt = n if isinstance(n, Stmt) else place.stmt
         if isinstance(n, Block):
             for it in n.iters:

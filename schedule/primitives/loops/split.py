@@ -9,6 +9,7 @@ from typing import cast
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
+from tir.assumptions import assumptions, divides
 from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest, sayable
 from tir.nearest import no_such
 from tir.traverse import loads, loops, rewrite_statements, stores, substitute
@@ -50,6 +51,7 @@ def split(
               "overlap": if N is a constant, the factors are [None, f] with f <= N, the iterations are independent, as for
               `parallel`, and may run again: what is written below is not read there, except by a reduction, all of whose loops
               are below, of its own results.
+              The condition is left out where `assume` has it that whole tiles are all.
     Example   matmul: s.split("j", [None, 4])
     """
     target, above = loop_at(func, loop)
@@ -76,6 +78,8 @@ def split(
 
     if type(extent) is Const:
         inferred: Expr = Const(-(-extent.value // product), extent.dtype)
+    elif divides(product, extent, assumptions(func)):
+        inferred = simplify(extent // product)
     else:
         inferred = simplify((extent + (product - 1)) // product)
     wanted = fresh_names(func, *(f"{loop}_{n}" for n in range(len(factors))))
@@ -87,7 +91,7 @@ def split(
     around = [*(s for s in above[:-1] if type(s) is For), *parts]
     first, *others = parts
     index = simplify(reduce(lambda index, part: index * part.extent + part.var, others, cast(Expr, first.var)))
-    covered = prove(index < extent, ranges_of(around))
+    covered = prove(index < extent, ranges_of(around), [x.var < x.extent for x in parts if type(x.extent) is not Const])
     if tail == "perfect" and not covered:
         raise ScheduleError(
             f"it is not shown that {product} divides the {extent} iterations of `{loop}`",

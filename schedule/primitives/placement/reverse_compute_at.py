@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tir.analysis.context import Context, accesses
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Ranges
@@ -9,6 +11,7 @@ from tir.arith.mixed_radix import mixed_radix
 from tir.arith.polynomial import linear, polynomial, split_terms
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
+from tir.assumptions import assumptions
 from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store
 from tir.traverse import loads, substatements, variables
 
@@ -156,7 +159,7 @@ def _finished_windows(
     tiling: dict[str, Window] | None = None
     for producer in feeding:
         outer = shared_loops(path, producer.above)
-        for share in _shares(moved, producer, outer):
+        for share in _shares(moved, producer, outer, assumptions(scope.func)):
             found.append((producer, share))
             if len(outer) == len(loops) and (tiling is None or len(share) > len(tiling)):
                 tiling = share
@@ -207,7 +210,7 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
     return plain if all(affine_index(i, own) is not None or type(i) is Const for i in read) else None
 
 
-def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[str, Window]]:
+def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence[Expr]) -> list[dict[str, Window]]:
     """For each read of what one producer writes: the windows of the consumer's axes that belong to what it finishes in an
     iteration of `outer`. An axis that is not among them reads a dimension which is finished as a whole.
     """
@@ -222,7 +225,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
     what = f"that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`"
     marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
     with proving(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`"):
-        share = windows(source, outer, producer.inside(outer))
+        share = windows(source, outer, producer.inside(outer), facts)
     result: list[dict[str, Window]] = []
     for name in sorted(producer.writes & moved.inputs):
         for load in loads(block):
@@ -322,7 +325,7 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
     block = moved.block
     around, ranges = loops_and_ranges(common, scope.ranges)
     with proving(f"that `{block.name}` runs over its whole domain, once", (block, "the block")):
-        now = windows(block, around, moved.inside(around))
+        now = windows(block, around, moved.inside(around), assumptions(scope.func))
     if not around:
         return
     then = _finished_windows(scope, moved, feeding, common, ranges)

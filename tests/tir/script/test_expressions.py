@@ -10,6 +10,7 @@ import pytest
 
 from tests.tir.script.parsing import parsed, script
 from tir import te
+from tir.interpreter import run
 from tir.ir import Binary, Buffer, Call, Cast, Evaluate, Expr, Load, Select, Unary, Var, const
 from tir.script import ScriptError, parse
 from tir.script import tir as T
@@ -102,6 +103,16 @@ def test_expressions(text: str, expected: Expr):
         f"for i, j in T.grid(7, 13):\n    T.evaluate({text})", 'A: T.Buffer((7, 13), "float32"), G: T.Buffer((7,), "int8")'
     )
     assert func.body.body.body == Evaluate(expected)
+
+
+def test_products_with_a_fraction_are_rounded_to_nearest():
+    func = parse(
+        "@T.prim_func\ndef main(A: T.Buffer((8,), 'int32'), B: T.Buffer((8,), 'int32')):\n"
+        "    for i in range(8):\n        x = T.bind(A[i])\n        B[i] = T.q_multiply_shift(x, 1395864320, 31, -3)\n"
+    )
+    a, b = np.array([-1000, 999, 7, -7, 2**30, -(2**30), 5, 0], "int32"), np.zeros(8, "int32")
+    run(func, a, b)
+    assert list(b) == [math.floor(int(x) * 1395864320 / 2**34 + 0.5) for x in a]
 
 
 def test_helpers_of_python_build_expressions():

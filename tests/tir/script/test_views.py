@@ -80,15 +80,21 @@ def test_memory_takes_the_shape_of_its_views():
             for i, j in T.grid(7, 13):
                 C_1[i, j] = A[i, j]
             C_2 = T.decl_buffer((7, 13), data=C)
+            D = T.decl_buffer((7, 13), data=T.allocate([91]))
             for i, j in T.grid(7, 13):
-                B[i, j] = C_2[i, j]
+                D[i, j] = C_2[i, j]
+            for i, j in T.grid(7, 13):
+                B[i, j] = D[i, j]
         """,
         """
         C = T.decl_buffer((7, 13))
         for i, j in T.grid(7, 13):
             C[i, j] = A[i, j]
+        D = T.decl_buffer((7, 13))
         for i_1, j_1 in T.grid(7, 13):
-            B[i_1, j_1] = C[i_1, j_1]
+            D[i_1, j_1] = C[i_1, j_1]
+        for i_2, j_2 in T.grid(7, 13):
+            B[i_2, j_2] = D[i_2, j_2]
         """,
     )
 

@@ -606,3 +606,25 @@ reverse_compute_at('D', 'i'): dimension 0 of `B` is not indexed by an axis of `B
   hint: let 'B' write dimension 0 at one of its axes, or choose a loop outside of its loops
 """,
     )
+
+
+@pytest.mark.parametrize("assumed", [False, True])
+def test_tiles_of_a_size_that_the_call_gives(assumed):
+    n = te.var("n")
+    A = te.placeholder((n, 7), name="A")
+    B = te.compute((n, 7), lambda i, j: A[i, j] * 2.0, name="B")
+    s = Schedule(te.create_prim_func([A, te.compute((n, 7), lambda i, j: B[i, j] + 1.0, name="C"), n]))
+    before = s.func
+    if assumed:
+        s.assume("n % 4 == 0")
+    io, _ = s.split("i", [None, 4])
+    s.reverse_compute_at("C", io)
+    assert s.func.outline().splitlines()[2:] == [
+        f"    for i_0 in {'n // 4' if assumed else '(n + 3) // 4'}:",
+        f"        for i_1_1 in 4, j in 7{'' if assumed else ' where i_0 * 4 + i_1_1 < n'}:",
+        "            B[i_0 * 4 + i_1_1, j] = A[i_0 * 4 + i_1_1, j] * 2",
+        "        for ax0 in 4, ax1 in 7 where i_0 * 4 + ax0 < n:",
+        "            C[i_0 * 4 + ax0, ax1] = B[i_0 * 4 + ax0, ax1] + 1",
+    ]
+    for size in (4, 12) if assumed else (1, 4, 13):
+        same_numbers(before, s.func, {"n": size})

@@ -1,0 +1,68 @@
+"""What a function takes for granted of its sizes: conditions such as `n % 16 == 0`, which each call is checked for.
+
+A function states them in its attribute `ASSUMED`, a list of conditions as text. Proofs about the function may use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from .arith.enumeration import evaluate
+from .arith.polynomial import polynomial
+from .ir import Binary, Const, Expr, PrimFunc, Var, annotated, annotation
+from .memo import memoized
+from .traverse import variables
+
+ASSUMED = "assumed"
+
+
+@memoized
+def assumptions(func: PrimFunc) -> tuple[Expr, ...]:
+    """The conditions that a function takes for granted. Raises ValueError where its attribute holds something else."""
+    texts = annotation(func.attrs, ASSUMED, ())
+    if not isinstance(texts, list | tuple) or not all(isinstance(t, str) for t in texts):
+        raise ValueError(f"{func.name}: the attribute {ASSUMED!r} is a list of conditions as text, got {texts!r}")
+    if not texts:
+        return ()
+    from .script.conditions import read_condition
+    from .script.error import ScriptError
+
+    found = []
+    for text in texts:
+        try:
+            found.append(read_condition(text, sizes(func)))
+        except ScriptError as error:
+            raise ValueError(f"{func.name}: the assumption {text!r} cannot be read: {error.reason}") from None
+    return tuple(found)
+
+
+def sizes(func: PrimFunc) -> dict[str, Var]:
+    """The sizes that a function takes, by name."""
+    return {p.name: p for p in func.params if isinstance(p, Var)}
+
+
+def with_assumption(func: PrimFunc, condition: Expr) -> PrimFunc:
+    """`func`, which takes one more condition on its sizes for granted."""
+    stated = list(annotation(func.attrs, ASSUMED, ()))
+    return func if str(condition) in stated else func.with_(attrs=annotated(func.attrs, ASSUMED, [*stated, str(condition)]))
+
+
+def broken_assumption(func: PrimFunc, values: Mapping[str, int]) -> str | None:
+    """Which assumption does not hold for these values of the sizes, in words; None where all do."""
+    for condition in assumptions(func):
+        if not evaluate(condition, values):
+            given = ", ".join(f"{name} = {values[name]}" for name in sorted(variables(condition)))
+            return f"{func.name} takes `{condition}` for granted, got {given}"
+    return None
+
+
+def divides(factor: int, size: Expr, facts: Sequence[Expr]) -> bool:
+    """Whether a factor divides a size, for certain, given the facts about it."""
+    multiples: dict[Any, int] = {}
+    for fact in facts:
+        match fact:
+            case Binary("==", Binary("%", a, Const(int(c))), Const(0)):
+                multiples[a] = max(c, multiples.get(a, 1))
+    return all(k * prod(multiples.get(a, 1) for a in m) % factor == 0 for m, k in polynomial(size).items())
