@@ -137,7 +137,7 @@ def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
         whole = [x.buffer for x in found] == buffers and [x.extent for x in around] == [dim for b in buffers for dim in b.shape]
         in_order = [v for x in found for v in x.indices] == [x.var for x in around]
         if given(s) not in known or not (whole and in_order):
-            raise _other_memory([x for x in before if x.call.op == s.call.op])
+            raise _other_memory([x for x in before if x.call.op == s.call.op] or [s])
 
 
 def _other_memory(calls: list[Opaque]) -> ScheduleError:

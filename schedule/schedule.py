@@ -292,12 +292,12 @@ class Schedule:
     # --- looking ---------------------------------------------------------------------------------------------------------
 
     def get_block(self, name: str, func_name: str | None = None) -> str:
-        """The block called `name`, if there is one; `func_name`, where it is given, must be the name of the function."""
+        """The block called `name`, if there is one; "root" is the function. `func_name`, where it is given, must be its name."""
 
         def find() -> str:
             if func_name not in (None, self._func.name):
                 raise ScheduleError(f"the function is `{self._func.name}`, not `{func_name}`")
-            return find_block(self._func, name).name
+            return name if name == "root" else find_block(self._func, name).name
 
         return self._look(f"get_block({name!r})", find)
 

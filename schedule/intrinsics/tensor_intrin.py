@@ -10,6 +10,7 @@ import numpy as np
 from tir import dtypes
 from tir.interpreter import run
 from tir.ir import Buffer, PrimFunc, const_shape
+from tir.traverse import foreign_calls
 
 _REGISTERED: dict[str, TensorIntrin] = {}  # those that users have registered
 
@@ -38,6 +39,9 @@ class TensorIntrin:
         for what, func in (("desc", desc), ("impl", impl)):
             if not isinstance(func, PrimFunc):
                 raise TypeError(f"`{what}` must be a function of the script dialect (@T.prim_func), got {type(func).__name__}")
+            if calls := foreign_calls(func.body):
+                reason = f"`{what}` has the foreign call `T.{calls[0].call.op}`, and what it does cannot be compared"
+                raise ValueError(f"{reason}; loops and the intrinsics of T can be")
             for p in func.params:
                 if not isinstance(p, Buffer):
                     raise ValueError(f"a parameter of an intrinsic must be a buffer, `{p.name}` of `{what}` is a size")

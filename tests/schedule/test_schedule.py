@@ -104,7 +104,7 @@ def test_a_copy_goes_its_own_way():
 
 def test_looking():
     s = Schedule(chain())
-    assert s.get_block("B") == "B"
+    assert s.get_block("B") == "B" and s.get_child_blocks(s.get_block("root")) == ["B", "C"]
     assert s.get_loops("C") == ["i_1", "j_1"]
     assert s.get_producers("C") == ["B"] and s.get_producers("B") == []
     assert s.get_consumers("B") == ["C"] and s.get_consumers("C") == []

@@ -27,6 +27,8 @@ from ...error import ScheduleError, listing
 from ...legality.requirements import in_any_order
 from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, primitive, replace_path
 from ...rewriting.loops import reordered
+from .bind import bind
+from .parallel import parallel
 
 
 @primitive
@@ -35,7 +37,8 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
 
     Rewrite   for i: for j: for k: S   =>   for k: for j: for i: S      # reorder("k", "i")
     Legal     if, from the first place to the last, each loop is the whole body of the one before it; no extent depends on a
-              loop that comes inside it; loops that change their order with another are serial or unrolled; and no two instances
+              loop that comes inside it; loops that change their order with another are not vectorized, and those that are
+              parallel or bound may be so in their new places, too; and no two instances
               of S of which one depends on the other change their order: instances of one block with different spatial axes are
               independent, those of a reduction commute, but the one with all reduce axes 0, which runs the init, must come
               first; loops of opaque axes stay in order; and of different blocks, and of statements in no block, instances that
@@ -61,8 +64,16 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
                     hint=DEPENDENT_EXTENT_HINT,
                 )
     swapped = list(_swapped(chain, order))
-    for loop in chain:
-        if loop.kind not in (Kind.SERIAL, Kind.UNROLLED) and any(loop in pair for pair in swapped):
+    moved = [loop for loop in chain if any(loop in pair for pair in swapped)]
+    marked = {loop.name: loop for loop in moved if loop.kind in (Kind.PARALLEL, Kind.THREAD)}
+    if marked:
+        plain = [x.with_(kind=Kind.SERIAL, thread="") if x.name in marked else x for x in chain]
+        func, _ = reorder(replace_path(func, above, nest(plain, chain[-1].body)), *ordered_loops)
+        for name, loop in marked.items():
+            func, _ = bind(func, name, loop.thread) if loop.thread else parallel(func, name)
+        return func, None
+    for loop in moved:
+        if loop.kind not in (Kind.SERIAL, Kind.UNROLLED):
             raise ScheduleError(
                 f"`{loop.name}` is {KIND_WORDS[loop.kind]}, which was proved for its present place only",
                 (loop, KIND_WORDS[loop.kind]),

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
-from tir.ir import Axis, Block, For, PrimFunc
-from tir.traverse import variables
+from tir.ir import Axis, Block, For, PrimFunc, Stmt, nest
+from tir.memory import SHARED
+from tir.traverse import stores, variables
 
 from ...error import ScheduleError, listing
 from ...legality.dataflow import Leaf, Scope, locate, locate_loop, shared_loops
@@ -34,7 +35,8 @@ def compute_at(
            => for l:
                   for ax0 in range(e): A(p(l) + ax0)      # where 0 <= p(l) + ax0 < N, unless that is proved
                   S(l)
-              Reduction axes get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
+              Reduction axes get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`. In the shared
+              memory of threads, l is what all of them run, whichever loops of it are bound to threadIdx.
     Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X, and
               something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
               final where it stands and unchanged until the last use; its predicate can be dropped: it follows from the axes being
@@ -63,11 +65,20 @@ def compute_at(
     position = pick_position(index, first, last, target)
 
     ranges = ranges_of(path, scope.ranges)
-    reads, _ = accessed(target.body, ranges, moved.writes)
+    together = _threads_together(producer, path)
+    outside = {name: r for name, r in ranges.items() if all(name != x.name for x in together)}
+    reads, _ = accessed(nest(together, target.body), outside, moved.writes)
     windows = needed(producer, reads, ranges)
     removed = edited(func, [(producer, None)])
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops)
     return edited(removed, [], Insertion(target.body, position, placed)), None
+
+
+def _threads_together(producer: Block, path: Iterable[Stmt]) -> list[For]:
+    """The loops over threads that share what a block writes, where that is in their memory and no reduction, which one does."""
+    if producer.is_reduction or not all(s.buffer.scope in SHARED for s in stores(producer)):
+        return []
+    return [x for x in path if type(x) is For and x.thread.startswith("threadIdx")]
 
 
 def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:

@@ -4,8 +4,9 @@ from schedule import Schedule, ScheduleError, TensorIntrin
 from schedule.intrinsics.tensor_intrin import _REGISTERED
 from tests.programs import elementwise, matmul
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.tir.script.parsing import parsed
 from tir import te
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
+from tir.ir import NOTHING, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
 from tir.script import tir as T
 
 
@@ -216,6 +217,9 @@ def test_registering(row):
         TensorIntrin.register("row", row_desc, row_impl)
     with pytest.raises(ValueError, match=r"must take the same buffers, got X: float32\[13\], Y: float32\[13\] and A: uint8\[4\]"):
         TensorIntrin.register("other", row_desc, TensorIntrin.get("dot_16x4_vnni").impl)
+    foreign = parsed('T.evaluate(T.call_extern("int32", "f", A.data, B.data))')
+    with pytest.raises(ValueError, match=r"`impl` has the foreign call `T.call_extern`, and what it does cannot be compared"):
+        TensorIntrin.register("other", foreign.with_(body=NOTHING), foreign)
     with pytest.raises(ValueError, match=r"no tensor intrinsic is called 'rows'; registered are .*row, row_wrong"):
         TensorIntrin.get("rows")
     assert TensorIntrin.get("rows", allow_missing=True) is None

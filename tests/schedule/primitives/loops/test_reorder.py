@@ -144,6 +144,43 @@ reorder('k', 'j'): `k` is not the only statement of `j`
     )
 
 
+def test_loops_that_are_marked_are_so_in_their_new_places():
+    s = Checked(chain())
+    s.bind("i", "blockIdx.x")
+    s.parallel("j_1")
+    s.reorder("j", "i")
+    s.reorder("j_1", "i_1")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        for j in range(13):
+            for i in T.thread_binding(7, thread="blockIdx.x"):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for j_1 in T.parallel(13):
+            for i_1 in range(7):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+    s.reorder("i", "j")
+    s.bind("j", "threadIdx.x")
+    refuse(
+        s,
+        """
+reorder('j', 'i'): threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx
+    9 |     for j in range(13):
+      |     ^^^^^^^^^^^^^^^^^^^ would be threads
+   10 |         for i in T.thread_binding(7, thread="blockIdx.x"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ would be blocks
+  hint: reorder first
+""",
+    )
+
+
 def test_other_refusals():
     s = Schedule(matmul())
     refuse(s, "reorder('j', 'j'): `j` is given twice")

@@ -663,3 +663,34 @@ def test_tiles_of_a_producer():
                     C[v_i, v_j] = B[12 - v_i, v_j] * T.float32(3.0)
         """,
     )
+
+
+def test_what_threads_share_is_computed_for_all_of_them():
+    s = Checked(chain(3, 12))
+    s.set_scope("B", 0, "shared")
+    i, j = s.get_loops("C")
+    thread, _ = s.split(j, [3, 4])
+    s.bind(i, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+    s.compute_at("B", thread)
+    _, own = s.split("ax0", [None, 3])
+    s.bind(own, "threadIdx.x")
+    check(
+        s,
+        """
+        B_shared = T.alloc_buffer((3, 12), scope="shared")
+        for i_1 in T.thread_binding(3, thread="blockIdx.x"):
+            for j_1_0 in T.thread_binding(3, thread="threadIdx.x"):
+                for ax0_0 in range(4):
+                    for ax0_1 in T.thread_binding(3, thread="threadIdx.x"):
+                        with T.block("B"):
+                            v_i = T.axis.spatial(3, i_1)
+                            v_j = T.axis.spatial(12, ax0_0 * 3 + ax0_1)
+                            B_shared[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for j_1_1 in range(4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(3, i_1)
+                        v_j = T.axis.spatial(12, j_1_0 * 4 + j_1_1)
+                        C[v_i, v_j] = B_shared[v_i, v_j] * T.float32(3.0)
+        """,
+    )
