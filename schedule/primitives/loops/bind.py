@@ -92,6 +92,23 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     return True
 
 
+def _with_own_steps_inside(func: PrimFunc, target: For, outside: list[For]) -> PrimFunc:
+    """`func` with a loop of a reduction, to be bound to threads, around the other loops of it that are directly around it now:
+    those are the steps of each thread."""
+    from .reorder import reorder
+
+    found = blocks_below(target.body)
+    if len(found) != 1 or found[0].init is None or target.name not in driving(found[0], Axis.REDUCE):
+        return func
+    reducing = driving(found[0], Axis.REDUCE)
+    steps: list[For] = []
+    for s in reversed(outside):
+        if s.kind is not Kind.SERIAL or s.name not in reducing or s.body is not (steps[0] if steps else target):
+            break
+        steps.insert(0, s)
+    return reorder(func, target.name, *(s.name for s in steps))[0] if steps else func
+
+
 @primitive
 def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop as blocks or threads of a GPU, or as virtual threads.
@@ -106,10 +123,11 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
               only a loop that stores to shared memory alone, and does not use the variable of the loop around it, may be bound to
               its threadIdx again: the threads share its iterations.
               A loop bound to threadIdx may also drive the reduction of a block, its init included, that is all there is below it,
-              with one result and +, *, min, max, and, or: then the threads reduce together. No loop around may drive the
-              reduction too, no loop from this one on may drive spatial axes as well, and no condition may concern both. Each
-              thread reduces its iterations, from the value that init stores, the results are combined in any order, and every
-              thread gets what is stored. Floating results differ by rounding.
+              with one result and +, *, min, max, and, or: then the threads reduce together. Serial loops directly around that
+              drive the reduction too are put inside, as by `reorder`; no other loop around may, no loop from this one on may
+              drive spatial axes as well, and no condition may concern both. Each thread reduces its iterations, from the value
+              that init stores, the results are combined in any order, and every thread gets what is stored. Floating results
+              differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")
     """
     target, above = loop_at(func, loop)
@@ -118,6 +136,9 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=did_you_mean(thread_axis, THREAD_AXES))
     need_markable(target, Kind.THREAD)
     kind = _axis_kind(thread_axis)
+    if kind == "threadIdx":
+        func = _with_own_steps_inside(func, target, [s for s in above[:-1] if type(s) is For])
+        target, above = loop_at(func, loop)
     outside = [s for s in above[:-1] if type(s) is For]
     inside = loops(target.body)
     need_no_lanes(above, "lanes of a vector cannot start threads; bind an outer loop")

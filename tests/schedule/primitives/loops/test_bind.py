@@ -153,13 +153,20 @@ def test_fused_and_split_loops_are_told_apart_by_enumeration():
     assert 'T.thread_binding(32, thread="threadIdx.x")' in s.script
 
 
+def test_the_steps_of_each_thread_come_inside_its_loop():
+    s = Schedule(matmul())
+    outer, inner = s.split("k", [None, 2])
+    s.bind(inner, "threadIdx.x")
+    assert s.get_loops("C") == ["i", "j", inner, outer]
+    same_numbers(matmul(), s.func)
+
+
 def test_threads_do_not_go_on_with_a_reduction_of_a_loop_around():
     s = Schedule(matmul())
     outer, inner = s.split("k", [None, 2])
+    s.reorder(outer, "j", inner)
     with pytest.raises(ScheduleError, match=f"`{inner}` drives the reduction axis `v_k` of `C`"):
         s.bind(inner, "threadIdx.x")
-    s.reorder(inner, outer)
-    s.bind(inner, "threadIdx.x")
 
 
 def test_a_bound_loop_may_be_bound_again_or_unrolled():
