@@ -95,7 +95,7 @@ def blockize(func: PrimFunc, target: str | list[str], preserve_unit_iters: bool 
               init moves outside, each loop inside drives spatial or reduce axes, not both, and is bound to no thread if it drives
               the reduction, they visit each point once, and the reduction starts where they start.
               Several blocks: if they stand in neighbouring statements that hold no others. An iteration variable is spatial if
-              the iterations of its loop are independent, as for `parallel`, else opaque.
+              the iterations of its loop are independent, as for `parallel`, and so are those of the loops around, else opaque.
     Example   matmul: s.blockize("k")
     """
     if isinstance(target, list):
@@ -161,7 +161,10 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     for x in outer:
         if preserve_unit_iters or x.extent != Const(1, x.extent.dtype):
             var = Var(names.axis(f"v_{x.name}", visible), x.var.dtype)
-            iters.append(Iter(var, x.extent, _axis_of(common[: common.index(x) + 1]), x.var))
+            # That the iterations of a loop are independent says nothing of those in different iterations of a loop around it.
+            ordered = any(it.axis is Axis.OPAQUE for it in iters)
+            axis = Axis.OPAQUE if ordered else _axis_of(common[: common.index(x) + 1])
+            iters.append(Iter(var, x.extent, axis, x.var))
             mapping[x.name] = var
     name = names.block(f"outer_{''.join(f'{b.name}_' for b in inside)}")
     result = Block(name, tuple(iters), seq(*(substitute_loops(s, mapping, ()) for s in held)))

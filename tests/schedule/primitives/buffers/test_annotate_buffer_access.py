@@ -1,6 +1,7 @@
 from schedule import Schedule
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
+from tests.tir.script.parsing import parsed
 
 
 def test_a_larger_region_is_stated():
@@ -70,3 +71,29 @@ annotate_buffer_access('C', 0, 'read', 'lambda i, j: (i, 0.5)'): `gen_new_ranges
       |         ^^^^^^^^^^^^^^^^^^ accesses B
 """,
     )
+
+
+def test_what_is_allocated_inside_is_nobody_else_s():
+    inner = parsed(
+        """
+        for i in range(7):
+            with T.block("rows"):
+                vi = T.axis.spatial(7, i)
+                row = T.alloc_buffer((13,))
+                for j in range(13):
+                    row[j] = A[vi, j]
+                for j in range(13):
+                    B[vi, j] = row[j]
+        """
+    )
+    refuse(
+        Schedule(inner),
+        """
+annotate_buffer_access('rows', 'row', 'write', 'lambda i: (0, 13)'): `row` is allocated inside of `rows`, which states regions of others
+    8 |         with T.block("rows"):
+      |         ^^^^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+    s = Schedule(inner)
+    s.annotate_buffer_access("rows", "B", "write", lambda i: (i, (0, 13)))
+    assert "T.writes(B[vi, 0:13])" in s.script
