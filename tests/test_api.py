@@ -91,6 +91,7 @@ OURS = [
     "lift_alloc",
     "pack",
     "add_guard",
+    "assume",
     "hoist_predicate",
     "peel",
     "trim",
