@@ -26,14 +26,13 @@ def assumptions(func: PrimFunc) -> tuple[Expr, ...]:
         raise ValueError(f"{func.name}: the attribute {ASSUMED!r} is a list of conditions as text, got {texts!r}")
     if not texts:
         return ()
-    from .script.conditions import read_condition
-    from .script.error import ScriptError
+    from . import script
 
     found = []
     for text in texts:
         try:
-            found.append(read_condition(text, sizes(func)))
-        except ScriptError as error:
+            found.append(script.read_condition(text, sizes(func)))
+        except script.ScriptError as error:
             raise ValueError(f"{func.name}: the assumption {text!r} cannot be read: {error.reason}") from None
     return tuple(found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .conditions import read_condition
     from .error import ScriptError
     from .ir import ir_module
     from .module import Module
@@ -20,6 +21,7 @@ __all__ = [
     "ir_module",
     "outline_text",
     "parse",
+    "read_condition",
     "show",
     "signature_text",
     "stmt_text",
@@ -28,7 +30,7 @@ __all__ = [
 _MODULES = {
     "parse": ".parser", "ScriptError": ".error", "Module": ".module", "ir_module": ".ir", "expr_text": ".printer",
     "func_text": ".printer", "outline_text": ".outline", "show": ".printer", "signature_text": ".outline",
-    "stmt_text": ".printer",
+    "stmt_text": ".printer", "read_condition": ".conditions",
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from ...legality.privatisation import private_buffers
 from ...legality.reducer import reducer_of
 from ...primitive import blocks_below, loop_at, nest_at, primitive, replace_path
 from ...rewriting.loops import driving
+from .reorder import reorder
 
 # By kind of thread axis: the storage scopes of which each block, or each thread, of a GPU has its own.
 OWN_SCOPES = {
@@ -95,8 +96,6 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
 def _with_own_steps_inside(func: PrimFunc, target: For, outside: list[For]) -> PrimFunc:
     """`func` with a loop of a reduction, to be bound to threads, around the other loops of it that are directly around it now:
     those are the steps of each thread."""
-    from .reorder import reorder
-
     found = blocks_below(target.body)
     if len(found) != 1 or found[0].init is None or target.name not in driving(found[0], Axis.REDUCE):
         return func

@@ -25,10 +25,8 @@ from tir.traverse import loops, variables
 
 from ...error import ScheduleError, listing
 from ...legality.requirements import in_any_order
-from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, REGISTRY, primitive, replace_path
 from ...rewriting.loops import reordered
-from .bind import bind
-from .parallel import parallel
 
 
 @primitive
@@ -70,7 +68,7 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
         plain = [x.with_(kind=Kind.SERIAL, thread="") if x.name in marked else x for x in chain]
         func, _ = reorder(replace_path(func, above, nest(plain, chain[-1].body)), *ordered_loops)
         for name, loop in marked.items():
-            func, _ = bind(func, name, loop.thread) if loop.thread else parallel(func, name)
+            func, _ = REGISTRY["bind"](func, name, loop.thread) if loop.thread else REGISTRY["parallel"](func, name)
         return func, None
     for loop in moved:
         if loop.kind not in (Kind.SERIAL, Kind.UNROLLED):
