@@ -29,6 +29,7 @@ class PretendMeasurer(Measurer):
     def __init__(self, task: Task, times: Times):
         self.task, self.times = task, times
         self._submitted: list[Candidate] = []
+        self.best: float | None = None
         self._provenance = Provenance.here(task.target)
 
     def prepare(self) -> Baseline:
@@ -40,6 +41,12 @@ class PretendMeasurer(Measurer):
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
         while self._submitted:
             yield self._measured(self._submitted.pop(0))
+
+    def calibrate(self) -> None:
+        return
+
+    def pause(self) -> None:
+        return
 
     def objects(self, candidate: Candidate) -> dict[str, str]:
         return {64 * "0": ""}
@@ -99,7 +106,7 @@ class PretendAgent(Agent):
         self._turn = nullcontext()  # type: ignore[assignment]
         self.finished = Finished(Path(worker.local_directory) / "finished")  # what is pretended ends with the worker
 
-    def make(self, task: Task, limits: Limits, seed: int) -> Measurer:
+    def make(self, task: Task, limits: Limits, seed: int) -> PretendMeasurer:  # type: ignore[override]
         return PretendMeasurer(task, self._times)
 
     def builder(self, job: Job) -> PretendMeasurer:  # type: ignore[override]

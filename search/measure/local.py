@@ -226,18 +226,16 @@ class LocalMeasurer(Measurer):
     def peak(self, dtype: str = "float32") -> float | None:
         """The measured rate of fused multiply-adds on the threads of the task, in floating-point operations a second; None if
         unknown."""
-        self._wait_for_builds()
-        answer = self._ask(self._workers[0], 20.0, op="peak", threads=self.task.threads, dtype=dtype)
+        answer = self._ask(self._idle(), 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
 
     def calibrate(self) -> float | None:
         """Seconds of a call of the calibration kernel, the same for all tasks of a target, now; None if it could not be timed."""
-        self._wait_for_builds()
         if self._calibration is None:
             instance = workloads.make("gmm", CALIBRATION_SHAPE)
             task = type(self.task).of(instance.func, self.task.target)
             self._calibration = {"script": task.func.script(), "trace": task.default_trace()}
-        answer = self._ask(self._workers[0], self.limits.run, op="calibrate", **self._calibration)
+        answer = self._ask(self._idle(), self.limits.run, op="calibrate", **self._calibration)
         return min(answer["samples"]) if answer["outcome"] == "ok" else None
 
     def objects(self, candidate: Candidate) -> dict[str, str] | Measurement:
@@ -312,6 +310,13 @@ class LocalMeasurer(Measurer):
         """Wait until no submitted candidate is being built, so that the workers can be asked for something else."""
         while self._builds.running:
             self._collect()
+
+    def _idle(self) -> WorkerProcess:
+        """A worker that builds nothing, started again where `pause` has ended it."""
+        self._wait_for_builds()
+        if not self._workers[0].running:
+            self._workers[0].restart()
+        return self._workers[0]
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
         """Build candidates, the next that will be measured, on the workers that `prepare` leaves alone, until there are

@@ -34,7 +34,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -52,7 +52,6 @@ from ..local import LocalMeasurer
 from ..lock import DeviceLock
 from ..outcome import Baseline, Candidate, Measurement
 from ..process import WorkerError
-from ..protocol import Measurer
 from ..provenance import Provenance, device, same_compiler, versions
 from .finished import Finished
 
@@ -122,7 +121,7 @@ class Agent(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         self._mine = versions()
         self._turn = threading.Lock()  # the device's; Dask's resources give jobs one at a time, but two kinds may be asked for
-        self._measurers: OrderedDict[str, Measurer] = OrderedDict()
+        self._measurers: OrderedDict[str, LocalMeasurer] = OrderedDict()
         self._baselines: dict[str, Baseline] = {}
         self._builders: dict[int, tuple[str, LocalMeasurer]] = {}  # by thread, with the context
         self._locks: dict[str, DeviceLock] = {}
@@ -189,9 +188,8 @@ class Agent(WorkerPlugin):
 
     def _prepare(self, job: Job) -> Answer:
         measurer = self.measurer(job)
-        if isinstance(measurer, LocalMeasurer):
-            self._drift(measurer)
-        calibration = self._calibrated.get(job["task"]["target"])
+        self._drift(measurer)
+        calibration = self._calibrated.get(measurer.task.target)
         return {**asdict(self._baselines[job["context"]]), "calibration": calibration}
 
     def _build(self, job: Job) -> Answer:
@@ -208,19 +206,16 @@ class Agent(WorkerPlugin):
             if cache is not None:
                 cache.put(key, base64.b64decode(code))
         measurer, candidate = self.measurer(job), Candidate.from_json(job["candidate"])
-        if isinstance(measurer, LocalMeasurer) and job["best"] is not None:
-            measurer.best = job["best"] if measurer.best is None else min(measurer.best, job["best"])
-        self.doing = f"measure {measurer.task.name}" if isinstance(measurer, LocalMeasurer) else "measure"
+        measurer.best = min((best for best in (measurer.best, job["best"]) if best is not None), default=None)
+        self.doing = f"measure {measurer.task.name}"
         (measurement,) = measurer.measure([candidate])
         self._measured += 1
         drift = self._drift(measurer)
-        calibration = self._calibrated.get(measurer.task.target) if isinstance(measurer, LocalMeasurer) else None
-        took = time.monotonic() - began
         found: Answer = {
             "measurement": measurement.as_json(),
             "worker": self.address,
-            "seconds": took,
-            "calibration": calibration,
+            "seconds": time.monotonic() - began,
+            "calibration": self._calibrated.get(measurer.task.target),
         }
         if drift is not None:
             return {**found, "drift": drift}
@@ -238,7 +233,7 @@ class Agent(WorkerPlugin):
 
     # --- what they need ------------------------------------------------------------------------------------------------
 
-    def measurer(self, job: Job) -> Measurer:
+    def measurer(self, job: Job) -> LocalMeasurer:
         """The measurer of a job's task, prepared."""
         context = job["context"]
         if context not in self._measurers:
@@ -272,7 +267,7 @@ class Agent(WorkerPlugin):
             self._builders[thread] = job["context"], made
         return made
 
-    def make(self, task: Task, limits: Limits, seed: int) -> Measurer:
+    def make(self, task: Task, limits: Limits, seed: int) -> LocalMeasurer:
         """What measures a task on this machine."""
         return LocalMeasurer(task, limits=limits, seed=seed, workers=1, lock=self.lock(task.target))
 
@@ -287,12 +282,11 @@ class Agent(WorkerPlugin):
     def _pause(self) -> None:
         """Only one task at a time has worker processes."""
         if self._measurers:
-            with suppress(AttributeError):
-                self._measurers[next(reversed(self._measurers))].pause()  # type: ignore[attr-defined]
+            self._measurers[next(reversed(self._measurers))].pause()
 
     # --- drift ---------------------------------------------------------------------------------------------------------
 
-    def _drift(self, measurer: Measurer) -> float | None:
+    def _drift(self, measurer: LocalMeasurer) -> float | None:
         """By what factor the device is slower than it was, if that is too much; the agent steps aside if that lasts, and looks
         from then on whether it has passed."""
         drift = self._slowdown(measurer)
@@ -319,10 +313,8 @@ class Agent(WorkerPlugin):
             else:
                 self._look_later()
 
-    def _slowdown(self, measurer: Measurer) -> float | None:
+    def _slowdown(self, measurer: LocalMeasurer) -> float | None:
         """By what factor the calibration kernel takes longer than it did, if that is too much however often it is timed."""
-        if not isinstance(measurer, LocalMeasurer):
-            return None
         target, ratios = measurer.task.target, []
         for _ in range(CALIBRATIONS):
             if (seconds := measurer.calibrate()) is None:

@@ -289,6 +289,8 @@ def test_the_calibration_kernel_is_timed_beside_candidates():
     task = Task.of(SMALL, TARGET)
     with LocalMeasurer(task, limits=replace(QUICK, baseline=1.0), workers=1) as measurer:
         assert measurer.calibrate() > 0 and measurer.calibrate() > 0
+        measurer.pause()
+        assert measurer.calibrate() > 0
 
 
 # --- loss --------------------------------------------------------------------------------------------------------------
