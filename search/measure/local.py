@@ -28,7 +28,7 @@ from .limits import Limits
 from .lock import DeviceLock
 from .memory import memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
-from .process import DIRECTORIES, WorkerError, WorkerProcess, waited
+from .process import GUARD, WorkerError, WorkerProcess, waited
 from .protocol import Measurer
 from .reference import DISTRIBUTIONS, given_file, given_inputs
 
@@ -115,7 +115,7 @@ class LocalMeasurer(Measurer):
             self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
         except OSError as error:  # the temporary folder is full, missing or another user's
             raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
-        DIRECTORIES.add(str(self._directory))
+        GUARD.hold(str(self._directory))
         try:
             for number, array in given.items():
                 np.save(given_file(self._directory, number), array)
@@ -150,7 +150,7 @@ class LocalMeasurer(Measurer):
             worker.close()
         self._workers.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
-        DIRECTORIES.discard(str(self._directory))
+        GUARD.release(str(self._directory))
 
     def pause(self) -> None:
         """End the worker processes until they are needed again; the data and all results are kept."""

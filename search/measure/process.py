@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from . import wire
+from .guard import Guard
 from .memory import Watch
 from .provenance import Provenance
 
@@ -28,7 +29,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 # then takes kernels for shorter vectors.
 OPENBLAS_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
-DIRECTORIES: set[str] = set()  # the folders of all measurers of this process, which workers remove if it is killed
+GUARD = Guard()  # of the workers and the folders of all measurers of this process
 
 
 def library_environment(threads: int) -> dict[str, str]:
@@ -80,6 +81,7 @@ class WorkerProcess:
             )
         except OSError as error:  # the temporary folder is gone or full, or there are too many processes or files
             raise WorkerError(f"a worker process could not be started: {error}") from None
+        GUARD.hold(self._process.pid)
         os.set_blocking(self.stdout, False)
         self._decoder = wire.Decoder()
         self.inbox: list[wire.Message] = []
@@ -89,7 +91,7 @@ class WorkerProcess:
         self._watch = self.excess = None
         self._garbled = False
         self._start_deadline = time.monotonic() + START_SECONDS
-        self._write({"op": "start", "path": [p for p in sys.path if p], "abandoned": sorted(DIRECTORIES), **self._task})
+        self._write({"op": "start", "path": [p for p in sys.path if p], **self._task})
 
     def wait_ready(self) -> None:
         """Block until the worker has started; WorkerError, with what it printed, if it ends or hangs before."""
@@ -152,6 +154,7 @@ class WorkerProcess:
         except (ProcessLookupError, PermissionError):
             process.kill()
         process.wait()
+        GUARD.release(process.pid)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with suppress(OSError):  # unsent bytes of a broken pipe

@@ -2,12 +2,11 @@
 
 It answers one request after another over its standard input and output (see `search.measure.wire`). Anything may happen to it:
 the parent watches the clock and kills it where it hangs. It lives in a session of its own, so that Ctrl-C in the terminal does
-not reach it, and ends itself when its parent does.
+not reach it, and ends when its parent does: by itself, or where it hangs by the parent's guard.
 
 Requests, by `op`, and their answers:
 
-start    script (of the function), target, builder, workload, path, directory, memory, abandoned (folders to remove if the parent
-         is killed) -> event ready; provenance
+start    script (of the function), target, builder, workload, path, directory, memory -> event ready; provenance
 prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
 build    id, trace, known, again -> an outcome; digest, seconds
 objects  trace -> an outcome; the object files of the program, in base64, by their keys in a cache, and seconds
@@ -34,7 +33,6 @@ import hashlib
 import importlib
 import os
 import queue
-import shutil
 import signal
 import sys
 import threading
@@ -91,7 +89,6 @@ class Worker:
         self._workload: NamedWorkload | None
         self._target: str
         self._directory: Path
-        self.abandoned: list[Path] = []  # folders to remove if the parent is killed
         self._kernels: dict[int, Any] = {}
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
@@ -134,7 +131,6 @@ class Worker:
         path: list[str],
         directory: str,
         memory: int | None,
-        abandoned: list[str],
     ) -> wire.Message:
         sys.path.extend(p for p in path if p not in sys.path)
         self._func = need_func(parse(script), "a worker")
@@ -142,7 +138,6 @@ class Worker:
         self._target = target
         self._builder = importlib.import_module(builder)
         self._directory = Path(directory)
-        self.abandoned = [Path(name) for name in abandoned]
         if warm := getattr(self._builder, "warm_up", None):
             warm(target)
         provenance = asdict(Provenance.here(target))
@@ -371,13 +366,7 @@ def main() -> None:
     def receive() -> None:
         while (received := wire.read(stdin)) is not None:
             requests.put(received)
-        # The parent kills its workers when it is done with them: here it was killed itself, and could not tidy up.
-        for directory in worker.abandoned:
-            for _ in range(20):  # other workers may be removing the same files
-                if not directory.exists():
-                    break
-                shutil.rmtree(directory, ignore_errors=True)
-        if os.getpgrp() == os.getpid():  # and with it goes what candidates have started
+        if os.getpgrp() == os.getpid():  # with it goes what candidates have started
             os.killpg(0, signal.SIGKILL)
         os._exit(0)
 

@@ -338,27 +338,34 @@ def test_closing_leaves_nothing_behind(task, fake_builder):
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-KILLED = """
-import os, signal
+TRACE = {"fault": "compiler_hangs", "of": {"version": 1, "steps": []}}
+KILLED = f"""
+import os, signal, sys, time
 from search.measure import LocalMeasurer
 from search.task import Task
 from tir import workloads
 
-paused, active = (LocalMeasurer(Task.of(workloads.make("gmm", (n, 3, 2)).func, "llvm"), workers=1) for n in (7, 13))
+sys.path.append({str(Path(__file__).parents[1])!r})
+task = Task.of(workloads.make("gmm", (7, 3, 2)).func, "llvm")
+paused, active, hanging = (LocalMeasurer(task, workers=1, builder=name) for name in (None, None, "faulty_builder"))
 paused.prepare_data(), paused.pause(), active.prepare_data()
-print(paused._directory, active._directory, flush=True)
+(worker,) = hanging._workers
+worker.send(op="build", id=1, trace={TRACE}, known=[], again=False)
+worker.receive(time.monotonic() + 60)
+time.sleep(0.2)  # until it hangs, and keeps the lock
+print(paused._directory, active._directory, f"/proc/{{worker._process.pid}}/exe", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_killed_run_leaves_nothing_of_its_paused_tasks_either():
+def test_a_killed_run_leaves_nothing_neither_of_paused_tasks_nor_of_workers_that_hang():
     ended = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=120)
-    directories = [Path(name) for name in ended.stdout.split()]
-    assert ended.returncode == -signal.SIGKILL and len(directories) == 2
+    left = [Path(name) for name in ended.stdout.split()]
+    assert ended.returncode == -signal.SIGKILL and len(left) == 3, ended.stderr
     deadline = time.monotonic() + 30
-    while any(d.exists() for d in directories) and time.monotonic() < deadline:
+    while any(path.exists() for path in left) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not any(d.exists() for d in directories)
+    assert not any(path.exists() for path in left)
 
 
 # --- with the real compiler ----------------------------------------------------------------------------------------------
