@@ -100,6 +100,11 @@ class CPU:
         """Micro-operations of a whole vector: two where the units of the core are half as wide."""
         return 2 / self.fmas
 
+    @property
+    def masks(self) -> bool:
+        """Whether lanes are masked at no cost, as with mask registers."""
+        return bool(self.features & {"avx512f", "sve"})
+
     # --- registers ---------------------------------------------------------------------------------------------------------
 
     def accumulators(self, vectors: Amount) -> Amount:

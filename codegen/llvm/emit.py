@@ -207,6 +207,9 @@ class Function(Arithmetic, Threads):
             self.fork(self.truth(self.expr(conjunction(*uniform))), lambda: self.stmt(inner), None)
             return
         mask = self.truth(self.splat(self.expr(s.condition)))
+        match s.condition:
+            case Binary("<", Var(name), Const(int(count))) if self.lane is not None and name == self.lane[0]:
+                self.prefixes[mask.name] = max(0, min(count, self.lanes))
         self.masked(mask, s.then, s.condition)
         if s.orelse is not None:
             self.masked(self.negate(mask), s.orelse, None)

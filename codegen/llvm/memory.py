@@ -567,12 +567,24 @@ class Memory(Writer):
                 bypass = b.name in self.streamed and whole and align >= NON_TEMPORAL_BYTES
                 self.line(f"store {value}, ptr {pointer}, align {align}{', !nontemporal !0' if bypass else ''}")
                 self.fenced |= bypass
+            elif (count := self.prefixes.get(self.mask.name)) and not self.module.target.machine.masks:
+                self._store_prefix(value, count, pointer, dtypes.nbytes(b.dtype))
             else:
                 where = Value(pointer, "ptr"), Value(str(align), "i32"), self.mask
                 self.perform(f"llvm.masked.store.{value.suffix}.p0", value, *where)
             return
         where = self.pointers(place), Value(str(align), "i32"), self._mask()
         self.perform(f"llvm.masked.scatter.{value.suffix}.v{lanes}p0", value, *where)
+
+    def _store_prefix(self, value: Value, count: int, pointer: str, size: int) -> None:
+        """Store the first `count` lanes, in pieces whose lengths are powers of two: masked stores of processors without mask
+        registers may take dozens of cycles."""
+        while count:
+            first = count & (count - 1)  # all but the last piece, which is the shortest
+            length = count - first
+            piece = self._element(value, first) if length == 1 else self.shuffled(value, None, range(first, count))
+            self.line(f"store {piece}, ptr {self._further(pointer, first * size)}, align {size}")
+            count = first
 
     def _alignment(self, place: Place) -> int:
         """The known alignment in bytes of all that an access touches in its first lane: temporaries start at multiples of

@@ -46,6 +46,7 @@ class Writer(Instructions):
         self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
+        self.prefixes: dict[str, int] = {}  # of masks that hold in the first lanes alone: how many these are
         self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes that exist
         self.idle = False  # whether the mask may be false in all lanes
         self.born: dict[str, Frame] = {}  # of values that were hoisted: the frame they are in

@@ -23,6 +23,7 @@ from tir.ir import (
     Let,
     Load,
     PrimFunc,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -126,8 +127,10 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
     vectorised among those in the guards. Where it fails in the last iteration alone, `i` is a number there, and the loops of the
     tile are as long as it is. Where there are guards on unrolled loops and on vectorised ones, a tile that is full but for its
-    lanes has a version of its own, with one mask for all of its rows.
+    lanes has a version of its own, with one mask for all of its rows. Where masked loads cost arithmetic, as without mask
+    registers, the same is done for what a lane reads only under a condition, such as an image with its padding.
     """
+    masked = not target.machine.masks
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
         match s:
@@ -141,7 +144,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
     def body(s: Stmt, ranges: Ranges) -> Stmt:
         """That of a loop, or of the function."""
-        tests = _full_tile_tests(s, ranges)
+        tests = _full_tile_tests(s, ranges, masked)
         return _versioned(tests, s, ranges) if tests else visit(s, ranges)
 
     return func.with_(body=body(func.body, {}))
@@ -220,13 +223,15 @@ class _Test:
     lanes: bool
 
 
-def _full_tile_tests(body: Stmt, ranges: Ranges) -> list[_Test]:
-    """The conditions, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail.
+def _full_tile_tests(body: Stmt, ranges: Ranges, masked: bool) -> list[_Test]:
+    """The conditions, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail; with
+    `masked`, no condition either under which lanes are read.
 
     None unless `body` holds such guards, and every one of them depends on the innermost of the loops outside or lies in a
     body on whose remaining serial loops it does not depend.
     """
     guards: list[tuple[Expr, Ranges]] = []
+    reads: list[tuple[Expr, Ranges]] = []
     vectors: set[str] = set()
     postponed = False
 
@@ -256,6 +261,11 @@ def _full_tile_tests(body: Stmt, ranges: Ranges) -> list[_Test]:
                     collect(x, tile, inner_serial)
             case Let(body=inner) | Allocate(body=inner):
                 collect(inner, tile, inner_serial)
+            case Store() if masked:
+                for n in walk(s.value):
+                    for c in conjuncts(n.condition) if isinstance(n, Select) else ():
+                        if not vectors.isdisjoint(variables(c)) and not variables(c) & inner_serial:
+                            reads.append((c, dict(tile)))
 
     collect(body, {}, set())
     if postponed:
@@ -267,6 +277,10 @@ def _full_tile_tests(body: Stmt, ranges: Ranges) -> list[_Test]:
             return []
         if not prove(Unary("not", worst), ranges):  # else it fails in every tile, and stays a guard in all of them
             tests.append(_Test(worst, not vectors.isdisjoint(variables(condition))))
+    for condition, tile in reads:
+        worst = _worst_case(condition, tile, ranges)
+        if worst is not None and not any(prove(verdict, ranges) for verdict in (worst, Unary("not", worst))):
+            tests.append(_Test(worst, lanes=True))
     return tests
 
 

@@ -80,23 +80,26 @@ def matches(block: Block) -> Windows | None:
 def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     """Good sizes, computed from the extents and the processor."""
     row = c.rows[-1]
-    count, width = extent(row), extent(c.vector)
-    most = min(count, processor.registers // 2 - 2)  # accumulators; the others are for the kernel and what is loaded
+    count, width, lanes = extent(row), extent(c.vector), processor.lanes(c.bits)
+    # Where masks cost instructions, a row that ends within its second vector is one tile: they are constants then.
+    vectors = 2 if lanes < width < 2 * lanes and not processor.masks else 1
+    # Accumulators; the other registers are for the kernel and what is loaded.
+    most = min(count, (processor.registers // 2 - 2) // vectors)
     # The last tile is code of its own where it is not whole; it counts twice.
-    cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, processor) for r in range(1, most + 1)}
+    cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, vectors, processor) for r in range(1, most + 1)}
     rows = min(r for r, cycles in cost.items() if cycles <= (1 + LESS_CODE) * min(cost.values()))
     line = width * _stride(c, c.vector.var.name) * c.bits // 8
     strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (line * rows * _stride(c, row.var.name))), 1)
-    return DepthwiseTile(rows, 1, strip)
+    return DepthwiseTile(rows, vectors, strip)
 
 
-def _tile_cycles(c: Windows, rows: int, processor: CPU) -> float:
+def _tile_cycles(c: Windows, rows: int, vectors: int, processor: CPU) -> float:
     """Cycles of a register tile: its multiply-adds, or its loads, of which each serves all rows that see it."""
     row = c.rows[-1].var.name
     indices = [i for i in c.image.indices if row in variables(i)]
     kernel = size(tuple(it for it in c.reduction if any(it.var.name in variables(i) for i in indices)))
     loads = (_stride(c, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * _stride(c, c.vector.var.name)
-    return TILE_ENTRY_CYCLES + max(rows * size(c.reduction) / processor.fmas, loads / processor.loads)
+    return TILE_ENTRY_CYCLES + vectors * max(rows * size(c.reduction) / processor.fmas, loads / processor.loads)
 
 
 def _stride(c: Windows, axis: str) -> int:

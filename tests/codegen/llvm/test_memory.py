@@ -220,6 +220,16 @@ def test_guarded_stores_are_usual_ones():
     same(s.func, fences=True)
 
 
+def test_the_first_lanes_of_a_vector_are_stored_in_whole_pieces():
+    """Without mask registers: 15 elements as vectors of 8, 4 and 2, and one by itself."""
+    s = Schedule(plus_one(15))
+    s.vectorize("i0")
+    text = codegen.build(s.func, f"{ONE} -mcpu x86-64-v3").llvm_ir()
+    assert re.findall(r"store (<\d+ x float>|float) ", text) == ["<8 x float>", "float", "<2 x float>", "<4 x float>"]
+    assert "masked.store" not in text and "masked.store" in codegen.build(s.func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    same(s.func, fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
+
+
 def test_each_thread_ends_with_a_fence():
     text = codegen.build(streamed(12, 64, parallel=True), f"{TWO} -mcpu x86-64-v4").llvm_ir()
     workers = [f for f in text.split("\n\n") if "noinline" in f and "@tir.part(" not in f.partition("{")[0]]

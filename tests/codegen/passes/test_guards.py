@@ -2,8 +2,9 @@
 
 from codegen import Target, lower
 from schedule import Schedule
-from tests.codegen.harness import check_pass, same
+from tests.codegen.harness import ONE, check_pass, same
 from tests.programs import matmul, vector
+from tir import te
 from tir.ir import Binary, Buffer, Const, For, If, Kind, Load, PrimFunc, Store, Var, seq
 
 A, C = Buffer("A", (Const(13),), "int32"), Buffer("C", (Const(13),), "int32")
@@ -302,3 +303,17 @@ def test_a_guard_on_loaded_values_is_not_versioned():
                     C[i] = C[i] + j
         """,
     )
+
+
+def test_lanes_within_an_image_are_read_without_its_padding():
+    """Where a masked load costs instructions; with mask registers it does not."""
+    x = te.placeholder((24,), name="x")
+    s = Schedule(
+        te.create_prim_func([x, te.compute((24,), lambda i: te.if_then_else(te.all(i >= 1, i < 23), x[i - 1], 0.0), name="y")])
+    )
+    _, lane = s.split("i", [None, 8])
+    s.vectorize(lane)
+    same(s.func, fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
+    found = [lower(s.func, Target(f"{ONE} -mcpu {level}")).script() for level in ("x86-64-v3", "x86-64-v4")]
+    assert [text.count("x[") for text in found] == [2, 1]
+    assert "if i_0 * -8 < 0 and i_0 * 8 < 16:" in found[0]
