@@ -39,16 +39,11 @@ KEPT_APART = (
 )  # keys of a result that the standard table omits
 
 SEARCHING = ("ablation", "policies", "quality")  # these keep to --minutes
+# These keep what they find with --save.
 SAVING = (
     *SEARCHING,
-    "model",
-    "cpu",
-    "breadth",
-    "networks",
-    "distributed",
-    "symbolic",
-    "interop",
-)  # these keep what they find with --save
+    *("model", "cpu", "levels", "calls", "interleaved", "breadth", "networks", "distributed", "symbolic", "interop"),
+)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,8 +6,9 @@ Results are compared with the formula in float64, or int64, before anything is t
 
 The shapes of the rows `drawn-...` are drawn with `--seed`, so that none of them was chosen: the same ones for each type.
 
-Each program is also timed in the equal ways to write it of `wordings`, in turns with itself: `slower` says how many times as long
-each takes.
+On one thread, each program is also timed as it is written, without a schedule: `of_written` says how many times faster than that
+the default schedule is, which should never be less than 1. It is timed too in the equal ways to write it of `wordings`, in turns
+with itself: `slower` says how many times as long each takes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import tir
 from tir import te
 from tir.ir import PrimFunc, const_shape
 
-from . import pages, peers
+from . import pages, peers, programs
 from .options import Options
 from .runner import Effort, circumstances, race, ratios, warm
 from .wordings import wordings
@@ -238,14 +239,15 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     program = _drawn(*DRAWN[row], options.seed) if row in DRAWN else PROGRAMS[row]
     rng = np.random.default_rng(options.seed)
     whole = program.dtype.startswith("int")
-    arrays = [stored(rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s), program.dtype) for s in program.shapes]
+    numbers = (rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s) for s in program.shapes)
+    arrays = [programs.aligned(stored(x, program.dtype)) for x in numbers]
     placeholders = [te.placeholder(s, program.dtype, name=f"X{n}") for n, s in enumerate(program.shapes)]
     func = te.create_prim_func([*placeholders, program.build(*placeholders)], name="f")
     target = tir.Target("llvm", num_cores=options.threads)
     kernel = tir.build(tir.default_schedule(func, target).func, target)
     wide = program.peer(*(values(a, program.dtype).astype("int64" if whole else "float64") for a in arrays))
     kind = program.result or program.dtype
-    out = stored(np.zeros(wide.shape), kind)
+    out = programs.aligned(stored(np.zeros(wide.shape), kind))
     kernel(*arrays, out)
     off = float(np.max(np.abs(values(out, kind) - wide)) / max(1e-30, np.max(np.abs(wide))))
     result = {"threads": options.threads, "dtype": program.dtype, "shapes": program.shapes, "off": off}
@@ -263,7 +265,10 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         result[f"{name}_ms"] = timing.median * 1e3
         if name != "tir":
             result[f"of_{name}"] = ratios(timings["tir"], timing)[0]
-    result["slower"] = slower(func, [*arrays, out], target, options)
+    if options.threads == 1:
+        pair = {"tir": contenders["tir"], "written": tir.build(func, target).bind(*arrays, out)}
+        result["of_written"] = ratios(*race(pair, Effort(seconds=options.seconds)).values())[0]
+        result["slower"] = slower(func, [*arrays, out], target, options)
     pages.keep(options.save, "breadth", row, result, write)
     yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}}
 
@@ -297,7 +302,8 @@ INTRODUCTION = """\
 
 Made by `python -m benchmarks breadth --rows all --threads 1,2 --save DIR`. Nothing is searched. Our kernel and its peers are
 called in turns in one process, with the same number of threads: `ms` and the ratios are medians; `x NAME` says how many times
-faster than it ours is. `slower` is how many times as long the slowest of the equal ways to write the program takes.
+faster than it ours is. On one thread, `x as written` is the same of the program without a schedule, and `slower` how many times
+as long the slowest of the equal ways to write the program takes.
 """
 
 
@@ -310,13 +316,15 @@ def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
         rows = []
         for r in results:
             ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
-            slowest = max(r.get("slower", {}).values(), default=1.0)
+            slowest = f"{max(r['slower'].values(), default=1.0):.2f}" if "slower" in r else "-"
             shapes = " · ".join("×".join(map(str, shape)) for shape in r.get("shapes", ()))
-            rows.append([r["row"], r["dtype"], shapes, f"{r['tir_ms']:.3g}", *ratios_of, f"{slowest:.2f}"])
+            written = f"{r['of_written']:.3g}" if "of_written" in r else "-"
+            rows.append([r["row"], r["dtype"], shapes, f"{r['tir_ms']:.3g}", *ratios_of, written, slowest])
         means = [pages.geometric_mean([r[of] for r in results if of in r]) for of in compared]
-        rows.append(["geometric mean", "", "", "", *(f"{mean:.2f}" for mean in means), ""])
+        rows.append(["geometric mean", "", "", "", *(f"{mean:.2f}" for mean in means), "", ""])
         sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
-        sections.append(pages.table(("row", "dtype", "shapes", "ms", *(f"x {name}" for name in others), "slower"), rows) + "\n")
+        columns = ("row", "dtype", "shapes", "ms", *(f"x {name}" for name in others), "x as written", "slower")
+        sections.append(pages.table(columns, rows) + "\n")
     (folder / "breadth.md").write_text("\n".join(sections))
 
 

@@ -7,9 +7,9 @@ those of numpy in float64 before anything is timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,12 @@ import tir
 from tir import te
 from tir.ir import PrimFunc
 
-from . import peers
+from . import pages, peers
 from .options import Options
 from .runner import Effort, circumstances, race, ratios
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 TOLERANCE = 1e-5  # of the largest element
 
@@ -156,6 +159,13 @@ CALLS: dict[str, Call] = {
 
 ROWS = DEFAULT = tuple(CALLS)
 
+INTRODUCTION = """\
+# Small kernels, called as a user calls them
+
+Made by `python -m benchmarks calls --rows all --threads 1,2 --save DIR`: `kernel(a, b, c)` with all its checks, in turns with the
+functions of numpy, torch and numba that do the same into arrays that are there. Microseconds are medians.
+"""
+
 
 # --- measuring -----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +198,27 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     if rivals:
         best = min(rivals, key=lambda name: timings[name].median)
         result |= {"best": best, "of_best": ratios(timings["tir"], timings[best])[0]}
-    yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}}
+    result["timings"] = {name: timing.as_json() for name, timing in timings.items()}
+    pages.keep(options.save, "calls", row, result, pages.writer("calls", INTRODUCTION, ROWS, table))
+    yield result
+
+
+def table(results: Sequence[dict[str, Any]]) -> Table:
+    """A line a result: microseconds of a call of each contender, and how many times as fast as the best other one ours is."""
+    from rich.table import Table
+
+    t = Table(title="calls (us; x: of the best other one's speed)", title_justify="left")
+    names = list(dict.fromkeys(name for r in results for name in r.get("timings", ())))
+    t.add_column("row", no_wrap=True)
+    for name in ("threads", *(f"{name} us" for name in names), "x best"):
+        t.add_column(name, justify="right", no_wrap=True)
+    for r in results:
+        if "timings" not in r:
+            t.add_row(r["row"], str(r["threads"]), f"[red]{r.get('error', 'failed')}[/red]")
+            continue
+        cells = (f"{r[key]:.3g}" if (key := f"{name}_us") in r else "-" for name in names)
+        t.add_row(r["row"], str(r["threads"]), *cells, f"{r['of_best']:.2f} ({r['best']})" if "best" in r else "-")
+    return t
 
 
 def _rivals(call: Call, inputs: Arrays, threads: int) -> dict[str, Callable[[], object]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 import tir
 
-from . import cpu, peers, programs
+from . import cpu, pages, peers, programs
 from .options import Options
 from .runner import Effort, circumstances, race, warm
 
@@ -37,6 +37,14 @@ ROWS = DEFAULT = tuple(SHAPES)
 OTHER = 256  # rows and columns of the matrices that other libraries multiply
 
 ALONE = "alone"
+
+INTRODUCTION = f"""\
+# Kernels in turns with other libraries
+
+Made by `python -m benchmarks interleaved --rows all --threads 1,2 --save DIR`. Ours and torch's are called again and again, and
+after a product of {OTHER}×{OTHER} matrices by numpy or torch each time, which is not timed: `x` is how many times as long as
+alone a call takes then.
+"""
 
 
 class After:
@@ -89,7 +97,9 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     losses = {
         name: {when: timings[f"{name} {when}"].median / timings[f"{name} {ALONE}"].median for when in others} for name in calls
     }
-    yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}, "losses": losses}
+    result |= {"timings": {name: timing.as_json() for name, timing in timings.items()}, "losses": losses}
+    pages.keep(options.save, "interleaved", row, result, pages.writer("interleaved", INTRODUCTION, ROWS, table))
+    yield result
 
 
 def _others(seed: int) -> dict[str, Callable[[], object]]:

@@ -16,7 +16,7 @@ import tir
 from codegen.peak import peak_flops
 from codegen.processor import host_processor
 
-from . import cpu, programs
+from . import cpu, pages, programs
 from .options import Options
 from .runner import Effort, circumstances, race, ratios, warm
 
@@ -31,6 +31,14 @@ LEVELS = {"x86-64-v2": "+sse4.2", "x86-64-v3": "+avx2", "x86-64-v4": "+avx512vl"
 ROWS = cpu.ROWS
 
 DEFAULT = ("gemm-1024", "gemm-128", "mlp", "conv-56x64", "conv-7x512", "conv-7x7", "depthwise-112x32", "softmax", "layernorm")
+
+INTRODUCTION = """\
+# The default schedule for each level of x86-64
+
+Made by `python -m benchmarks levels --rows all --threads 1,2 --save DIR`: kernels for the processor itself, and for the levels
+of x86-64 that it has, in turns in one process. `x` is the speed beside that of the processor's own, `%` the part of the peak
+of multiply-adds that the level has here.
+"""
 
 
 def targets(threads: int) -> dict[str, tir.Target]:
@@ -71,7 +79,9 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         }
         for level, timing in timings.items()
     }
-    yield {**result, "levels": compared, "peaks": peaks}
+    result |= {"levels": compared, "peaks": peaks}
+    pages.keep(options.save, "levels", row, result, pages.writer("levels", INTRODUCTION, ROWS, table))
+    yield result
 
 
 def table(results: Sequence[dict[str, Any]]) -> Table:

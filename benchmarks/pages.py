@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.table import Table
 
 SHADES = (
     "#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf",
@@ -18,11 +19,10 @@ SHADES = (
 
 
 Kept = dict[str, dict[str, Any]]  # results by row and number of threads, as in softmax/2
+Write = Callable[[Kept, Path], None]  # writes the page of all results into a folder
 
 
-def keep(
-    folder: str | None, name: str, row: str, result: dict[str, Any], write: Callable[[Kept, Path], None] | None = None
-) -> None:
+def keep(folder: str | None, name: str, row: str, result: dict[str, Any], write: Write | None = None) -> None:
     """Keep a result of a row in the file NAME.json of a folder, in place of an earlier one of so many threads, and write the page
     of all that are there; nothing where there is no folder."""
     if folder is None:
@@ -60,6 +60,21 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table in Markdown; every column but the first is set to the right."""
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def writer(name: str, introduction: str, rows: Sequence[str], of: Callable[[Sequence[dict[str, Any]]], Table]) -> Write:
+    """What writes the page NAME.md: for each number of threads, the table that the benchmark prints."""
+
+    def write(kept: Kept, folder: Path) -> None:
+        sections = [introduction]
+        for _, heading, results in by_threads(kept, rows):
+            columns = of(results).columns
+            lines = zip(*(column.cells for column in columns), strict=True)
+            sections.append(f"## {heading}\n\n{circumstances(results)}\n")
+            sections.append(table([str(column.header) for column in columns], [list(map(str, line)) for line in lines]) + "\n")
+        (folder / f"{name}.md").write_text("\n".join(sections))
+
+    return write
 
 
 def circumstances(results: Sequence[dict[str, Any]]) -> str:

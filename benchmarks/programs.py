@@ -12,6 +12,7 @@ from math import sqrt
 
 import numpy as np
 
+from schedule.machine import PAGE_BYTES
 from tir import te, workloads
 from tir.ir import PrimFunc
 from tir.workloads import CACHE_ELEMENTS, INTRINSIC_ROUNDINGS, Arrays, Bounded, Instance, Parameter, Workload
@@ -189,9 +190,11 @@ def known(name: str) -> bool:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that starts at a multiple of 64 bytes, as every contender gets its arrays."""
-    storage = np.empty(array.nbytes + 64, np.uint8)
-    start = -storage.ctypes.data % 64
+    """A copy that starts 64 bytes after the start of a page, as every contender gets its arrays. Libraries that allocate large
+    arrays get such addresses; if they changed from run to run, so would the time: a load waits for a store whose address has the
+    same last twelve bits."""
+    storage = np.empty(array.nbytes + PAGE_BYTES, np.uint8)
+    start = (64 - storage.ctypes.data) % PAGE_BYTES
     result = storage[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     result[...] = array
     return result
