@@ -162,7 +162,7 @@ ROWS = DEFAULT = tuple(CALLS)
 INTRODUCTION = """\
 # Small kernels, called as a user calls them
 
-Made by `python -m benchmarks calls --rows all --threads 1,2 --save DIR`: `kernel(a, b, c)` with all its checks, in turns with the
+Made by `python -m benchmarks calls --rows all --threads 1 --save DIR`: `kernel(a, b, c)` with all its checks, in turns with the
 functions of numpy, torch and numba that do the same into arrays that are there. Microseconds are medians.
 """
 

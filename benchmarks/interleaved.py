@@ -41,7 +41,7 @@ ALONE = "alone"
 INTRODUCTION = f"""\
 # Kernels in turns with other libraries
 
-Made by `python -m benchmarks interleaved --rows all --threads 1,2 --save DIR`. Ours and torch's are called again and again, and
+Made by `python -m benchmarks interleaved --rows all --threads 2 --save DIR`. Ours and torch's are called again and again, and
 after a product of {OTHER}×{OTHER} matrices by numpy or torch each time, which is not timed: `x` is how many times as long as
 alone a call takes then.
 """

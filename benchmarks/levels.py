@@ -35,7 +35,7 @@ DEFAULT = ("gemm-1024", "gemm-128", "mlp", "conv-56x64", "conv-7x512", "conv-7x7
 INTRODUCTION = """\
 # The default schedule for each level of x86-64
 
-Made by `python -m benchmarks levels --rows all --threads 1,2 --save DIR`: kernels for the processor itself, and for the levels
+Made by `python -m benchmarks levels --rows all --threads 1 --save DIR`: kernels for the processor itself, and for the levels
 of x86-64 that it has, in turns in one process. `x` is the speed beside that of the processor's own, `%` the part of the peak
 of multiply-adds that the level has here.
 """
