@@ -22,11 +22,10 @@ from .lanes import in_lanes
 from .marks import done, one_of, share, teams
 
 NAME = "matrix and vector"
-ROWS_PER_PASS = 8  # that are added to the result at a time
+ROWS_PER_PASS = (4, 2, 8, 16, 32)  # numbers of rows that are added to the result at a time: each is a stream from memory
 ROWS_AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
 VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors of each
-VECTORS_PER_TILE = (16, 1, 2, 4, 8, 32)  # numbers of vectors to which rows are added at a time
-MAX_ROW_BYTES = 1 << 14  # of a part of the result, up to which whole rows are added to it: it stays in the first-level cache
+VECTORS_PER_TILE = (4, 1, 2, 8, 16, 32)  # numbers of vectors to which rows are added at a time
 
 
 def matches(block: Block) -> Contraction | None:
@@ -129,11 +128,9 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
 def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes."""
     rows, columns, lanes = extent(c.reduction[0]), extent(c.columns[0]), s.target.machine.lanes(c.bits)
-    part = ceil(columns / (lanes * threads))  # vectors of a thread
-    whole = (part,) if part * lanes * c.bits // 8 <= MAX_ROW_BYTES else ()
-    widths = list(dict.fromkeys(min(n * lanes, columns) for n in (*whole, *VECTORS_PER_TILE)))
+    widths = list(dict.fromkeys(min(n * lanes, columns) for n in VECTORS_PER_TILE))
     width = s.choose(f"{c.block} columns", widths, block=c.block)
-    count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in (ROWS_PER_PASS, 2, 4, 16, 32))), block=c.block)
+    count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in ROWS_PER_PASS)), block=c.block)
     each = -(-columns // (width * threads))  # tiles of a thread
     j0, j1, j2 = s.split(loop_of(c.columns[0]), [None, each, width], preserve_unit_iters=False)
     k0, k1 = s.split(loop_of(c.reduction[0]), [None, count], preserve_unit_iters=False)
