@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import gcd, prod
 
+from schedule.machine import CPU
 from tir import dtypes
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, multiply, polynomial, to_expr
@@ -567,7 +568,7 @@ class Memory(Writer):
                 bypass = b.name in self.streamed and whole and align >= NON_TEMPORAL_BYTES
                 self.line(f"store {value}, ptr {pointer}, align {align}{', !nontemporal !0' if bypass else ''}")
                 self.fenced |= bypass
-            elif (count := self.prefixes.get(self.mask.name)) and not self.module.target.machine.masks:
+            elif (count := self.prefixes.get(self.mask.name)) and not self.module.target.machine_as(CPU).masks:
                 self._store_prefix(value, count, pointer, dtypes.nbytes(b.dtype))
             else:
                 where = Value(pointer, "ptr"), Value(str(align), "i32"), self.mask
