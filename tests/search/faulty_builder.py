@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ def compile(func, target):
         match fault:
             case "segfault":
                 ctypes.string_at(8)
+            case "sleeps":
+                time.sleep(0.05)
             case "loop":
                 libc.pause()
             case "fork_and_loop":
