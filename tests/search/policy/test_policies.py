@@ -85,7 +85,8 @@ def random_best(name: str, trials: int, options: str) -> float:
 @pytest.mark.parametrize("name", COMPARED)
 def test_it_improves_on_random_candidates_at_equal_trials(name):
     own, trials, (other, options) = COMPARED[name]
-    found = [best_of(make_policy(task(), name, **own), trials, seed) for seed in range(3)]
+    seeds = range(3 if name in ("beam", "stochastic") else 2)  # these vary more
+    found = [best_of(make_policy(task(), name, **own), trials, seed) for seed in seeds]
     assert np.mean(found) < random_best(other, trials, json.dumps(options))
 
 
