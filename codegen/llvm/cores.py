@@ -3,12 +3,11 @@
 When the caller wakes a thread, the system may put it on the caller's core though others are idle: so does Linux on virtual
 machines, where it takes an idle core for one that the host has taken away. The two then take turns, and each waits out the
 other's spinning, for some milliseconds. So each thread compares cores as it begins, which takes some nanoseconds, and one that
-shares the caller's leaves it to the caller for its share of the loop, and may then run where it might before. The cores are
-those that the caller may use: where they are not enough for all threads, or the environment binds the threads (OMP_PROC_BIND),
-nothing moves.
+shares the caller's leaves it to the caller until it finds itself there again. The cores are those that the caller may use:
+where they are not enough for all threads, or the environment binds the threads (OMP_PROC_BIND), nothing moves.
 
-The threads of the OpenMP runtime are those of the whole process. So what is exported, into processes of others, moves nothing;
-nor does what is built for a target with `move_threads=0`.
+The threads of the OpenMP runtime are those of the whole process, and stay away from that core for whoever uses them next. So what
+is exported, into processes of others, moves nothing; nor does what is built for a target with `move_threads=0`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ DECLARATIONS = (
     "declare i32 @sched_getcpu()",
     "declare i64 @pthread_self()",
     "declare i32 @pthread_getaffinity_np(i64, i64, ptr)",
-    "declare i32 @sched_getaffinity(i32, i64, ptr)",
     "declare i32 @sched_setaffinity(i32, i64, ptr)",
     f"declare <{WORDS} x i64> @llvm.ctpop.v{WORDS}i64(<{WORDS} x i64>)",
     f"declare i64 @llvm.vector.reduce.add.v{WORDS}i64(<{WORDS} x i64>)",
@@ -31,11 +29,11 @@ DECLARATIONS = (
 
 
 def definition() -> str:
-    """`@tir.part(i64 core, i64 caller, i64 threads, ptr before)`: move the thread that calls this away from that core, unless it
-    is the caller of the parallel loop itself; true where it has moved, and where it might run `before`. Needs DECLARATIONS."""
+    """`@tir.part(i64 core, i64 caller, i64 threads)`: move the thread that calls this away from that core, unless it is the
+    caller of the parallel loop itself; needs DECLARATIONS."""
     cores = f"<{WORDS} x i64>"
     return f"""
-define internal i1 @{NAME}(i64 %core, i64 %caller, i64 %threads, ptr %before) cold noinline nounwind {{
+define internal void @{NAME}(i64 %core, i64 %caller, i64 %threads) cold noinline nounwind {{
 entry:
   %set = alloca {cores}, align 8
   %self = call i64 @pthread_self()
@@ -52,11 +50,7 @@ count:
   %counts = call {cores} @llvm.ctpop.v{WORDS}i64({cores} %allowed)
   %number = call i64 @llvm.vector.reduce.add.v{WORDS}i64({cores} %counts)
   %enough = icmp uge i64 %number, %threads
-  br i1 %enough, label %remember, label %done
-remember:
-  %unknown = call i32 @sched_getaffinity(i32 0, i64 {8 * WORDS}, ptr %before)
-  %remembered = icmp eq i32 %unknown, 0
-  br i1 %remembered, label %move, label %done
+  br i1 %enough, label %move, label %done
 move:
   %word = lshr i64 %core, 6
   %place = getelementptr i64, ptr %set, i64 %word
@@ -66,16 +60,15 @@ move:
   %old = load i64, ptr %place
   %new = and i64 %old, %kept
   store i64 %new, ptr %place
-  %refused = call i32 @sched_setaffinity(i32 0, i64 {8 * WORDS}, ptr %set)
-  %moved = icmp eq i32 %refused, 0
-  ret i1 %moved
+  %ignored = call i32 @sched_setaffinity(i32 0, i64 {8 * WORDS}, ptr %set)
+  br label %done
 done:
-  ret i1 false
+  ret void
 }}
 """.strip()
 
 
 def without_moving(text: str) -> str:
     """The LLVM IR of a module whose threads stay where the system puts them."""
-    nothing = f"define internal i1 @{NAME}(i64 %a, i64 %b, i64 %c, ptr %d) alwaysinline nounwind {{\n  ret i1 false\n}}"
+    nothing = f"define internal void @{NAME}(i64 %core, i64 %caller, i64 %threads) alwaysinline nounwind {{\n  ret void\n}}"
     return text.replace(definition(), nothing)

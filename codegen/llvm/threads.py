@@ -63,8 +63,7 @@ class Threads(Writer):
             if i >= CONTEXT_HEADER_WORDS:
                 unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
                 arguments.append(f"{value.type} %v{i}")
-        work = [*unpack, f"call void {body}({', '.join(arguments)})"]
-        text = "\n  ".join([*self._apart(work), "ret void"])
+        text = "\n  ".join([*self._part(), *unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
         self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  {text}\n}}")
         self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
         self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")
@@ -87,13 +86,11 @@ class Threads(Writer):
         core = self.op("call i32 @sched_getcpu()", "i32")
         return self.op(f"sext i32 {core.name} to i64", "i64"), self.op("call i64 @pthread_self()", "i64")
 
-    def _apart(self, work: list[str]) -> list[str]:
-        """The share of a thread, on a core of its own: see `cores`."""
+    def _part(self) -> list[str]:
+        """What a thread does before its share: see `cores`."""
         if not self._moving:
-            return work
-        size = 8 * cores.WORDS
+            return []
         return [
-            f"%before = alloca [{size} x i8], align 8",
             "%core.at = getelementptr i64, ptr %context, i64 3",
             "%core = load i64, ptr %core.at",
             "%mine.here = call i32 @sched_getcpu()",
@@ -103,16 +100,9 @@ class Threads(Writer):
             "leave:",
             "%caller.at = getelementptr i64, ptr %context, i64 4",
             "%caller = load i64, ptr %caller.at",
-            f"%left = call i1 @{cores.NAME}(i64 %core, i64 %caller, i64 {self.module.target.num_cores}, ptr %before)",
+            f"call void @{cores.NAME}(i64 %core, i64 %caller, i64 {self.module.target.num_cores})",
             "br label %work",
             "work:",
-            "%moved = phi i1 [ false, %entry ], [ %left, %leave ]",
-            *work,
-            "br i1 %moved, label %back, label %done",
-            "back:",
-            f"%ignored = call i32 @sched_setaffinity(i32 0, i64 {size}, ptr %before)",
-            "br label %done",
-            "done:",
         ]
 
     def share(self, s: For, how: Chunks) -> None:
