@@ -8,7 +8,7 @@ from ..analysis.context import AccessContext, accesses_and_blocks
 from ..analysis.write_before_read import writes_before_reads
 from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc
 from ..memory import PER_THREAD, SHARED
-from ..traverse import stores, variables
+from ..traverse import blocks, stores, variables
 from .accesses import IterationScope, accesses_in, grouped, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
@@ -18,8 +18,8 @@ _ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
 
 def check_races(func: PrimFunc) -> Iterator[Finding]:
     """Iterations of a parallel, vectorised or thread loop do not touch an element that another one writes."""
-    temporary = {b.name for b in func.allocs}
-    uses = {name: len(group) for name, group in grouped(accesses_in(func.body)).items() if name in temporary}
+    made = [(func.allocs, func.body), *((x.allocs, x.body) for x in blocks(func) if x.allocs)]
+    uses = {b.name: len(group) for buffers, body in made for b in buffers if (group := grouped(accesses_in(body)).get(b.name))}
     for scope in iteration_scopes(func):
         if isinstance(scope.stmt, For) and scope.stmt.kind in _ANY_ORDER and scope.own[scope.stmt.name] != 1:
             yield from _races(scope.stmt, scope, uses)

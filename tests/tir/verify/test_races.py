@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schedule import Schedule
 from tests.programs import matmul
 from tests.tir.verify.functions import ITERS, A, C, T, buffer, func, i, j, k, messages, reduce, spatial, vi, vj, vk
 from tir import te
@@ -101,6 +102,14 @@ def test_an_iteration_that_lives_on_what_another_computed():
     assert messages(func(body, X, Y, allocs=(S,))) == [
         "unproved: loop `i` is parallel; cannot prove that each iteration writes what it reads of `S`"
     ]
+
+
+def test_a_temporary_of_a_block_is_private_as_one_of_the_function_is():
+    s = Schedule(matmul())
+    s.parallel("i")
+    s.blockize("i")
+    s.read_at("i", "C", "B", "global")
+    assert messages(s.func) == []
 
 
 def test_an_iteration_that_writes_a_temporary_only_sometimes_or_too_late():
