@@ -674,7 +674,7 @@ def test_ablation_figures() -> None:
 
 def test_every_primitive_is_timed() -> None:
     primitives = import_module("benchmarks.primitives")
-    assert {name for row in primitives.ROWS for name in primitives.program(row)[1]} == set(REGISTRY)
+    assert {name for row in primitives.ROWS for name in primitives.program(row)[1]} == set(REGISTRY) - {"assume"}  # no sizes
 
 
 def test_published_programs_may_be_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -116,18 +116,18 @@ def test_names_that_differ_are_found_by_place() -> None:
     """A step that is refused makes no loops, so that later ones have other names."""
     func = product()
     known = Schedule(tir.specialize(func, {"n": 40}))
-    i, j, k = known.get_loops("C")
-    io, ii = known.split(i, [None, 4])
-    known.reorder(io, j, k, ii)
-    known.reverse_compute_at("D", io)
-    known.cache_read("C", "B", "global")
-    known.vectorize(known.get_loops("B_global")[-1])
-    assert str(known.trace).splitlines()[2:] == [
-        "s.reverse_compute_at('D', 'i_0')", "s.cache_read('C', 'B', 'global')  # B_global", "s.vectorize('ax1_1')"
-    ]  # fmt: skip
-    assert str(adapted(func, known.trace, {"n": 40}).trace).splitlines()[2:] == [
-        "s.cache_read('C', 'B', 'global')  # B_global", "s.vectorize('ax1')", "s.vectorize('j_1')"
-    ]  # fmt: skip
+    known.split("i", [None, 8], tail="perfect")
+    _, inner = known.split("i_1", [None, 4])
+    known.vectorize(inner)
+    assert str(known.trace).splitlines() == [
+        "s.split('i', [None, 8], tail='perfect')  # i_0, i_1_1",
+        "s.split('i_1', [None, 4])  # i_1_0, i_1_1_1",
+        "s.vectorize('i_1_1_1')",
+    ]
+    assert str(adapted(func, known.trace, {"n": 40}).trace).splitlines() == [
+        "s.split('i_1', [None, 4])  # i_1_0, i_1_1",
+        "s.vectorize('i_1_1')",
+    ]
 
 
 def test_combinations() -> None:
