@@ -32,6 +32,7 @@ from schedule.primitive import loops_on
 from schedule.rewriting.edits import edited, unstated, without_buffers
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
+from tir.assumptions import ASSUMED
 from tir.constants import CONSTANTS, constants
 from tir.ir import (
     Axis,
@@ -106,7 +107,9 @@ def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
     attrs = tuple(a for a in func.attrs if a[0] != CONSTANTS)
     sources = [b for b in known.values() if b.name in read]
     inner += [b for b in made.values() if b.name not in kept]
-    prepare = PrimFunc(f"{func.name}_prepare", (*sources, *results), seq(*nests), tuple(inner), attrs)
+    prepare = PrimFunc(
+        f"{func.name}_prepare", (*sources, *results), seq(*nests), tuple(inner), tuple(a for a in attrs if a[0] != ASSUMED)
+    )
     params = [p for p in func.params if p.name not in known or p.name in kept]
     written = {s.buffer.name for s in stores(main.body)}
     first = next((n for n, p in enumerate(params) if p.name in written), len(params))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from .arith.enumeration import evaluate
+from .arith.enumeration import UnknownValue, evaluate
 from .arith.polynomial import polynomial
 from .ir import Binary, Const, Expr, PrimFunc, Var, annotated, annotation
 from .memo import memoized
@@ -49,12 +49,19 @@ def with_assumption(func: PrimFunc, condition: Expr) -> PrimFunc:
 
 
 def broken_assumption(func: PrimFunc, values: Mapping[str, int]) -> str | None:
-    """Which assumption does not hold for these values of the sizes, in words; None where all do."""
+    """Which assumption does not hold for these values of sizes, in words; None where all do that are of these sizes alone."""
     for condition in assumptions(func):
-        if not evaluate(condition, values):
+        if variables(condition) <= values.keys() and not _holds(condition, values):
             given = ", ".join(f"{name} = {values[name]}" for name in sorted(variables(condition)))
             return f"{func.name} takes `{condition}` for granted, got {given}"
     return None
+
+
+def _holds(condition: Expr, values: Mapping[str, int]) -> bool:
+    try:
+        return bool(evaluate(condition, values))
+    except UnknownValue:  # it divides by zero
+        return False
 
 
 def divides(factor: int, size: Expr, facts: Sequence[Expr]) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .arith.simplify import simplify
+from .assumptions import ASSUMED, assumptions, broken_assumption, with_assumption
 from .ir import Buffer, Const, For, Iter, Node, PrimFunc, Var
 from .nearest import no_such
-from .traverse import rewrite, substitute
+from .traverse import rewrite, substitute, variables
 
 
 def sizes(func: PrimFunc) -> tuple[Var, ...]:
@@ -18,7 +19,8 @@ def sizes(func: PrimFunc) -> tuple[Var, ...]:
 def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
     """The function for these values of its sizes, by name, which are parameters no longer. Names of loops and blocks stay.
 
-    Raises ValueError for a name that is no size, or a value that is no positive integer.
+    Raises ValueError for a name that is no size, a value that is no positive integer, or values of which the function takes
+    for granted that they are not given.
     """
     known = {v.name: v for v in sizes(func)}
     for name, value in values.items():
@@ -28,7 +30,13 @@ def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
             raise ValueError(f"the size {name} of {func.name} must be a positive integer, got {value!r}")
     params = tuple(p for p in func.params if p.name not in values)
     consts = {name: Const(value.__index__(), known[name].dtype) for name, value in values.items()}
-    return rewrite(substitute(func.with_(params=params), consts), _folded)
+    if broken := broken_assumption(func, values):
+        raise ValueError(broken)
+    special = func.with_(params=params, attrs=tuple(a for a in func.attrs if a[0] != ASSUMED))
+    for condition in assumptions(func):
+        if not variables(condition) <= values.keys():
+            special = with_assumption(special, simplify(substitute(condition, consts)))
+    return rewrite(substitute(special, consts), _folded)
 
 
 def _folded(n: Node) -> Node | None:

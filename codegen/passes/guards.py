@@ -259,7 +259,9 @@ def _full_tile_tests(body: Stmt, ranges: Ranges, masked: bool) -> list[_Test]:
             case Seq(stmts):
                 for x in stmts:
                     collect(x, tile, inner_serial)
-            case Let(body=inner) | Allocate(body=inner):
+            case Let(var, _, inner):
+                collect(inner, tile, inner_serial | {var.name})
+            case Allocate(body=inner):
                 collect(inner, tile, inner_serial)
             case Store() if masked:
                 for n in walk(s.value):

@@ -134,7 +134,8 @@ def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: In
         limit = excess(condition) or {}
         terms = {m: c for m, c in limit.items() if m}
         mine = names_in(terms)
-        if len(terms) < 2 or not mine <= names or any(c <= 0 or len(m) > 1 for m, c in terms.items()):
+        plain = all(c > 0 and len(m) == 1 and type(m[0]) is Var for m, c in terms.items())  # counts from 0
+        if len(terms) < 2 or not mine <= names or not plain:
             continue
         of = [p for p in places if mine & names_in(p)]
         if len(of) == 1 and all(of[0].get(m) == c for m, c in terms.items()):

@@ -91,6 +91,7 @@ class Declarations(Expressions):
         self.domains: dict[Expr, Domain] = {}
         self.root = self.scope
         self.line = 0  # of the statement being read
+        self.branches = 0  # conditions around it
         self.lines: dict[str, int] = {}  # where a name was last bound
 
     # --- scopes --------------------------------------------------------------------------------------------------------

@@ -184,8 +184,11 @@ class Function(Loops, Blocks):
                 if not isinstance(condition, Expr) and is_python_value(condition):  # known to Python
                     chosen = body if condition else orelse
                     return self.inside(chosen) if chosen else None
-                condition, then = self.condition(condition, test), self.inside(body) or NOTHING
-                return If(condition, then, (self.inside(orelse) or NOTHING) if orelse else None)
+                condition = self.condition(condition, test)
+                self.branches += 1
+                then, otherwise = self.inside(body) or NOTHING, (self.inside(orelse) or NOTHING) if orelse else None
+                self.branches -= 1
+                return If(condition, then, otherwise)
             case ast.Assign(targets=[target], value=value):
                 return self.assign(target, value, node)
             case ast.Assign():
@@ -233,7 +236,10 @@ class Function(Loops, Blocks):
             case "evaluate":
                 return Evaluate(self.expr(self.arguments(form, node)["value"]))
             case "func_attr":
-                self.frames[0].annotations |= self.mapping(self.arguments(form, node)["attrs"])
+                given, stated = self.mapping(self.arguments(form, node)["attrs"]), self.frames[0].annotations.get(ASSUMED, [])
+                self.frames[0].annotations |= given
+                if ASSUMED in given and isinstance(given[ASSUMED], list):
+                    self.frames[0].annotations[ASSUMED] = [*dict.fromkeys([*stated, *given[ASSUMED]])]
                 return None
             case "attr":
                 self.remark(node)
@@ -253,9 +259,13 @@ class Function(Loops, Blocks):
     def assume(self, condition: Expr, node: ast.AST, known: bool = False) -> None:
         """A condition on sizes, which each call is checked for. One on anything else is read over if it is `known` to hold."""
         sizes = {v.name for v in (*self.scalars, *self.sizes)}
-        if variables(condition) <= sizes and variables(condition) and not loads(condition):
+        if variables(condition) <= sizes and variables(condition) and not loads(condition) and not self.branches:
             stated = self.frames[0].annotations.setdefault(ASSUMED, [])
             stated += [str(condition)] if str(condition) not in stated else []
+        elif not known and self.branches:
+            raise self.error(
+                f"`assert {condition}` is under a condition", node, "a call is checked once: move it out of the `if`"
+            )
         elif not known:
             hint = "it may be over the sizes of the function; tir.verify proves accesses in bounds"
             raise self.error(f"`assert {condition}` cannot be checked at the call", node, hint)

@@ -4,6 +4,7 @@ from codegen import Target, lower
 from schedule import Schedule
 from tests.codegen.harness import ONE, check_pass, same
 from tests.programs import matmul, vector
+from tests.tir.script.parsing import parsed
 from tir import te
 from tir.ir import Binary, Buffer, Const, For, If, Kind, Load, PrimFunc, Store, Var, seq
 
@@ -317,3 +318,17 @@ def test_lanes_within_an_image_are_read_without_its_padding():
     found = [lower(s.func, Target(f"{ONE} -mcpu {level}")).script() for level in ("x86-64-v3", "x86-64-v4")]
     assert [text.count("x[") for text in found] == [2, 1]
     assert "if i_0 * -8 < 0 and i_0 * 8 < 16:" in found[0]
+
+
+def test_what_is_bound_below_is_no_test_outside():
+    func = parsed(
+        """
+        for i, j0 in T.grid(13, 3):
+            q: T.int32 = T.min(I[i], 5)
+            for j1 in T.vectorized(8):
+                B[i, j0 * 8 + j1] = T.if_then_else(j0 * 8 + j1 >= q, A[i, j0 * 8 + j1], T.float32(0.0))
+        """,
+        'A: T.Buffer((13, 24), "float32"), I: T.Buffer((13,), "int32"), B: T.Buffer((13, 24), "float32")',
+    )
+    lowered = lower(func, Target("llvm -mcpu haswell"), after="version_guards")
+    assert "if" not in lowered.outline().split("q = ")[0]

@@ -7,10 +7,12 @@ import pytest
 
 import tir
 from codegen import ArgumentError
+from codegen.constants import split_constants
 from schedule import Schedule, Trace, replay
 from tests.programs import symbolic
 from tests.schedule.harness import refuse, round_trip, same_numbers, well_formed, without_header
 from tests.tir.script.parsing import parsed, script
+from tir import te
 from tir.script import ScriptError, parse
 
 TILED = """
@@ -98,6 +100,7 @@ def test_assert_and_assume_in_scripts():
 
 @pytest.mark.parametrize(("statement", "reason"), [
     ("assert A[0] > T.float32(0)", "`assert A[0] > T.float32(0.0)` cannot be checked at the call"),
+    ("if n > 100:\n    assert n % 16 == 0", "`assert n % 16 == 0` is under a condition"),
     ('T.func_attr({"assumed": ["n %"]})', "main: the assumption 'n %' cannot be read: it is not an expression: invalid syntax"),
     ('T.func_attr({"assumed": "n"})', "main: the attribute 'assumed' is a list of conditions as text, got 'n'"),
 ])  # fmt: skip
@@ -105,3 +108,36 @@ def test_what_cannot_be_checked(statement, reason):
     with pytest.raises(ScriptError) as refused:
         parse(script(statement, SIZED))
     assert refused.value.reason == reason
+
+
+def test_a_stated_list_adds_to_what_is_asserted():
+    func = parsed('assert n % 4 == 0\nT.func_attr({"assumed": ["n > 4"]})', SIZED)
+    assert func.attrs == (("assumed", ["n % 4 == 0", "n > 4"]),)
+
+
+def test_sizes_that_are_known(tiled):
+    """A function for known sizes takes nothing for granted; one for others cannot be had."""
+    special = tir.specialize(tiled.func, {"n": 24})
+    assert dict(special.attrs).keys() == {"tir.noalias"}
+    same_numbers(tir.specialize(symbolic(), {"n": 24}), special)
+    with pytest.raises(ValueError, match=r"^main takes `n % 12 == 0` for granted, got n = 30$"):
+        tir.specialize(tiled.func, {"n": 30})
+
+
+def test_what_divides_by_zero_does_not_hold():
+    s = Schedule(symbolic())
+    s.assume("8 // (n - 4) > 0")
+    with pytest.raises(ValueError, match=r"^main takes `8 // \(n - 4\) > 0` for granted, got n = 4$"):
+        tir.run(s.func, np.ones(4, "float32"), np.zeros(4, "float32"), 4)
+
+
+def test_constants_are_prepared_without_sizes():
+    n = te.var("n")
+    A, W = te.placeholder((n, 8), name="A"), te.placeholder((8, 8), name="W")
+    V, k = te.compute((8, 8), lambda i, j: W[j, i] * 2.0, name="V"), te.reduce_axis((0, 8), name="k")
+    C = te.compute((n, 8), lambda i, j: te.sum(A[i, k] * V[k, j], axis=k), name="C")
+    s = Schedule(te.create_prim_func([A, W, C, n], constants=[W]))
+    s.assume("n % 4 == 0")
+    prepare, main = split_constants(s.func)
+    assert prepare is not None and "assumed" not in dict(prepare.attrs) and dict(main.attrs)["assumed"] == ["n % 4 == 0"]
+    tir.build(s.func)

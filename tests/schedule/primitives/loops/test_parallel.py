@@ -1,8 +1,9 @@
 import pytest
 
-from schedule import Schedule
+from schedule import Schedule, ScheduleError
 from tests.programs import chain, elementwise, matmul, vector
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.tir.script.parsing import parsed
 from tir import te
 from tir.ir import Allocate, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, nest, seq
 from tir.script import parse
@@ -46,6 +47,24 @@ def test_the_tiles_of_a_tile_may_end_beyond_it(inner):
     s.split(i1, [None, inner])
     s.parallel(i0)
     same_numbers(before, s.func)
+
+
+@pytest.mark.parametrize("part", ["(0 - j) // 2", "T.min(j - 6, 0)"])
+def test_a_limited_sum_that_may_be_negative_is_no_digit(part):
+    """`part` is as low as -4 or -6, so that tiles of 4 overlap though the sum is below 4."""
+    func = parsed(
+        f"""
+        for o, j, k in T.grid(4, 8, 8):
+            with T.block("C"):
+                v = T.axis.spatial(64, o * 4 + {part} + k + 8)
+                T.where({part} + k < 4)
+                C[v] = C[v] * 3 + 1
+        """,
+        'C: T.Buffer((64,), "int32")',
+    )
+    with pytest.raises(ScheduleError) as refused:
+        Schedule(func).parallel("o")
+    assert refused.value.reason == "cannot prove that different iterations of `o` touch different elements of `C`"
 
 
 def test_fused_and_split_again():
