@@ -63,9 +63,16 @@ def parser() -> argparse.ArgumentParser:
         "--trials",
         type=positive_int,
         metavar="N",
-        help="of a search: --schedule tuned (default 64), ablation (48), quality (256), model (512)",
+        help="of a search: --schedule tuned (default 64), ablation and policies (48), quality (256), model (512); distributed: "
+        "to record (192)",
     )
-    p.add_argument("--seeds", type=positive_int, default=5, metavar="N", help="runs of each search of ablation (default 5)")
+    p.add_argument(
+        "--seeds",
+        type=positive_int,
+        default=5,
+        metavar="N",
+        help="runs of each search of ablation, policies and distributed (default 5)",
+    )
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
     p.add_argument("--save", metavar="DIR", help=f"{', '.join(SAVING)}: keep what is found in DIR, and a page of it")
     p.add_argument("--models", metavar="DIR", help="networks: the folder of the exported files, made where they are missing")
@@ -73,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
         "--seconds", type=positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
     )
     p.add_argument(
-        "--minutes", type=positive_float, metavar="M", help="ablation, quality: for all rows together, shared by those left"
+        "--minutes", type=positive_float, metavar="M", help=f"{', '.join(SEARCHING)}: for all rows together, shared by those left"
     )
     p.add_argument("--quick", action="store_true", help="policies: one seed of few trials, for a first look in ten minutes")
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")

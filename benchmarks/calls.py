@@ -163,7 +163,8 @@ INTRODUCTION = """\
 # Small kernels, called as a user calls them
 
 Made by `python -m benchmarks calls --rows all --threads 1 --save DIR`: `kernel(a, b, c)` with all its checks, in turns with the
-functions of numpy, torch and numba that do the same into arrays that are there. Microseconds are medians.
+functions of numpy, torch and numba that do the same, into arrays that are there (torch's LSTM cell makes new ones).
+Microseconds are medians.
 """
 
 

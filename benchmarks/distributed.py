@@ -6,7 +6,8 @@ as long as to build and run the recorded ones that are most like it took, as on 
 theirs, a few per cent off, always the same.
 
 `utilisation` is the share of the time for which devices are busy, between the moments when so many candidates as there are
-devices were measured and when so many are left to begin; `utilisation_of_all` that of the whole run. `best_ms` is the best
+devices were measured and when so many are left to begin; `utilisation_of_all` that from the first beginning to the last
+result. `best_ms` is the best
 pretended time after `candidates`. `coordinator_cpu` is the CPU seconds a second that the process of the search takes, records
 written, `coordinator_mib` its largest size.
 

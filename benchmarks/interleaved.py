@@ -43,7 +43,7 @@ INTRODUCTION = f"""\
 
 Made by `python -m benchmarks interleaved --rows all --threads 2 --save DIR`. Ours and torch's are called again and again, and
 after a product of {OTHER}×{OTHER} matrices by numpy or torch each time, which is not timed: `x` is how many times as long as
-alone a call takes then.
+alone a call takes then. What is added after numpy is nearly the same for all, so the shorter a call, the larger its `x`.
 """
 
 

@@ -251,7 +251,8 @@ def _goal(r: dict[str, Any]) -> str:
 
 INTRODUCTION = f"""# What a search finds
 
-Made by `python -m benchmarks quality --save DIR`. Each row is tuned for at most {TRIALS} candidates; then what was found, the
+Made by `python -m benchmarks quality --threads 2 --minutes M --save DIR`. Each row is tuned for at most {TRIALS} candidates, and
+for its share of the M minutes; then what was found, the
 schedule that needs no search (`default`), numpy and torch are timed in turns, in one process, with the same number of threads:
 the figures are medians. `s` are the seconds of search; `x NAME` says how many times faster than it what was found is; `found by`
 is the sketch, or `default` where the search found nothing faster; `of peak` the share of the measured peak of arithmetic (a) or

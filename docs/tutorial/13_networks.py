@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from course import keep
 from onnx import TensorProto, helper, numpy_helper
-from pretended import Pretended
+from pretended import falling
 
 import tir
 from search import WeightedFunction
@@ -84,8 +84,8 @@ assert np.abs(y - expected).max() <= 2 * terms * np.finfo("float32").eps * np.ab
 # know before. The **task scheduler** estimates it from the progress of each task so far. It gives each a round, and then the
 # next round always to the task with the largest expected gain.
 #
-# As in the last lesson a formula plays the machine. The product gets faster with every trial, first quickly and then slowly;
-# the softmax is as fast as it will ever be.
+# As in the last lesson a formula plays the machine (`falling`). The product gets faster with every trial, first quickly and
+# then slowly; the softmax is as fast as it will ever be.
 
 # %%
 functions = {
@@ -94,17 +94,7 @@ functions = {
 }
 
 
-def measurer(task):
-    seen = []
-
-    def seconds(candidate):
-        seen.append(candidate)
-        return 1e-4 + 1e-3 / (1 + len(seen)) if "gmm" in task.func.name else 2e-4
-
-    return Pretended(task, seconds)
-
-
-found = tir.tune_tasks(list(functions.values()), "llvm -num-cores 1", trials=96, measurer=measurer, search="random", model="none")
+found = tir.tune_tasks(list(functions.values()), "llvm -num-cores 1", trials=96, measurer=falling, search="random", model="none")
 rounds = [r.task for r in found.rounds]
 print(rounds)
 print(f"3 · t₁ + t₂ = {found.objective * 1e6:.0f} µs")

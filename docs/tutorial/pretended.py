@@ -30,3 +30,14 @@ class Pretended(Measurer):
     def measured(self, candidate):
         seconds = 1e-3 if candidate.trace is None else self.seconds(candidate)
         return Measurement(candidate, "ok", (seconds,), max_error=0.0, provenance=self.provenance)
+
+
+def falling(task):
+    """A measurer to which a product is slow at first and gets faster, and anything else takes 0.2 ms whatever is tried."""
+    seen = []
+
+    def seconds(candidate):
+        seen.append(candidate)
+        return 1e-4 + 1e-3 / (1 + len(seen)) if "gmm" in task.func.name else 2e-4
+
+    return Pretended(task, seconds)

@@ -77,7 +77,7 @@ def test_the_text_of_a_lesson_leads_on(name):
     text = "\n".join(
         re.sub(r"^# ?", "", cell, flags=re.MULTILINE) for cell in MARKDOWN.findall((COURSE / f"{name}.py").read_text())
     )
-    assert re.match(rf"# {int(name[:2])}\. [^\n]+\n", text) and "?" in text
+    assert re.match(rf"# {int(name[:2])}\. [^\n]+\?\n", text)
     assert "## Exercise" in text and f"(solutions/{name}.py)" in text
     assert f"({name}.py)" in (COURSE / "README.md").read_text()
     for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", text):

@@ -8,23 +8,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from pretended import Pretended
+from pretended import falling
 
 import tir
 from search import WeightedFunction
 from tir import workloads
 
 LIMIT = 3e-4
-
-
-def measurer(task):
-    seen = []
-
-    def seconds(candidate):
-        seen.append(candidate)
-        return 1e-4 + 1e-3 / (1 + len(seen)) if "gmm" in task.func.name else 2e-4
-
-    return Pretended(task, seconds)
 
 
 def above(seconds):
@@ -35,7 +25,7 @@ layers = [
     WeightedFunction(workloads.make("gmm", (61, 67, 109)).func),
     WeightedFunction(workloads.make("softmax", (61, 109)).func),
 ]
-found = tir.tune_tasks(layers, "llvm -num-cores 1", trials=32, objective=above, measurer=measurer, search="random", model="none")
+found = tir.tune_tasks(layers, "llvm -num-cores 1", trials=32, objective=above, measurer=falling, search="random", model="none")
 rounds = [r.task for r in found.rounds]
 print(rounds, found.objective)
 assert rounds[:3] == [0, 1, 0] and found.objective == 1e-9
