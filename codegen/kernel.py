@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tir import dtypes
-from tir.arith.bounds import Ranges, extent_range
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Ranges
 from tir.assumptions import assumptions
 from tir.constants import constants
 from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, Var, buffer_nbytes, const_shape
@@ -98,9 +99,8 @@ class Kernel:
         """The same as a function of arrays and sizes, which returns DECLINED where they may not fit the parameters."""
         from .llvm.native_call import native_call
 
-        if assumptions(self.func):  # `arguments.checked` tells whether they hold
-            return lambda *arguments: DECLINED
-        return native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
+        run = native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
+        return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # `arguments.checked` tells whether they hold
 
     @cached_property
     def _signature(self) -> Signature:

@@ -64,9 +64,9 @@ class Signature:
         `view` makes of an argument an array that the kernel takes, None where it is no array; `make` makes one, of a shape, a
         dtype and whether it must be zeros. Raises ArgumentError.
         """
-        out = named.get("out") if named and "out" not in self._names else None
-        if out is None and "out" in named and "out" not in self._names:
-            named = {name: a for name, a in named.items() if name != "out"}
+        out = None
+        if "out" in named and "out" not in self._names:
+            out, named = named["out"], {name: a for name, a in named.items() if name != "out"}
         if out is not None:
             named = self._with_out(named, out if isinstance(out, (tuple, list)) else (out,))
         kinds = tuple(isinstance(a, (int, np.integer)) for a in args) if self._sizes else len(args)
@@ -105,7 +105,7 @@ class Signature:
         if len(outs) != len(self.outputs):
             wanted = ", ".join(b.name for b in self.outputs) or "none"
             raise ArgumentError(f"{self.func.name}: out takes the outputs ({wanted}), got {len(outs)}")
-        given = {name: a for name, a in named.items() if name != "out"}
+        given = dict(named)
         for b, a in zip(self.outputs, outs, strict=True):
             if b.name in given:
                 raise ArgumentError(f"{self.func.name}: {b.name} is given twice, by name and by out")

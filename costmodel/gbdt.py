@@ -23,8 +23,8 @@ import numpy as np
 from schedule.machine import GPU, Machine
 
 from . import model_file
-from .dataset import FORMULA, Dataset
-from .features import NAMES, features
+from .dataset import COLUMNS, FORMULA, Dataset
+from .features import features
 from .learned import MIN_PROGRAMS, MIN_WEIGHT, LearnedModel
 from .losses import Loss, TimeSum
 from .opinion import moved
@@ -99,7 +99,7 @@ class GBDTModel(LearnedModel):
             matrix = np.concatenate([own, np.broadcast_to(formula, (len(own), 1))], axis=1).T
             times = np.exp(self.predict(matrix) + self.start(matrix))
             result += moved(self.forest, self.data.matrix, matrix) @ (times / times.sum())
-        return dict(zip((*NAMES, "formula"), result.tolist(), strict=True))
+        return dict(zip(COLUMNS, result.tolist(), strict=True))
 
     def fit(self) -> None:
         """Add trees for what is new, or build all anew where the data has grown or the trees are too many."""

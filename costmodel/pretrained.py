@@ -7,15 +7,16 @@
 
 from __future__ import annotations
 
+import io
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from schedule.machine import CPU, Machine
+from tir.files import write_atomically
 
-from .dataset import FORMULA_NAME, Dataset
-from .features import NAMES
+from .dataset import COLUMNS, Dataset
 from .gbdt import Boosting, GBDTModel
 from .losses import PairRank
 from .trees import Forest
@@ -34,7 +35,9 @@ def train(data: Dataset, machine: Machine) -> Forest:
 
 def save(forest: Forest, path: Path) -> None:
     """Write trees, with the names of the features that they look at."""
-    np.savez_compressed(path, names=np.array([*NAMES, FORMULA_NAME]), **{name: getattr(forest, name) for name in ARRAYS})
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, names=np.array(COLUMNS), **{name: getattr(forest, name) for name in ARRAYS})
+    write_atomically(path, buffer.getvalue())
 
 
 @cache
@@ -43,6 +46,6 @@ def pretrained(machine: Machine, path: Path = PATH) -> Forest | None:
     if not isinstance(machine, CPU) or not path.exists():
         return None
     with np.load(path, allow_pickle=False) as kept:
-        if kept["names"].tolist() != [*NAMES, FORMULA_NAME]:
+        if kept["names"].tolist() != [*COLUMNS]:
             return None
         return Forest(*(kept[name] for name in ARRAYS))

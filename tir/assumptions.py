@@ -28,18 +28,14 @@ def assumptions(func: PrimFunc) -> tuple[Expr, ...]:
         return ()
     from . import script
 
+    sizes = {p.name: p for p in func.params if isinstance(p, Var)}
     found = []
     for text in texts:
         try:
-            found.append(script.read_condition(text, sizes(func)))
+            found.append(script.read_condition(text, sizes))
         except script.ScriptError as error:
             raise ValueError(f"{func.name}: the assumption {text!r} cannot be read: {error.reason}") from None
     return tuple(found)
-
-
-def sizes(func: PrimFunc) -> dict[str, Var]:
-    """The sizes that a function takes, by name."""
-    return {p.name: p for p in func.params if isinstance(p, Var)}
 
 
 def with_assumption(func: PrimFunc, condition: Expr) -> PrimFunc:

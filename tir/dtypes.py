@@ -47,15 +47,16 @@ TABLE = {
 _STORAGE = {"bfloat16": np.dtype("uint16")}
 
 
+NO_FLOAT8 = "LLVM has no floats of 8 bits; there are float16, bfloat16, and int8 with a scale"
+
+
 def check(name: str) -> str:
     """Return `name` if it is a known element type; raise TypeError naming the known ones otherwise."""
     if not isinstance(name, str):
         raise TypeError(f"a dtype is a string such as 'float32', got {name!r}")
-    if name not in TABLE and any(x in name for x in ("float8", "e4m3", "e5m2")):
-        raise TypeError(
-            f"{name!r} is no dtype here: LLVM has no floats of 8 bits; there are float16, bfloat16, and int8 with a scale"
-        )
     if name not in TABLE:
+        if any(x in name for x in ("float8", "e4m3", "e5m2")):
+            raise TypeError(f"{name!r} is no dtype here: {NO_FLOAT8}")
         raise TypeError(f"unknown dtype {name!r}; known are {', '.join(TABLE)}")
     return name
 

@@ -23,9 +23,9 @@ def _renamed(func: PrimFunc) -> PrimFunc:
             return s
         number += 1
         own = {it.var.name: it.var.with_(name=f" {number}.{n}") for n, it in enumerate(s.iters)}
-        inner = substitute(s.with_(iters=(), predicate=s.predicate), own)
+        inner = substitute(s.with_(iters=()), own)
         iters = tuple(it.with_(var=own[it.var.name]) for it in s.iters)
-        return inner.with_(iters=iters, predicate=s.predicate)
+        return inner.with_(iters=iters, predicate=s.predicate)  # which is over loops, not over the axes
 
     func = rewrite_statements(func, scoped)
     names: dict[tuple[type, str], str] = {}

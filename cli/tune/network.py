@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 from codegen.timing import duration
+from tir.display import aligned
 
 from ..networks import export, exportable, load, parse_processor
 from ..options import Usage, measurable, refusing, writable
@@ -212,11 +213,7 @@ def _summary(found: TunedNetwork) -> str:
 
     progress = found.progress
     lines = [("kernel", *COLUMNS), *rows(joined(task_times(progress), ROWS))]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join(cell.rjust(w) if n else cell.ljust(w) for n, (cell, w) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    ]
+    text = [aligned(lines)]
     ended = "interrupted after " if found.interrupted else ""
     text += [f"kept with the default schedule, which is faster in the network: {label}" for label in found.kept]
     text.append(f"{ended}{progress.trials} trials in {found.elapsed:.1f} s")

@@ -42,7 +42,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
 
     with refusing("--sizes"):
         labels = {key(specialize(func, row)): _label(row) for row in combinations(func, named)}
-    chosen = {"search": parse_policy(args.policy), "model": parse_model(args.model)}
+    chosen = {"policy": parse_policy(args.policy), "model": parse_model(args.model)}
     chosen["space"] = None if args.space is None else parse_space(args.space)
     callbacks = [] if args.quiet else [_watching(labels)]
     limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}

@@ -3,8 +3,9 @@
 When the caller wakes a thread, the system may put it on the caller's core though others are idle: so does Linux on virtual
 machines, where it takes an idle core for one that the host has taken away. The two then take turns, and each waits out the
 other's spinning, for some milliseconds. So each thread compares cores as it begins, which takes some nanoseconds, and one that
-shares the caller's leaves it to the caller until it finds itself there again. The cores are those that the caller may use:
-where they are not enough for all threads, or the environment binds the threads (OMP_PROC_BIND), nothing moves.
+shares the caller's leaves it to the caller, until it finds itself on a caller's core again, which may then be another. The
+cores are those that the caller may use: where they are not enough for all threads, or the environment binds the threads
+(OMP_PROC_BIND), nothing moves.
 
 The threads of the OpenMP runtime are those of the whole process, and stay away from that core for whoever uses them next. So what
 is exported, into processes of others, moves nothing; nor does what is built for a target with `move_threads=0`.

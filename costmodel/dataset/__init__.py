@@ -16,7 +16,7 @@ from tir.files import write_atomically
 from ..features import NAMES
 
 FORMULA = len(NAMES)  # the number of the feature that is the score of a formula
-FORMULA_NAME = "formula"
+COLUMNS = (*NAMES, "formula")  # of a matrix of features
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Dataset:
         """Write the programs to a `.npz` file, with the names of their features."""
         buffer = io.BytesIO()
         own = {name: getattr(self, name) for name in ("matrix", "program", "task", "seconds")}
-        own |= {"names": np.array([*NAMES, FORMULA_NAME]), "tasks": np.array(self.tasks, dtype=np.str_)}
+        own |= {"names": np.array(COLUMNS), "tasks": np.array(self.tasks, dtype=np.str_)}
         np.savez_compressed(buffer, **own)  # type: ignore[arg-type]
         write_atomically(Path(path), buffer.getvalue())
 
@@ -107,7 +107,7 @@ class Dataset:
         if found["matrix"].ndim != 2 or found["matrix"].shape != (len(found["program"]), len(place)):
             raise ValueError(f"{path} is no data set that Dataset.save wrote: `matrix` has the shape {found['matrix'].shape}")
         matrix = np.zeros((len(found["matrix"]), FORMULA + 1), dtype=np.float32)
-        for n, name in enumerate([*NAMES, FORMULA_NAME]):
+        for n, name in enumerate(COLUMNS):
             if name in place:
                 matrix[:, n] = found["matrix"][:, place[name]]
         return Dataset(matrix, found["program"], found["task"], found["seconds"], found["tasks"].tolist())

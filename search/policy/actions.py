@@ -18,10 +18,11 @@ import numpy as np
 from codegen.target import Target
 from costmodel import CostModel
 from schedule import Schedule, ScheduleError, Trace, replay
-from tir.ir import Axis, Const, Kind, PrimFunc
-from tir.traverse import blocks, loops_to, variables
+from tir.ir import Const, Kind, PrimFunc
+from tir.traverse import blocks, loops_to
 
 from ..measure import Candidate
+from .stochastic_schedule import reduced_loops
 from .traces import TracePolicy
 
 WIDTH = 4  # schedules of the beam, as tinygrad's BEAM=4
@@ -57,7 +58,7 @@ class ActionBeam(TracePolicy):
             schedule, score = self._frontier.pop(0)
             self._left -= 1
             if self.is_new(schedule):
-                chosen.append(self.candidate(schedule, score if self.model is not None else None))
+                chosen.append(self.candidate(schedule, score))
         return chosen
 
     def _successors(self, rng: np.random.Generator) -> list[tuple[Schedule, float]]:
@@ -102,7 +103,7 @@ def _actions(func: PrimFunc, target: Target) -> Iterator[Action]:
     for block in blocks(func):
         path = loops_to(func.body, block.name)
         nest = [x for x in path if x.kind is Kind.SERIAL]
-        reduced = {v for it in block.iters if it.axis is not Axis.SPATIAL for v in variables(it.binding)}
+        reduced = reduced_loops(block)
         for loop in nest:
             for width in WIDTHS:
                 if isinstance(loop.extent, Const) and width <= loop.extent.value:

@@ -25,7 +25,7 @@ from costmodel import Boosting, CostModel, GBDTModel, RandomModel, ThroughputSum
 from ..population.mutate import crossover, mutations
 from ..population.programs import sketch_programs
 from ..space.sketch import Sketch
-from .credit import FixedCredit
+from .credit import FixedCredit, mutants_of
 from .rows import Point, RowPolicy
 
 POPULATION = 2048
@@ -55,6 +55,8 @@ class Ansor(RowPolicy):
     def __init__(self, sketches: Sequence[Sketch], target: Target, *args: object, population: int = POPULATION, **parts: object):
         super().__init__(sketches, target, *args, **parts)  # type: ignore[arg-type]
         self.population = population
+        self._mutations = {name: m for name, m in mutations().items() if name in PROBABILITIES}
+        self._credit = FixedCredit(PROBABILITIES)
         self._cold = RandomModel(np.random.default_rng(0))  # scores until the warm-up has passed
 
     def scores(self, number: int, rows: np.ndarray) -> np.ndarray:
@@ -76,8 +78,7 @@ class Ansor(RowPolicy):
                 heap |= {(k, tuple(row)): s for row, s in found if self.is_new((k, tuple(row)))}
             if generation < GENERATIONS:
                 rows = self._next(rows, scores, rng)
-        self._predicted |= heap
-        best = sorted(heap, key=lambda p: -heap[p])
+        best = self.by_score(heap)
         random = round(EPSILON * n)
         blind = [first[k] for k in rng.permutation(len(first))[: 3 * random]]
         return [*best[: n - random], *blind, *best[n - random :]]
@@ -95,17 +96,7 @@ class Ansor(RowPolicy):
             kind = rng.random(count)
             crossed, mutated = kind < CROSSED, (kind >= CROSSED) & (kind < CROSSED + MUTATED * (1 - CROSSED))
             drawn[crossed] = crossover(self.sketches[k], self.target, drawn[crossed], others[crossed], rng, by_node=1.0)
-            drawn[mutated] = self._mutants(self.sketches[k], drawn[mutated], rng)
+            drawn[mutated], _ = mutants_of(self.sketches[k], self.target, drawn[mutated], self._mutations, self._credit, rng)
             if count:
                 children[k] = np.unique(drawn, axis=0)
         return children
-
-    def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        table = {name: m for name, m in mutations().items() if name in PROBABILITIES and m.suits(sketch)}
-        mutants = parents.copy()
-        if table:
-            picked = rng.choice(len(table), size=len(parents), p=FixedCredit(PROBABILITIES).weights(list(table)))
-            for n, mutation in enumerate(table.values()):
-                if (picked == n).any():
-                    mutants[picked == n] = mutation.operate(sketch, self.target, parents[picked == n], rng)
-        return mutants

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from codegen.target import Target
+
+from ..population.mutate import Mutation
 from ..space.sketch import Sketch
 
 DECAY = 0.9  # factor of the counts so far after each generation
@@ -95,3 +98,24 @@ CREDITS: dict[str, Callable[[Mapping[str, float]], FixedCredit]] = {
     "fixed": FixedCredit,
     "predicted": PredictedCredit,
 }
+
+
+def mutants_of(
+    sketch: Sketch,
+    target: Target,
+    parents: np.ndarray,
+    mutations: Mapping[str, Mutation],
+    credit: FixedCredit,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """A mutant of each parent, a row of the sketch, and by mutation the numbers of those that it made."""
+    names = [name for name, mutation in mutations.items() if mutation.suits(sketch)]
+    mutants = parents.copy()
+    if not names or not len(parents):
+        return mutants, {}
+    picked = credit.pick(sketch, names, parents, rng)
+    made_by = {name: np.flatnonzero(picked == n) for n, name in enumerate(names)}
+    for name, own in made_by.items():
+        if len(own):
+            mutants[own] = mutations[name].operate(sketch, target, parents[own], rng)
+    return mutants, made_by

@@ -32,9 +32,9 @@ from ..population.programs import sketch_programs
 from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
-from .credit import AdaptiveCredit, FixedCredit
+from .credit import AdaptiveCredit, FixedCredit, mutants_of
 from .lineage import Applied, Family, Generation, places
-from .ranking import TrustedModel, lowered, model_name, ordered_pairs, score_rows
+from .ranking import TrustedModel, is_ready, lowered, model_name, ordered_pairs, score_rows
 from .shared_model import SharedModel
 
 SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
@@ -157,7 +157,7 @@ class Evolution:
         self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})
         self._describe = describe
         # Before anything is measured the analytic model is trusted, the learned one only if it is alone or knows other tasks.
-        knows = prior is None or getattr(getattr(model, "model", model), "base", None) is not None
+        knows = prior is None or is_ready(model)
         initial = [(model, 6, 2) if knows else (model, 1, 1)] + ([] if prior is None else [(prior, 6, 2)])
         self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
         for trusted in self._models:
@@ -390,7 +390,7 @@ class Evolution:
         count = round(settings.seeded * settings.population) if len(parents) else 0
         if count:
             bred = parents[rng.integers(len(parents), size=count)]
-            mutants, made_by = self._mutants(sketch, bred, rng)
+            mutants, made_by = mutants_of(sketch, self.target, bred, self._mutations, self._credit, rng)
             beside = neighbours(sketch, self.target, parents[0])
             near = self._confined(sketch, np.concatenate([beside, mutants]), variants, rng)
             family.add(near[: len(beside)], "neighbour", 0, np.broadcast_to(parents[0], beside.shape))
@@ -431,7 +431,7 @@ class Evolution:
             return (len(rows) * rng.random(number) ** settings.pressure).astype(np.int64)
 
         bred = parents(count - pairs)
-        mutants, made_by = self._mutants(sketch, rows[bred], rng)
+        mutants, made_by = mutants_of(sketch, self.target, rows[bred], self._mutations, self._credit, rng)
         mothers, fathers = rows[parents(pairs)], rows[parents(pairs)]
         children = crossover(sketch, self.target, mothers, fathers, rng)
         new = self._confined(sketch, np.concatenate([mutants, children, fresh]), variants, rng)
@@ -483,19 +483,6 @@ class Evolution:
         result = rows.copy()
         result[np.ix_(strays, columns)] = variants[rng.integers(len(variants), size=int(strays.sum()))]
         return legalize(sketch, self.target, result)
-
-    def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """A mutant of each parent, and by mutation the numbers of those that it made."""
-        names = [name for name, mutation in self._mutations.items() if mutation.suits(sketch)]
-        mutants = parents.copy()
-        if not names or not len(parents):
-            return mutants, {}
-        picked = self._credit.pick(sketch, names, parents, rng)
-        made_by = {name: np.flatnonzero(picked == n) for n, name in enumerate(names)}
-        for name, own in made_by.items():
-            if len(own):
-                mutants[own] = self._mutations[name].operate(sketch, self.target, parents[own], rng)
-        return mutants, made_by
 
     def _reward(
         self,

@@ -25,7 +25,7 @@ def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior
     """The scores of rows: an (n,) float64 vector, higher is better, -inf in place of NaN; those of the `prior`, if there is one,
     where more than MAX_CONCRETE_ROWS rows would have to be lowered to be scored. TypeError if the model returns anything else,
     which is a mistake of a model of one's own."""
-    if prior is not None and lowered(sketch, rows, prior) < sketch.count_concrete(rows):
+    if prior is not None and sketch.count_concrete(rows) > MAX_CONCRETE_ROWS:
         model = prior
     scores = np.asarray(model.score(sketch, rows))
     if scores.shape != (len(rows),) or scores.dtype.kind not in "fiu":
@@ -43,6 +43,11 @@ def model_name(model: CostModel) -> str:
     """What a model is called beside its scores: its `name`, else that of its class. A model that learns has another name while a
     formula speaks for it."""
     return str(getattr(model, "name", type(model).__name__))
+
+
+def is_ready(model: CostModel | None) -> bool:
+    """Whether a model that learns has learned enough, of this task or of others, to score by itself: its `ready`."""
+    return bool(getattr(model, "ready", False))
 
 
 def correlation(measurements: Sequence[Measurement]) -> float | None:

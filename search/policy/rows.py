@@ -121,9 +121,13 @@ class RowPolicy(ABC):
         for number, rows in populations.items():
             scores = self.scores(number, rows).tolist()
             found |= {(number, tuple(row)): s for row, s in zip(rows.tolist(), scores, strict=True)}
-        self._predicted |= found
-        shuffled = [list(found)[k] for k in rng.permutation(len(found))]
-        return sorted(shuffled, key=lambda p: -found[p])
+        points = list(found)
+        return self.by_score({points[k]: found[points[k]] for k in rng.permutation(len(points))})
+
+    def by_score(self, found: dict[Point, float]) -> list[Point]:
+        """Points with their scores, which are what the model believes of candidates now, the best first."""
+        self._predicted = found
+        return sorted(found, key=lambda p: -found[p])
 
     def _random(self, n: int, rng: np.random.Generator) -> list[Point]:
         found = [(k, tuple(row)) for k in range(len(self.sketches)) for row in self.sampled(k, TRIES * n, rng).tolist()]

@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 
-from .ranking import model_name
+from .ranking import is_ready, model_name
 
 
 class SharedModel:
@@ -28,6 +28,11 @@ class SharedModel:
     def name(self) -> str:
         """The name of the model."""
         return model_name(self.model)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the model scores by what it has learned."""
+        return is_ready(self.model)
 
     @property
     def tasks(self) -> Collection[str]:

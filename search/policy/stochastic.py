@@ -69,12 +69,10 @@ class StochasticSchedule(TracePolicy):
                 pool[schedule.trace.to_json()] = schedule, score
             best = sorted(pool.values(), key=lambda found: -found[1])
             kept = [*kept[: n // 2], *(_decisions(s.trace) for s, _ in best[:n])]
-        best = sorted(pool.values(), key=lambda found: -found[1])
         random = max(1, round(RANDOM_SHARE * n))
         chosen, rest = best[: n - random], best[n - random :]
         chosen += [rest[k] for k in rng.permutation(len(rest))[: n - len(chosen)]]
-        scored = self.model is not None
-        return [self.candidate(schedule, score if scored else None) for schedule, score in chosen]
+        return [self.candidate(schedule, score) for schedule, score in chosen]
 
     def _mutant(self, kept: Sequence[Decisions], rng: np.random.Generator) -> Decisions:
         """The decisions of one of the kept schedules, without one of them; at times none at all."""

@@ -75,7 +75,7 @@ def run_in_vectors(s: Schedule, target: Target) -> None:
     """Vectorises the innermost loop of each stage where that is spatial."""
     for block in blocks(s.func):
         path = loops_to(s.func.body, block.name)
-        if path and path[-1].body is block and path[-1].name not in _reduced(block) and _length(path[-1:]) <= MAX_VECTOR:
+        if path and path[-1].body is block and path[-1].name not in reduced_loops(block) and _length(path[-1:]) <= MAX_VECTOR:
             with suppress(ScheduleError):
                 s.vectorize(path[-1].name)
 
@@ -95,7 +95,7 @@ def _spatial_chain(s: Schedule, nest: str) -> list[For]:
     """The outermost loops of a nest while they carry no reduction, up to and with the first that has several statements."""
     chain: list[For] = []
     loop = find_loop(s.func, nest)
-    reduced = {v for b in blocks(loop) for v in _reduced(b)}
+    reduced = {v for b in blocks(loop) for v in reduced_loops(b)}
     while loop.kind is Kind.SERIAL and loop.name not in reduced:
         chain.append(loop)
         if not isinstance(loop.body, For):
@@ -104,7 +104,7 @@ def _spatial_chain(s: Schedule, nest: str) -> list[For]:
     return chain
 
 
-def _reduced(block: Block) -> set[str]:
+def reduced_loops(block: Block) -> set[str]:
     """The loops that drive the reductions of a block."""
     return {v for it in block.iters if it.axis is not Axis.SPATIAL for v in variables(it.binding)}
 

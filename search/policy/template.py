@@ -34,8 +34,7 @@ class TemplateTuner(RowPolicy):
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         found = self._annealed(n, rng) if self.model is not None else {}
-        best = sorted(found, key=lambda p: -found[p])
-        self._predicted |= found
+        best = self.by_score(found)
         random = max(1, round(RANDOM_SHARE * n))
         return [*best[: n - random], *self._random(random, rng)[:random], *best[n - random :]]
 

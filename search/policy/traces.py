@@ -61,15 +61,13 @@ class TracePolicy:
         programs = schedule_programs(self.func, [s.func for s in schedules])
         return score_rows(self.model, programs, np.arange(len(schedules))[:, None])
 
-    def candidate(self, schedule: Schedule, score: float | None) -> Candidate:
-        """A schedule as a candidate, which is then under way."""
+    def candidate(self, schedule: Schedule, score: float) -> Candidate:
+        """A schedule as a candidate, which is then under way; without a model the score says nothing."""
         text = schedule.trace.to_json()
         self._proposed[text] = schedule.func
-        return Candidate(self.name, (len(self._proposed) - 1,), schedule.trace.as_json(), score)
-
-    def seconds(self, schedule: Schedule) -> float:
-        """How long a schedule takes, infinite where that is not known."""
-        return self.measured.get(schedule.trace.to_json(), float("inf"))
+        return Candidate(
+            self.name, (len(self._proposed) - 1,), schedule.trace.as_json(), score if self.model is not None else None
+        )
 
     def _function(self, text: str) -> PrimFunc | None:
         """What a trace makes; None where a step is refused today."""

@@ -54,8 +54,7 @@ class TreeSearch(RowPolicy):
         for _ in range(max(1, self.simulations // AT_ONCE)):
             paths = [self._selected(root, rng) for _ in range(AT_ONCE)]
             self._finish(root, paths, [self._completed(path, rng) for path in paths], found)
-        self._predicted |= found
-        return sorted(found, key=lambda p: -found[p])
+        return self.by_score(found)
 
     def _finish(self, root: _Node, paths: Sequence[list[Setting]], ends: Sequence[np.ndarray], found: dict[Point, float]) -> None:
         """Score the programs at the ends of paths, and let the nodes on these know."""

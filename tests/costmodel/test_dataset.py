@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import costmodel.dataset
-from costmodel.dataset import FORMULA, FORMULA_NAME, Dataset
+from costmodel.dataset import COLUMNS, FORMULA, Dataset
 from costmodel.features import NAMES
 
 SAMPLE = Path(costmodel.dataset.__file__).with_name("sample.npz")
@@ -35,7 +35,7 @@ def test_a_file_gives_the_same_programs(tmp_path):
 def test_features_are_found_by_name(tmp_path):
     """A file of another version has other features in another order: what it lacks is 0, what it has besides is left out."""
     data = small()
-    names = np.array([FORMULA_NAME, "not known any more", NAMES[3]])
+    names = np.array([COLUMNS[-1], "not known any more", NAMES[3]])
     matrix = data.matrix[:, [FORMULA, 0, 3]]
     np.savez(
         tmp_path / "old.npz", names=names, matrix=matrix, program=data.program, task=data.task, seconds=data.seconds, tasks=data.tasks

@@ -16,16 +16,16 @@ def axis_conditions(block: Block, ranges: Ranges, outside: Collection[str] = ())
     from `outside`."""
     bound: dict[str, Expr] = {it.binding.name: it.var for it in block.iters if type(it.binding) is Var}
     axes = {it.var.name for it in block.iters}
+    visible = axes.union(outside)
     found = []
     for condition in conjuncts(block.predicate):
         c = simplify(condition, ranges)
         over = substitute(c, bound)
-        excessive = excess(c)
-        if not variables(over) <= axes.union(outside) and excessive is not None and isinstance(c, Binary):
+        if not variables(over) <= visible and (excessive := excess(c)) is not None and isinstance(c, Binary):
             for it in block.iters:
                 excessive = _over_axis(excessive, it, ranges)
             over = to_expr(excessive, c.a.dtype) <= Const(0, c.a.dtype)
-        if not axes.isdisjoint(variables(over)) and variables(over) <= axes.union(outside):
+        if not axes.isdisjoint(variables(over)) and variables(over) <= visible:
             found.append(over)
     return found
 

@@ -92,6 +92,7 @@ class Declarations(Expressions):
         self.root = self.scope
         self.line = 0  # of the statement being read
         self.branches = 0  # conditions around it
+        self.asserted: list[Expr] = []  # conditions on sizes, of the function
         self.lines: dict[str, int] = {}  # where a name was last bound
 
     # --- scopes --------------------------------------------------------------------------------------------------------

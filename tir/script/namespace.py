@@ -259,7 +259,7 @@ _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
         Shuffle vscale vectorlow vectorhigh""",
     f"the intrinsics are {', '.join(list(INTRINSICS)[:-1])} and {list(INTRINSICS)[-1]}": "exp10 fma erfc lgamma",
-    "LLVM has no floats of 8 bits; there are float16, bfloat16, and int8 with a scale": """
+    dtypes.NO_FLOAT8: """
         float8 float8_e4m3 float8_e4m3fn float8_e5m2 e4m3_float8 e5m2_float8 float8_e8m0fnu""",
     "reinterpreted memory has no counterpart": "reinterpret",
     "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
-from ..assumptions import ASSUMED, assumptions
+from ..assumptions import assumptions, with_assumption
 from ..constants import constants
 from ..ir import (
     MAX_DEPTH,
@@ -101,6 +101,8 @@ class Function(Loops, Blocks):
         try:
             constants(func)
             assumptions(func)
+            for condition in self.asserted:
+                func = with_assumption(func, condition)
         except ValueError as error:
             raise self.error(str(error), node) from None
         if tree_depth(func) > MAX_DEPTH:
@@ -236,10 +238,7 @@ class Function(Loops, Blocks):
             case "evaluate":
                 return Evaluate(self.expr(self.arguments(form, node)["value"]))
             case "func_attr":
-                given, stated = self.mapping(self.arguments(form, node)["attrs"]), self.frames[0].annotations.get(ASSUMED, [])
-                self.frames[0].annotations |= given
-                if ASSUMED in given and isinstance(given[ASSUMED], list):
-                    self.frames[0].annotations[ASSUMED] = [*dict.fromkeys([*stated, *given[ASSUMED]])]
+                self.frames[0].annotations |= self.mapping(self.arguments(form, node)["attrs"])
                 return None
             case "attr":
                 self.remark(node)
@@ -260,8 +259,7 @@ class Function(Loops, Blocks):
         """A condition on sizes, which each call is checked for. One on anything else is read over if it is `known` to hold."""
         sizes = {v.name for v in (*self.scalars, *self.sizes)}
         if variables(condition) <= sizes and variables(condition) and not loads(condition) and not self.branches:
-            stated = self.frames[0].annotations.setdefault(ASSUMED, [])
-            stated += [str(condition)] if str(condition) not in stated else []
+            self.asserted.append(condition)
         elif not known and self.branches:
             raise self.error(
                 f"`assert {condition}` is under a condition", node, "a call is checked once: move it out of the `if`"

@@ -19,7 +19,10 @@ _ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
 def check_races(func: PrimFunc) -> Iterator[Finding]:
     """Iterations of a parallel, vectorised or thread loop do not touch an element that another one writes."""
     made = [(func.allocs, func.body), *((x.allocs, x.body) for x in blocks(func) if x.allocs)]
-    uses = {b.name: len(group) for buffers, body in made for b in buffers if (group := grouped(accesses_in(body)).get(b.name))}
+    uses: dict[str, int] = {}
+    for buffers, body in made:
+        groups = grouped(accesses_in(body)) if buffers else {}
+        uses |= {b.name: len(groups[b.name]) for b in buffers if b.name in groups}
     for scope in iteration_scopes(func):
         if isinstance(scope.stmt, For) and scope.stmt.kind in _ANY_ORDER and scope.own[scope.stmt.name] != 1:
             yield from _races(scope.stmt, scope, uses)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tir.arith.simplify import simplify
-from tir.assumptions import sizes, with_assumption
+from tir.assumptions import with_assumption
 from tir.ir import FALSE, TRUE, PrimFunc
+from tir.specialize import sizes
 from tir.traverse import variables
 
 from ...error import ScheduleError, listing
@@ -24,9 +25,10 @@ def assume(func: PrimFunc, condition: str) -> tuple[PrimFunc, None]:
     Example   sized: s.assume("n % 4 == 0")
     """
     holds = parsed_condition(func, (), condition)
-    decided = simplify(holds, dict.fromkeys(sizes(func), (1, None)))
+    names = [v.name for v in sizes(func)]
+    decided = simplify(holds, dict.fromkeys(names, (1, None)))
     if decided in (TRUE, FALSE) or not variables(holds):
-        known = listing(sizes(func))
+        known = listing(names)
         raise ScheduleError(
             f"{condition!r} says nothing that may or may not hold of the sizes, {known or 'of which there are none'}"
         )
