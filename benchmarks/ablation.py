@@ -29,7 +29,6 @@ import numpy as np
 
 import tir
 from search.measure import Candidate, Limits, LocalMeasurer
-from search.measure.reference import NamedWorkload
 from search.policy.bandit import Uniform
 from search.policy.evolution import Settings
 from search.policy.named import make_policy
@@ -84,8 +83,7 @@ Curve = list[float]  # the best seconds after one trial, after two, ...; infinit
 
 
 class Ran(NamedTuple):
-    """A run: its curve, its best candidate (None if there is no valid one), the seconds it took, and after how many each of its
-    trials ended."""
+    """A run: its curve, its best valid candidate or None, its seconds, and after how many each of its trials ended."""
 
     curve: Curve
     best: Candidate | None
@@ -106,8 +104,7 @@ def compared(
     """The results of a row of a table: one a configuration, by its arguments of `make_policy`."""
     program, shape = table[row]
     instance = programs.instance(program, shape)
-    workload = NamedWorkload(program, shape) if programs.known(program) else None
-    task = Task.of(instance.func, tir.Target("llvm", num_cores=options.threads), workload=workload)
+    task = programs.task_of(instance, tir.Target("llvm", num_cores=options.threads))
     with ExitStack() as stack:
         folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "records").mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ with itself: `slower` says how many times as long each takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -307,25 +306,23 @@ of the equal ways to write the program takes.
 """
 
 
-def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
-    """The page of all rows that were measured, by name of the row and number of threads."""
-    sections = [INTRODUCTION]
-    for _, heading, results in pages.by_threads(kept, ROWS):
-        others = [name for name in ("numpy", "torch") if any(f"of_{name}" in r for r in results)]
-        compared = [f"of_{name}" for name in others]
-        rows = []
-        for r in results:
-            ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
-            slowest = f"{max(r['slower'].values(), default=1.0):.2f}" if "slower" in r else "-"
-            shapes = " · ".join("×".join(map(str, shape)) for shape in r.get("shapes", ()))
-            written = f"{r['of_written']:.3g}" if "of_written" in r else "-"
-            rows.append([r["row"], r["dtype"], shapes, f"{r['tir_ms']:.3g}", *ratios_of, written, slowest])
-        means = [pages.geometric_mean([r[of] for r in results if of in r]) for of in compared]
-        rows.append(["geometric mean", "", "", "", *(f"{mean:.2f}" for mean in means), "", ""])
-        sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
-        columns = ("row", "dtype", "shapes", "ms", *(f"x {name}" for name in others), "x as written", "slower")
-        sections.append(pages.table(columns, rows) + "\n")
-    (folder / "breadth.md").write_text("\n".join(sections))
+def section(results: Sequence[dict[str, Any]]) -> list[str]:
+    """What the page says of results on one number of threads."""
+    others = [name for name in ("numpy", "torch") if any(f"of_{name}" in r for r in results)]
+    compared = [f"of_{name}" for name in others]
+    rows = []
+    for r in results:
+        ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
+        slowest = f"{max(r['slower'].values(), default=1.0):.2f}" if "slower" in r else "-"
+        shapes = " · ".join("×".join(map(str, shape)) for shape in r.get("shapes", ()))
+        written = f"{r['of_written']:.3g}" if "of_written" in r else "-"
+        rows.append([r["row"], r["dtype"], shapes, f"{r['tir_ms']:.3g}", *ratios_of, written, slowest])
+    means = [pages.geometric_mean([r[of] for r in results if of in r]) for of in compared]
+    rows.append(["geometric mean", "", "", "", *(f"{mean:.2f}" for mean in means), "", ""])
+    return [pages.table(("row", "dtype", "shapes", "ms", *(f"x {name}" for name in others), "x as written", "slower"), rows)]
+
+
+write = pages.writer("breadth", INTRODUCTION, section, ROWS)
 
 
 def _numpy_call(program: Program, arrays: list[np.ndarray], out: np.ndarray) -> Callable[[], object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from . import pages, peers
 from .options import Options
 from .runner import Effort, circumstances, race, ratios
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 TOLERANCE = 1e-5  # of the largest element
 
 Shape = tuple[int, ...]
@@ -31,8 +28,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 class Call(NamedTuple):
-    """A function of arrays of the shapes `inputs` and `outputs`, and what gives its results, of any floats; `torch` and `numba`
-    make a call of inputs and outputs."""
+    """A function of arrays of these shapes and what gives its results; `torch` and `numba` make a call of inputs and outputs."""
 
     inputs: tuple[Shape, ...]
     outputs: tuple[Shape, ...]
@@ -200,26 +196,24 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         best = min(rivals, key=lambda name: timings[name].median)
         result |= {"best": best, "of_best": ratios(timings["tir"], timings[best])[0]}
     result["timings"] = {name: timing.as_json() for name, timing in timings.items()}
-    pages.keep(options.save, "calls", row, result, pages.writer("calls", INTRODUCTION, ROWS, table))
+    pages.keep(options.save, "calls", row, result, write)
     yield result
 
 
-def table(results: Sequence[dict[str, Any]]) -> Table:
+def lines(results: Sequence[dict[str, Any]]) -> pages.Lines:
     """A line a result: microseconds of a call of each contender, and how many times as fast as the best other one ours is."""
-    from rich.table import Table
-
-    t = Table(title="calls (us; x: of the best other one's speed)", title_justify="left")
     names = list(dict.fromkeys(name for r in results for name in r.get("timings", ())))
-    t.add_column("row", no_wrap=True)
-    for name in ("threads", *(f"{name} us" for name in names), "x best"):
-        t.add_column(name, justify="right", no_wrap=True)
+    found = []
     for r in results:
         if "timings" not in r:
-            t.add_row(r["row"], str(r["threads"]), f"[red]{r.get('error', 'failed')}[/red]")
+            found.append(pages.failed(r))
             continue
         cells = (f"{r[key]:.3g}" if (key := f"{name}_us") in r else "-" for name in names)
-        t.add_row(r["row"], str(r["threads"]), *cells, f"{r['of_best']:.2f} ({r['best']})" if "best" in r else "-")
-    return t
+        found.append([r["row"], str(r["threads"]), *cells, f"{r['of_best']:.2f} ({r['best']})" if "best" in r else "-"])
+    return ["row", "threads", *(f"{name} us" for name in names), "x best"], found
+
+
+table, write = pages.both("calls", "us; x: of the best other one's speed", INTRODUCTION, ROWS, lines)
 
 
 def _rivals(call: Call, inputs: Arrays, threads: int) -> dict[str, Callable[[], object]]:

@@ -89,8 +89,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "against": entry.against,
         "goal": entry.goal,
     }
-    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
-    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    inputs, outputs = programs.arrays(instance, options.seed)
     rivals = peers.rivals(instance, inputs, outputs, options.threads)
     if onnx_peer.installed() and (call := onnx_peer.onnx_call(instance, inputs, options.threads)) is not None:
         rivals["onnxruntime"] = call
@@ -109,8 +108,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     result["tolerance"] = checks["tir"].tolerance
     result["errors"] = {name: c.max_error if np.isfinite(c.max_error) else None for name, c in checks.items()}
     if not checks["tir"].ok:
-        found, bound = checks["tir"].max_error, checks["tir"].tolerance
-        yield {**result, "error": f"wrong result: off by {found:.3g} of its scale; the tolerance is {bound:.3g}"}
+        yield {**result, "error": f"wrong result: {checks['tir']}"}
         return
     right = {name: call for name, call in contenders.items() if checks[name].ok}
     if wrong := [name for name in contenders if name not in right]:
@@ -183,27 +181,23 @@ def _tune(row: str, instance: Instance, target: tir.Target, options: Options) ->
     """The trace that a search finds; kept in the folder `options.save` if there is one, as `python -m tir.tune --out` does."""
     from cli.tune.saved import Saver
     from search.measure.provenance import versions
-    from search.measure.reference import NamedWorkload
     from tir.tune import LineProgress
 
-    named = NamedWorkload(instance.name, instance.shape, instance.dtype) if programs.known(instance.name) else None
+    task = programs.task_of(instance, target)
     callbacks: list[Callable[[Any], None]] = [LineProgress(sys.stderr)]
     if options.save is not None:
         folder = Path(options.save)
         folder.mkdir(parents=True, exist_ok=True)
         header = {**_identity(instance, options), "target": "llvm", "seed": options.seed, "versions": versions()}
         callbacks.append(Saver(folder / f"{row}-{options.threads}.json", header))
-    return tir.autotune(instance.func, target, options.trials, seed=options.seed, workload=named, callbacks=callbacks).trace
+    how: dict[str, Any] = {"seed": options.seed, "workload": task.workload, "callbacks": callbacks}
+    return tir.autotune(task.func, target, options.trials, **how).trace
 
 
 def _identity(instance: Instance, options: Options) -> dict[str, Any]:
     """By which a schedule in a file is recognised."""
-    return {
-        "workload": instance.name,
-        "shape": list(instance.shape),
-        "dtype": instance.dtype,
-        "threads": options.threads,
-    }
+    about = {"workload": instance.name, "shape": list(instance.shape), "dtype": instance.dtype}
+    return {**about, "threads": options.threads}
 
 
 def _load(row: str, instance: Instance, options: Options) -> Any:
@@ -231,17 +225,12 @@ def _load(row: str, instance: Instance, options: Options) -> Any:
 
 def table(results: Sequence[dict[str, Any]]) -> Table:
     """A line a result: times, speed, share of the nearer ceiling, ratios, and whether the goal is met."""
-    from rich.table import Table
-
     kinds = ", ".join(dict.fromkeys(r["schedule"] for r in results if "schedule" in r))
-    t = Table(title=f"cpu (schedule: {kinds or '-'})", title_justify="left", caption_justify="left", caption=CAPTION)
-    t.add_column("row", no_wrap=True)
     others = list(dict.fromkeys(name for r in results for name in r.get("ratios", ())))
-    for name in ("threads", "time", "quartiles", "speed", "of roof", *(f"x {name}" for name in others), "goal"):
-        t.add_column(name, justify="right", no_wrap=True)
+    lines = []
     for r in results:
         if "contenders" not in r:
-            t.add_row(r["row"], str(r.get("threads", "")), "[red]failed[/red]")
+            lines.append((r["row"], str(r.get("threads", "")), "[red]failed[/red]"))
             continue
         ours, memory = r["contenders"]["tir"], r["shares"]["copy"] >= r["shares"]["fma"]
         low, high = ours["quartiles_s"]
@@ -249,9 +238,10 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
         share = f"{r['shares']['copy']:.0%} copy" if memory else f"{r['shares']['fma']:.0%} fma"
         compared = [f"{r['ratios'][name]['ratio']:.2f}" if name in r["ratios"] else "-" for name in others]
         quartiles = f"{_milliseconds(low)}-{_milliseconds(high)}"
-        cells = (str(r["threads"]), f"{_milliseconds(ours['median_s'])} ms", quartiles, speed, share, *compared, _goal(r))
-        t.add_row(r["row"], *cells)
-    return t
+        time_of = f"{_milliseconds(ours['median_s'])} ms"
+        lines.append((r["row"], str(r["threads"]), time_of, quartiles, speed, share, *compared, _goal(r)))
+    columns = ("row", "threads", "time", "quartiles", "speed", "of roof", *(f"x {name}" for name in others), "goal")
+    return pages.console(f"cpu (schedule: {kinds or '-'})", columns, lines, caption=CAPTION)
 
 
 INTRODUCTION = """\
@@ -264,16 +254,14 @@ copying (copy), whichever is more; `x NAME` how many times faster than it, and `
 """
 
 
-def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
-    """The page of all rows that were measured, by name of the row and number of threads."""
-    sections = [INTRODUCTION]
-    for _, heading, results in pages.by_threads(kept, ROWS):
-        others = [name for name in dict.fromkeys(name for r in results for name in r["ratios"]) if name != "copy"]
-        columns = ("row", "shape", "ms", "of roof", *(f"x {name}" for name in others), "x best")
-        cells = [_cells(r, others) for r in results]
-        sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
-        sections.append(pages.table(columns, cells) + "\n")
-    (folder / "cpu.md").write_text("\n".join(sections))
+def section(results: Sequence[dict[str, Any]]) -> list[str]:
+    """What the page says of results on one number of threads."""
+    others = [name for name in dict.fromkeys(name for r in results for name in r["ratios"]) if name != "copy"]
+    columns = ("row", "shape", "ms", "of roof", *(f"x {name}" for name in others), "x best")
+    return [pages.table(columns, [_cells(r, others) for r in results])]
+
+
+write = pages.writer("cpu", INTRODUCTION, section, ROWS)
 
 
 def _cells(r: dict[str, Any], others: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ import tir
 from . import cpu, pages, peers, programs
 from .options import Options
 from .runner import Effort, circumstances, race, warm
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 THREADED = True
 
@@ -69,12 +66,10 @@ class After:
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
-    """One result: of ours, and of torch where it is installed, seconds of a call alone and after each library's, and how many
-    times as long as alone these take."""
+    """One result: of ours and of torch, seconds of a call alone and after each library's, and their ratios."""
     program, shape = SHAPES[row]
     instance = programs.instance(program, shape)
-    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
-    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    inputs, outputs = programs.arrays(instance, options.seed)
     rivals = peers.rivals(instance, inputs, outputs, options.threads)
     others = _others(options.seed)
     target = tir.Target("llvm", num_cores=options.threads)
@@ -83,10 +78,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     result: dict[str, Any] = {"threads": options.threads, "program": program, "shape": list(shape), **circumstances()}
     check = cpu.checked(calls["tir"], outputs, instance.checker(inputs))
     if not check.ok:
-        yield {
-            **result,
-            "error": f"wrong result: off by {check.max_error:.3g} of its scale; the tolerance is {check.tolerance:.3g}",
-        }
+        yield {**result, "error": f"wrong result: {check}"}
         return
     contenders = {
         f"{name} {when}": call if other is None else After(call, other)
@@ -98,7 +90,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         name: {when: timings[f"{name} {when}"].median / timings[f"{name} {ALONE}"].median for when in others} for name in calls
     }
     result |= {"timings": {name: timing.as_json() for name, timing in timings.items()}, "losses": losses}
-    pages.keep(options.save, "interleaved", row, result, pages.writer("interleaved", INTRODUCTION, ROWS, table))
+    pages.keep(options.save, "interleaved", row, result, write)
     yield result
 
 
@@ -116,21 +108,19 @@ def _others(seed: int) -> dict[str, Callable[[], object]]:
     return found
 
 
-def table(results: Sequence[dict[str, Any]]) -> Table:
+def lines(results: Sequence[dict[str, Any]]) -> pages.Lines:
     """A line a result: microseconds alone, and how many times as long a call takes after those of others."""
-    from rich.table import Table
-
-    t = Table(title="interleaved (x: of the time alone)", title_justify="left")
-    t.add_column("row", no_wrap=True)
     columns = list(dict.fromkeys((name, when) for r in results for name, of in r.get("losses", {}).items() for when in of))
     names = list(dict.fromkeys(name for name, _ in columns))
-    for name in ("threads", *(f"{n} {ALONE}" for n in names), *(f"{n} {when}" for n, when in columns)):
-        t.add_column(name, justify="right", no_wrap=True)
+    found = []
     for r in results:
         if "losses" not in r:
-            t.add_row(r["row"], str(r["threads"]), f"[red]{r.get('error', 'failed')}[/red]")
+            found.append(pages.failed(r))
             continue
         alone = [f"{1e6 * r['timings'][f'{n} {ALONE}']['median_s']:.3g} us" if n in r["losses"] else "-" for n in names]
         losses = [f"{r['losses'][n][when]:.2f} x" if when in r["losses"].get(n, {}) else "-" for n, when in columns]
-        t.add_row(r["row"], str(r["threads"]), *alone, *losses)
-    return t
+        found.append([r["row"], str(r["threads"]), *alone, *losses])
+    return ["row", "threads", *(f"{n} {ALONE}" for n in names), *(f"{n} {when}" for n, when in columns)], found
+
+
+table, write = pages.both("interleaved", "x: of the time alone", INTRODUCTION, ROWS, lines)

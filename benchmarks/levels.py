@@ -8,9 +8,7 @@ reference before it is timed, and its speed with the peak that the level's multi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 import tir
 from codegen.peak import peak_flops
@@ -19,9 +17,6 @@ from codegen.processor import host_processor
 from . import cpu, pages, programs
 from .options import Options
 from .runner import Effort, circumstances, race, ratios, warm
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 THREADED = True
 
@@ -51,23 +46,18 @@ def targets(threads: int) -> dict[str, tir.Target]:
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
-    """One result: of each level the time, how many times as fast as the kernel for this processor it is, and its part of the
-    level's peak."""
+    """One result: of each level the time, the speed relative to native, and the part of the level's peak."""
     entry = cpu.TABLE[row]
     instance = programs.instance(entry.program, entry.shape)
     result: dict[str, Any] = {"threads": options.threads, "program": entry.program, "shape": list(entry.shape), **circumstances()}
-    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
-    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    inputs, outputs = programs.arrays(instance, options.seed)
     check, calls = instance.checker(inputs), {}
     for level, target in targets(options.threads).items():
         kernel = tir.build(tir.default_schedule(instance.func, target).func, target)
         calls[level] = kernel.bind(*inputs, *outputs)
         found = cpu.checked(calls[level], outputs, check)
         if not found.ok:
-            yield {
-                **result,
-                "error": f"{level}: off by {found.max_error:.3g} of its scale; the tolerance is {found.tolerance:.3g}",
-            }
+            yield {**result, "error": f"{level}: {found}"}
             return
     timings = race(calls, Effort(seconds=options.seconds, warm=warm(options.threads)))
     peaks = {level: peak_flops(target, dtype=instance.dtype) for level, target in targets(options.threads).items()}
@@ -80,26 +70,24 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         for level, timing in timings.items()
     }
     result |= {"levels": compared, "peaks": peaks}
-    pages.keep(options.save, "levels", row, result, pages.writer("levels", INTRODUCTION, ROWS, table))
+    pages.keep(options.save, "levels", row, result, write)
     yield result
 
 
-def table(results: Sequence[dict[str, Any]]) -> Table:
+def lines(results: Sequence[dict[str, Any]]) -> pages.Lines:
     """A line a result, with the time, the speed beside native and the part of the peak of each level."""
-    from rich.table import Table
-
-    t = Table(title="levels (x: of native's speed; %: of the peak of the level)", title_justify="left")
     names = list(dict.fromkeys(level for r in results for level in r.get("levels", ())))
-    t.add_column("row", no_wrap=True)
-    for name in ("threads", *names):
-        t.add_column(name, justify="right", no_wrap=True)
+    found = []
     for r in results:
         if "levels" not in r:
-            t.add_row(r["row"], str(r["threads"]), f"[red]{r.get('error', 'failed')}[/red]")
+            found.append(pages.failed(r))
             continue
         cells = [
             f"{1e3 * v['median_s']:.3g} ms {v['of_native']:.2f} x {v['of_peak']:.0%}" if (v := r["levels"].get(name)) else "-"
             for name in names
         ]
-        t.add_row(r["row"], str(r["threads"]), *cells)
-    return t
+        found.append([r["row"], str(r["threads"]), *cells])
+    return ["row", "threads", *names], found
+
+
+table, write = pages.both("levels", "x: of native's speed; %: of the peak of the level", INTRODUCTION, ROWS, lines)

@@ -26,7 +26,6 @@ import tir
 from costmodel import Boosting, CostModel, GBDTModel, Loss, SketchPrograms, ThroughputSum, TimeSum
 from costmodel.metrics import best_of_top, count_pairs, pair_accuracy, top_recall
 from search.backends import search_backend
-from search.measure.reference import NamedWorkload
 from search.policy.warm_start import by_sketch
 from search.population.programs import sketch_programs
 from search.records import Records
@@ -159,4 +158,4 @@ def kept(row: str, target: tir.Target, folder: Path) -> list[Known]:
 def _task(row: str, target: tir.Target) -> Task:
     program, shape = TABLE[row]
     instance = programs.instance(program, shape)
-    return Task.of(instance.func, target, workload=NamedWorkload(program, shape) if programs.known(program) else None)
+    return programs.task_of(instance, target)

@@ -204,13 +204,12 @@ library.
 """
 
 
-def write(kept: pages.Kept, folder: Path) -> None:
-    """The page of all rows that were measured, and of each the kernels that take longest."""
-    sections = [INTRODUCTION]
-    for _, heading, results in pages.by_threads(kept, ROWS):
-        sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
-        sections.append(pages.table(COLUMNS, [*map(cells, results), means(results)]) + "\n")
-        for r in results:
-            rows = [(name, calls, duration(s, 3), f"{s / r['tir']['median_s']:.1%}") for name, calls, s in r["kernels"]]
-            sections.append(f"### {r['row']}\n\n{pages.table(('kernel', 'calls', 'time', 'share'), rows)}\n")
-    (folder / "networks.md").write_text("\n".join(sections))
+def section(results: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What the page says of results on one number of threads: all rows, and of each the kernels that take longest."""
+    yield pages.table(COLUMNS, [*map(cells, results), means(results)])
+    for r in results:
+        rows = [(name, calls, duration(s, 3), f"{s / r['tir']['median_s']:.1%}") for name, calls, s in r["kernels"]]
+        yield f"### {r['row']}\n\n{pages.table(('kernel', 'calls', 'time', 'share'), rows)}"
+
+
+write = pages.writer("networks", INTRODUCTION, section, ROWS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import exp, log, nan
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +19,7 @@ SHADES = (
 
 
 Kept = dict[str, dict[str, Any]]  # results by row and number of threads, as in softmax/2
+Lines = tuple[list[str], list[list[str]]]  # the columns of a table, and its lines
 Write = Callable[[Kept, Path], None]  # writes the page of all results into a folder
 
 
@@ -62,19 +63,45 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
-def writer(name: str, introduction: str, rows: Sequence[str], of: Callable[[Sequence[dict[str, Any]]], Table]) -> Write:
-    """What writes the page NAME.md: for each number of threads, the table that the benchmark prints."""
+def console(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> Table:
+    """A table for the console; every column but the first is set to the right."""
+    from rich.table import Table
+
+    t = Table(title=title, title_justify="left", caption_justify="left", **options)
+    for n, name in enumerate(columns):
+        t.add_column(name, justify="right" if n else "left", no_wrap=True)
+    for row in rows:
+        t.add_row(*row)
+    return t
+
+
+def writer(
+    name: str, introduction: str, section: Callable[[list[dict[str, Any]]], Iterable[str]], rows: Sequence[str] | None = None
+) -> Write:
+    """What writes the page NAME.md: for each number of threads, on what was measured, and the paragraphs that `section` makes of
+    the results."""
 
     def write(kept: Kept, folder: Path) -> None:
-        sections = [introduction]
-        for _, heading, results in by_threads(kept, rows):
-            columns = of(results).columns
-            lines = zip(*(column.cells for column in columns), strict=True)
-            sections.append(f"## {heading}\n\n{circumstances(results)}\n")
-            sections.append(table([str(column.header) for column in columns], [list(map(str, line)) for line in lines]) + "\n")
-        (folder / f"{name}.md").write_text("\n".join(sections))
+        paragraphs = [introduction.rstrip()]
+        order = rows if rows is not None else list(dict.fromkeys(r["row"] for r in kept.values()))
+        for _, heading, results in by_threads(kept, order):
+            paragraphs += [f"## {heading}", circumstances(results), *section(results)]
+        (folder / f"{name}.md").write_text("\n\n".join(paragraphs) + "\n")
 
     return write
+
+
+def failed(result: dict[str, Any]) -> list[str]:
+    """The line of a result that is an error."""
+    return [result["row"], str(result["threads"]), f"[red]{result.get('error', 'failed')}[/red]"]
+
+
+def both(
+    name: str, caption: str, introduction: str, rows: Sequence[str], lines: Callable[[Sequence[dict[str, Any]]], Lines]
+) -> tuple[Callable[[Sequence[dict[str, Any]]], Table], Write]:
+    """What makes the table for the console, and what writes the page, of a benchmark with the same lines in both."""
+    write = writer(name, introduction, lambda results: [table(*lines(results))], rows)
+    return lambda results: console(f"{name} ({caption})", *lines(results)), write
 
 
 def circumstances(results: Sequence[dict[str, Any]]) -> str:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
-import numpy as np
 
 import tir
 from codegen import lower
@@ -60,13 +59,14 @@ DEFAULT = ROWS
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
-    """A result a pipeline: the milliseconds from LLVM IR to machine code, and the median time of the kernel, also as a multiple
-    of what the chosen one's takes."""
+    """A result a pipeline: milliseconds from LLVM IR to machine code, and the kernel's median time, relative to the chosen
+    one's."""
     target = tir.Target("llvm", num_cores=1)
     instance = programs.instance(row, PROGRAMS[row])
     lowered = lower(tir.default_schedule(instance.func, target).func, target)
     text = emit(lowered, target)
-    arrays = [programs.aligned(a) for a in (*instance.inputs(np.random.default_rng(options.seed)), *instance.outputs())]
+    inputs, outputs = programs.arrays(instance, options.seed)
+    arrays = [*inputs, *outputs]
     compiled: dict[str, float] = {}
     contenders: dict[str, Callable[[], object]] = {}
     for name, pipeline in PIPELINES.items():

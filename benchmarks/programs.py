@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from schedule.machine import PAGE_BYTES
 from tir import te, workloads
 from tir.ir import PrimFunc
 from tir.workloads import CACHE_ELEMENTS, INTRINSIC_ROUNDINGS, Arrays, Bounded, Instance, Parameter, Workload
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.task import Task
 
 # --- gemv: y = A·x -----------------------------------------------------------------------------------------------------
 
@@ -184,9 +189,20 @@ def instance(name: str, shape: Sequence[int] | None = None, dtype: str = "float3
     return Instance(w, sizes, dtype, w.build(dtype, *sizes), w.flop(*sizes), w.numpy(dtype, *sizes))
 
 
-def known(name: str) -> bool:
-    """Whether `tir.workloads` has it, so that the tuner compares candidates with its reference."""
-    return name in workloads.names()
+def task_of(instance: Instance, target: Target) -> Task:
+    """The task to tune a program; its candidates are compared with the reference of `tir.workloads`, where that has it."""
+    from search.measure.reference import NamedWorkload
+    from search.task import Task
+
+    known = instance.name in workloads.names()
+    workload = NamedWorkload(instance.name, instance.shape, instance.dtype) if known else None
+    return Task.of(instance.func, target, workload=workload)
+
+
+def arrays(instance: Instance, seed: int) -> tuple[Arrays, Arrays]:
+    """Random inputs, and outputs to write, aligned."""
+    inputs = tuple(map(aligned, instance.inputs(np.random.default_rng(seed))))
+    return inputs, tuple(map(aligned, instance.outputs()))
 
 
 def aligned(array: np.ndarray) -> np.ndarray:

@@ -24,7 +24,6 @@ import numpy as np
 
 import tir
 from search.measure import count
-from search.measure.reference import NamedWorkload
 from search.records import Records
 from search.task import Task
 from search.tuning.result import NothingFound
@@ -72,8 +71,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result: the search, what each contender took and its error, and the ratios."""
     instance = instance_of(row)
     target = tir.Target("llvm", num_cores=options.threads)
-    workload = NamedWorkload(instance.name, instance.shape) if programs.known(instance.name) else None
-    task = Task.of(instance.func, target, workload=workload)
+    task = programs.task_of(instance, target)
     result: dict[str, Any] = {
         "threads": options.threads,
         "program": instance.name,
@@ -135,8 +133,7 @@ def search(task: Task, records: Records, options: Options) -> dict[str, Any]:
 
 def compared(instance: Instance, tuned: Schedule, target: tir.Target, options: Options) -> dict[str, Any]:
     """The contenders checked against the reference, then timed in turns."""
-    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
-    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    inputs, outputs = programs.arrays(instance, options.seed)
     rivals = peers.rivals(instance, inputs, outputs, options.threads)
     kernels = {
         "tuned": tir.build(tuned.func, target),
@@ -152,8 +149,7 @@ def compared(instance: Instance, tuned: Schedule, target: tir.Target, options: O
     }
     wrong = [name for name, c in checks.items() if not c.ok]
     if ours := [name for name in wrong if name in kernels]:
-        off = checks[ours[0]]
-        return {**result, "error": f"{ours[0]}: off by {off.max_error:.3g} of its scale; the tolerance is {off.tolerance:.3g}"}
+        return {**result, "error": f"{ours[0]}: {checks[ours[0]]}"}
     if wrong:
         result["note"] = f"the result of {', '.join(wrong)} is wrong: left out"
     right = {name: call for name, call in contenders.items() if name not in wrong}

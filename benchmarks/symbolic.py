@@ -7,8 +7,7 @@ Results are compared before anything is timed. `loss` is how much longer the ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,14 +108,13 @@ are medians of whole calls in microseconds; `loss` is how much longer the kernel
 """
 
 
-def write(kept: pages.Kept, folder: Path) -> None:
-    """The page of all rows and sizes that were measured."""
-    sections = [INTRODUCTION]
-    for _, heading, results in pages.by_threads(kept, list(dict.fromkeys(r["row"] for r in kept.values()))):
-        rows = [
-            (r["row"], "yes" if r["named"] else "no", f"{r['any_us']:.3g}", f"{r['constant_us']:.3g}", f"{r['loss']:.1%}")
-            for r in results
-        ]
-        sections.append(f"## {heading}\n\n{pages.circumstances(results)}\n")
-        sections.append(pages.table(("row", "named", "us, any n", "us, constant n", "loss"), rows) + "\n")
-    (folder / "symbolic.md").write_text("\n".join(sections))
+def section(results: Sequence[dict[str, Any]]) -> list[str]:
+    """What the page says of results on one number of threads."""
+    rows = [
+        (r["row"], "yes" if r["named"] else "no", f"{r['any_us']:.3g}", f"{r['constant_us']:.3g}", f"{r['loss']:.1%}")
+        for r in results
+    ]
+    return [pages.table(("row", "named", "us, any n", "us, constant n", "loss"), rows)]
+
+
+write = pages.writer("symbolic", INTRODUCTION, section)

@@ -29,6 +29,9 @@ class Check(NamedTuple):
     tolerance: float
     ok: bool
 
+    def __str__(self) -> str:
+        return f"off by {self.max_error:.3g} of its scale; the tolerance is {self.tolerance:.3g}"
+
 
 class Bounded(NamedTuple):
     """A float64 reference: an output, the scale of each element, and how many roundings its error may accumulate."""

@@ -26,7 +26,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     """A row `relu-folded`, whose file is there, with no peers."""
     monkeypatch.setattr(networks, "PEERS", ())
     monkeypatch.setattr(networks, "RIVALS", ())
-    monkeypatch.setattr(networks, "ROWS", ("relu-folded",))
+    monkeypatch.setattr(networks, "write", pages.writer("networks", networks.INTRODUCTION, networks.section))
     onnx.save(
         model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT, [7])}, ["y"]), tmp_path / "relu.folded.onnx"
     )
