@@ -221,8 +221,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None, start: Start | None = None) -> int:
-    """Measure and print; `start` makes the children instead of this module. Status 1 where a row has no right result, 2 without
-    a GPU."""
+    """Measure and print; tests pass `start`. Status 1 where a row has no right result, 2 without a GPU."""
     options = parse(argv)
     trials = options.tuned
     rows = [replace(row, trials=trials) for row in TUNED] if trials else list(LIBRARY)

@@ -1,5 +1,4 @@
-"""The programs in onnxruntime, for comparison where it and onnx are installed: a graph of a few operators each, whose inputs and
-output are bound to memory once."""
+"""The programs in onnxruntime, where it and onnx are installed: graphs of a few operators, bound to memory once."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ def installed() -> bool:
 
 
 def onnx_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[], Any] | None:
-    """The program in onnxruntime on these arrays, as a function that returns its result; None for a program that is not written
-    here. Weights are inputs like any other, as they are for every contender."""
+    """The program in onnxruntime on these arrays, weights too as inputs; None for one that is not written here."""
     import onnxruntime as ort
     from onnx import helper
 

@@ -31,8 +31,7 @@ def rivals(instance: Instance, inputs: Arrays, outputs: Arrays, threads: int) ->
 
 
 def torch_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[], Any] | None:
-    """The program in torch on these arrays, without copying them, as a function that returns its result; None for a program
-    that is not written here."""
+    """The program in torch on these arrays, not copied; None for one that is not written here."""
     import torch
 
     torch.set_num_threads(threads)
@@ -42,8 +41,7 @@ def torch_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[],
 
 
 def torch_program(name: str, inputs: tuple[Any, ...], out: Any, shape: tuple[int, ...]) -> Callable[[], Any] | None:
-    """A program in torch on tensors of any device, as a function that returns its result, in `out` where torch can; None for a
-    program that is not written here."""
+    """A program in torch on tensors of any device, in `out` where torch can; None for one that is not written here."""
     import torch
 
     make = _PROGRAMS.get(name)

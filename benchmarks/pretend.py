@@ -23,8 +23,7 @@ Times = Callable[[Candidate], tuple[float, float]]  # seconds of a call of a can
 
 
 class PretendMeasurer(Measurer):
-    """Measures a candidate by waiting for as long as `times` says, and gives the seconds that it says; the message tells when
-    that began and ended."""
+    """Waits for as long as `times` says, and gives its seconds; the message tells when that began and ended."""
 
     def __init__(self, task: Task, times: Times):
         self.task, self.times = task, times

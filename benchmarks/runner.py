@@ -121,8 +121,7 @@ def race(contenders: Mapping[str, Callable[[], object]], effort: Effort = Effort
 
 
 def ratios(ours: Timing, peer: Timing) -> tuple[float, tuple[float, float]]:
-    """How many times faster than its peer a contender is: the ratio of the medians, and the quartiles of the ratios round by
-    round."""
+    """How many times faster than its peer a contender is: the ratio of the medians, and the quartiles round by round."""
     rounds = [p / o for o, p in zip(ours.samples, peer.samples, strict=False)]
     low, _, high = spread(rounds)
     return peer.median / ours.median, (low, high)
@@ -169,8 +168,7 @@ def _seconds(call: Callable[[], object], calls: int) -> float:
 
 @dataclass(frozen=True)
 class Roof:
-    """What the machine could do at some moment: floating-point operations a second with fused multiply-adds, and bytes a second,
-    read and written, in a copy."""
+    """The ceilings of a moment: operations a second by fused multiply-adds, and bytes a second, read and written, of a copy."""
 
     fma: float
     copy: float
@@ -183,8 +181,7 @@ class Roof:
         return cls(peak_flops(threads=threads, dtype=dtype), copy_bandwidth(threads=threads))
 
     def shares(self, flop: float, nbytes: float, seconds: float) -> dict[str, float]:
-        """Which part of each ceiling a call reaches that takes so many operations and bytes; of copying where the last cache does
-        not hold them."""
+        """Which part of each ceiling a call reaches; of copying where the last cache does not hold its bytes."""
         found = {"arithmetic": flop / seconds / self.fma}
         return found | ({"copying": nbytes / seconds / self.copy} if nbytes > Machine.here().l3 else {})
 
@@ -266,8 +263,7 @@ def load() -> float:
 
 
 def circumstances() -> dict[str, Any]:
-    """What goes with each result: the machine, the commit, the versions, how the threads were fixed, the time, and the kernels of
-    the libraries that are loaded."""
+    """What goes with each result: machine, commit, versions, threads, time, and the kernels of loaded libraries."""
     now, machine, found = datetime.now(UTC).isoformat(timespec="seconds"), Machine.here(), libraries.kernels()
     slow = {"handicapped": notes} if (notes := libraries.handicapped(found, machine.isa, machine.vector_bits)) else {}
     about = {"machine": asdict(machine), "commit": commit(), "versions": versions(), "pinned": pinned(), "started": now}

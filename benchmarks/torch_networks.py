@@ -219,8 +219,7 @@ def build(name: str) -> tuple[nn.Module, Tensors]:
 
 
 def _draw(parameter: torch.Tensor) -> None:
-    """Weights of the variance 2 / fan-in for kernels of convolutions, which a ReLU follows, 1 / fan-in for matrices; the rest is
-    small."""
+    """Variance 2 / fan-in for kernels of convolutions, which a ReLU follows, 1 / fan-in for matrices; the rest is small."""
     if parameter.dim() < 2:
         parameter.normal_(0, 0.1)
         return

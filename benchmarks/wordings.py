@@ -367,8 +367,7 @@ def _adding(func: PrimFunc, b: Block, added: Expr) -> PrimFunc | None:
 
 
 def _scaled(func: PrimFunc, inside: Callable[[Expr], Expr], outside: Callable[[Expr], Expr]) -> PrimFunc | None:
-    """A function with a sum of changed elements, of which the last block makes up for that where it reads the sum, or a block
-    of its own where nothing does."""
+    """A sum of changed elements; the last block, or one of its own, makes up for the change where the sum is read."""
     b = _reduction(func)
     found = accumulation(b) if b is not None else None
     if b is None or found is None or found.op != "+" or not found.added.dtype.startswith("float"):

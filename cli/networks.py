@@ -25,8 +25,7 @@ Shape = tuple[int, ...]
 
 
 def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[str, np.ndarray] | None = None) -> Graph:
-    """The network of an ONNX file, named as the file is; its inputs have the shapes of `inputs`, unless `shapes` gives others.
-    Usage that says why it cannot be read."""
+    """The network of an ONNX file; inputs have the shapes of `inputs`, unless `shapes` gives others. Raises Usage."""
     from graph import GraphError, load_onnx
 
     try:

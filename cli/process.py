@@ -64,8 +64,7 @@ def _streams() -> Iterator[None]:
 
 @contextmanager
 def _termination() -> Iterator[list[int]]:
-    """Make SIGTERM, as of `kill` or `timeout`, end a run as Ctrl-C does, with the best so far. Yields a list that is not empty
-    after the signal."""
+    """Make SIGTERM end a run as Ctrl-C does. Yields a list that is not empty after the signal."""
     asked: list[int] = []
 
     def end(number: int, _: Any) -> None:

@@ -125,8 +125,7 @@ def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.
 
 
 def _error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference, as a part of the root mean square of what is wanted; infinite where other elements are not
-    finite, or integers differ."""
+    """The largest difference relative to the root mean square of `wanted`; infinite for other infinities or integers."""
     if wanted.dtype.kind != "f":
         return 0.0 if np.array_equal(found, wanted) else float("inf")
     finite = np.isfinite(wanted)

@@ -59,8 +59,7 @@ def library() -> ctypes.CDLL:
 
 
 def _end_threads_before_forks(library: ctypes.CDLL) -> None:
-    """Let the threads that wait for the thread that forks end: a forked process has none of them, and would wait for them for
-    ever. Who calls next, here or there, starts new ones."""
+    """End the threads that wait for the thread that forks: the child has none of them, and would wait for ever."""
     if hasattr(os, "register_at_fork") and hasattr(library, "omp_pause_resource_all"):
         os.register_at_fork(before=lambda: library.omp_pause_resource_all(OMP_PAUSE_SOFT))
 

@@ -407,8 +407,7 @@ _MERGES = re.compile(r"vfn?m|vpdp|vdp|vpermi2|vpermt2|vpternlog|vpmadd52")
 
 
 def _latency(body: list[Instruction], core: Core) -> float:
-    """The cycles by which the longest chain of dependent instructions grows with each iteration: through registers, and through
-    memory at addresses that stay the same."""
+    """Cycles by which the longest chain of dependent instructions, through registers or fixed addresses, grows an iteration."""
     moving = {r for i in body for r in _written(i)}
     ready: dict[str, float] = {}
     marks = []

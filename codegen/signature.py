@@ -113,8 +113,7 @@ class Signature:
         return given
 
     def _planned(self, args: tuple, named: Mapping[str, Any]) -> _Plan:
-        """Where the arguments of a call are. Those by place are for all parameters that have none by name, or for these without
-        outputs, without sizes, or without both."""
+        """Where the arguments of a call are; outputs and sizes may be left out."""
         for name in named:
             if name not in self._names:
                 hint = did_you_mean(name, self._names)

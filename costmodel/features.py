@@ -89,8 +89,7 @@ def features(program: Program, rows: np.ndarray, machine: Machine) -> np.ndarray
 
 
 def chunks(statement: Statement, rows: np.ndarray, machine: Machine, extra: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-    """The features of a statement in pieces: the first row of each, and a (len(NAMES) + extra, rows) float32 matrix, which the
-    next one overwrites; `extra` features are left to the caller."""
+    """Pieces of a statement's features: first row, and a float32 matrix (len(NAMES) + extra, rows), overwritten by the next."""
     plan = _plan(statement, machine)
     size = min(CHUNK, max(1, len(rows)))
     matrix = np.empty((len(NAMES) + extra, size), dtype=np.float32)
@@ -207,8 +206,7 @@ def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> li
 
 
 def _allocation(s: Statement, written: _AccessFeatures, outer: list[Value], inner: list[Value]) -> list[Value]:
-    """Size of the memory that the statement writes if it is allocated by the function: bytes, elements by the loops around it,
-    these loops, and those within."""
+    """Size of the memory written, if the function allocates it: bytes, elements by the loops around, these, those within."""
     if s.allocated is None:
         return [0.0] * 4
     elements, around = product(written.shape), outer[s.allocated]
@@ -346,8 +344,7 @@ def _maximum_of(values: Iterable[Value]) -> Value:
 
 
 def _steps(access: BufferAccess, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:
-    """By how many elements each loop moves an access, and in which rows it does; a part of a fused loop that has one iteration
-    moves nothing."""
+    """By how many elements each loop moves an access, and in which rows; a fused part of one iteration moves nothing."""
     result: list[tuple[Value, Value]] = [(0.0, False)] * len(loops)
     row: Value = 1.0
     for position in reversed(range(len(shape))):

@@ -39,8 +39,7 @@ class Regressor(Protocol):
 
 
 class LearnedModel(ABC):
-    """Scores programs by what is predicted for their statements, combined by `loss`; by an analytic model until `min_programs`
-    programs were measured. It learns from measured rows of any task."""
+    """Scores programs by predictions for their statements, combined by `loss`; analytically until `min_programs` are known."""
 
     learned = "learned"  # the name of its scores beside those of others
 

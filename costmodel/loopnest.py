@@ -75,8 +75,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class BufferAccess:
-    """A buffer that a statement accesses: for each dimension the terms of the index, and the difference between the indices of
-    several accesses."""
+    """A buffer that a statement accesses: per dimension the terms of the index, and the spread of several accesses."""
 
     buffer: str
     nbytes: int  # of one element
@@ -104,8 +103,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Program:
-    """The statements of a function in program order; the initial values of reductions are not among them, nor what is prepared of
-    constants once."""
+    """The statements of a function in program order, without initial values and what is prepared from constants."""
 
     statements: tuple[Statement, ...]
 
@@ -182,8 +180,7 @@ def _length(extent: Expr) -> int:
 def _statement(
     f: _FoundStore, number: int, found: list[_FoundStore], accessed: list[set[str]], temporary: set[str], cache: DescriptionCache
 ) -> Statement:
-    """The description of a store, the one object for all that say the same, but for two in one program: they have other numbers
-    in their block."""
+    """The description of a store: one object for all that say the same, except for two in one program."""
     key = (id(f.store), *map(id, f.loops))
     if key not in cache.nests:
         cache.nests[key] = f, *_nest(f)  # keeps the objects alive whose ids are the key
@@ -338,8 +335,7 @@ _KINDS = {"*": "mul"} | dict.fromkeys(("/", "//", "%"), "divmod") | dict.fromkey
 
 
 def operations(value: Expr) -> Counter[str]:
-    """The operations of an expression by kind, as Ansor names them, without those in indices and guards of indices; a product
-    that is added to something is a `mad`."""
+    """The operations of an expression by Ansor's kinds, without indices and their guards; a * b + c has a `mad`."""
     counts: Counter[str] = Counter()
 
     def count(kind: str, dtype: str) -> None:

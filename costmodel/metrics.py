@@ -9,8 +9,7 @@ import numpy as np
 
 
 def count_pairs(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> tuple[int, int, int]:
-    """Of the pairs whose times differ by more than the share `apart`: how many have scores in the right order, in the wrong one,
-    and equal ones."""
+    """Pairs whose times differ by more than the share `apart`: how many are ordered right, wrong, and tied."""
     faster = (1 + apart) * seconds[:, None] < seconds[None, :]
     right = int(np.count_nonzero(faster & (scores[:, None] > scores[None, :])))
     wrong = int(np.count_nonzero(faster & (scores[:, None] < scores[None, :])))

@@ -39,8 +39,7 @@ def write(path: str | Path, arrays: Mapping[str, np.ndarray], is_gpu: bool) -> N
 
 
 def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
-    """The ARRAYS in a file. FileNotFoundError if there is none; ValueError for one that is no model, is damaged, of another
-    version, or for the other kind of machine."""
+    """The ARRAYS in a file. FileNotFoundError if there is none; ValueError for what is no model of this version and kind."""
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no model {path}; GBDTModel.save writes one")
     try:
@@ -65,8 +64,7 @@ def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
 
 
 def _problem(found: Mapping[str, np.ndarray]) -> str | None:
-    """What is wrong with arrays that are to be a model: numbers in them are places in others, which compiled code does not check
-    again. None if nothing is."""
+    """What is wrong with arrays that are to be a model, whose places compiled code does not check; None if nothing."""
     sizes: dict[str, int] = {"columns": len(NAMES) + 1, "two": 2}
     for name, (dtype, dims) in ARRAYS.items():
         array = found[name]

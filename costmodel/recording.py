@@ -76,8 +76,7 @@ class Recorder:
         return Number(self, self._step(_COLUMN, n))
 
     def number(self, value: int) -> Value:
-        """An integer, by its formula if it has one (`tir.arith.symbolic.SymbolicInt`); floats hold integers below 2^52 and their
-        quotients exactly."""
+        """An integer, by its formula if it has one; floats hold integers below 2^52 and their quotients exactly."""
         return self._formula(formula(value))
 
     def _formula(self, f: Formula) -> Value:
@@ -208,8 +207,7 @@ class Recording:
     registers: int
 
     def run(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Evaluate all results for an (n, columns) int64 matrix: result k goes to row k of `out`, (results, n) float32 or
-        float64."""
+        """Evaluate an (n, columns) int64 matrix: result k goes to row k of `out`, (results, n) float32 or float64."""
         if len(self.code) and len(rows):
             registers = np.empty(self.registers * BLOCK)
             registers[: len(self.constants) * BLOCK] = np.repeat(self.constants, BLOCK)

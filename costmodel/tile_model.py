@@ -157,8 +157,7 @@ def _tile(nest: TiledNest, levels: list[Sizes], depth: int) -> Sizes:
 
 
 def _innermost(level: Sizes) -> tuple[Sizes, Value]:
-    """For each axis of a level the length of its loop, or 1 if that is not the innermost one of several iterations; and the
-    length of this one, 1 where there is none."""
+    """Each axis's loop length in a level, 1 unless it is the innermost with several iterations; and that one's length."""
     around: Sizes = []
     inside: Value = False  # whether a loop further in has several iterations
     for length in reversed(level):
@@ -181,8 +180,7 @@ def _lines(access: TileAccess, tile: Sizes) -> Value:
 
 
 def _rivals(access: TileAccess, tile: Sizes, way: int) -> Value:
-    """How many lines of a tile compete for one set of a cache, as the rows of a matrix with a power-of-two length do; addresses
-    `way` bytes apart fall into the same set."""
+    """How many lines of a tile compete for one set of a cache: addresses `way` bytes apart fall into the same set."""
     result: Value = 1.0
     stride = access.nbytes * access.shape[-1]
     for span, size in reversed(list(zip(_spans(access, tile)[:-1], access.shape[:-1], strict=True))):

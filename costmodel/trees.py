@@ -81,8 +81,7 @@ def _below(threshold: float) -> np.float32:
 
 @cache
 def _kernel(depth: int):
-    """The compiled loop over trees, levels and columns, in this order, so that a level is done with vector gathers. Compiling
-    takes about a second, once a process."""
+    """The compiled loop over trees, levels and columns, so that a level is vector gathers. Compiles once a process, about 1 s."""
     from numba import float32, int32, uint32, void
 
     last = 2**depth - 1

@@ -1,5 +1,4 @@
-"""Runs a small program and writes down what it touches: a frame for each step of time, with the loops' values, the elements that
-are read and written, and whether a simulated cache had them."""
+"""Runs a small program and writes down, a frame a step, loop values, elements touched, and hits of a simulated cache."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ class Run:
 
 
 def _drawn(shape: tuple[int, ...], places: set[int]) -> tuple[list[int], dict[int, int]]:
-    """The shape in which a buffer is drawn, and where its elements are then: of a large one the rows and columns that are
-    touched."""
+    """The shape in which a buffer is drawn, and where its elements are then: of a large one only what is touched."""
     if prod(shape) <= MAX_DRAWN:
         return list(shape), {}
     last = shape[-1]

@@ -14,8 +14,7 @@ from .stages import Stage
 
 @dataclass(frozen=True)
 class Timed:
-    """The seconds of a stage, None where it has none, and then why; the operations of a call, and the peak of the machine in
-    operations a second, if they are known."""
+    """The seconds of a stage, or why it has none; the operations of a call, and the machine's peak a second, if known."""
 
     seconds: float | None
     problem: str

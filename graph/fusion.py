@@ -84,19 +84,16 @@ class _Fusion:
         return sorted(self.kernels, key=lambda n: (n in self.pointwise, 0 if n in self.pointwise else -work(self.calls[n]), n))
 
     def groups(self) -> list[list[int]]:
-        """The calls of each group, in an order in which groups can run: each by its last call, as no call before it is needed
-        outside."""
+        """The calls of each group, in an order in which groups can run: by their last calls."""
         return [members for _, members in sorted(self._members.items()) if not self.free.issuperset(members)]
 
     def _continues(self, call: Call) -> bool:
-        """Whether a call that needs no kernel, as it takes a dimension of one element away, follows one that moves elements:
-        a group that reads it may do both."""
+        """Whether a call without a kernel, which drops a unit dimension, follows one that moves elements."""
         before = self.maker.get(call.values[0]) if len(call.values) == 1 and picks(call) else None
         return before is not None and before not in self.free and moves(self.calls[before])
 
     def take_along(self, n: int) -> None:
-        """Merge the group of a call with what it leads to, as far as that is pointwise, and for a product with the rows' move to
-        other places that ends it."""
+        """Merge a call's group with the pointwise calls that it leads to, and a product with a move of its rows."""
         while (path := self._path(self._last(n))) and self._merge([n, *path]):
             pass
         reader = self._reader(self._last(n)) if is_product(self.calls[n]) else None
@@ -242,8 +239,7 @@ def _reader(call: Call) -> Call | None:
 
 
 def _before(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:
-    """The calls from which one comes, and itself, each after what it reads; operands that commute are sorted, those of the group
-    first, then the larger ones."""
+    """The calls before a call, and itself, each after what it reads; commuting operands sorted: the group's, then larger ones."""
     seen |= set(call.outputs)
     if call.operator in COMMUTATIVE:
         operands = sorted(call.values, key=lambda v: (v not in maker, depth.get(v, 0), -v.nbytes))

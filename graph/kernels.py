@@ -60,8 +60,7 @@ class GroupKernel:
         return _built(scheduled(self.func, self.target, self.lookup).func, self.target)
 
     def preparing(self) -> Callable[..., int]:
-        """`preparation` as a function of addresses. What it computes is the same for all processors, so that it is compiled for
-        this one where it cannot run that of the target."""
+        """`preparation` as a function of addresses, compiled for this processor where it cannot run the target's."""
         part, target = self.preparation, self.target
         assert part is not None
         if backend(target).missing(target):

@@ -38,8 +38,8 @@ def moves(call: Call) -> bool:
 
 
 def picks(call: Call) -> bool:
-    """Whether each element of the output is the one of the only input whose indices are its own, in some order, and constants: a
-    transpose, a part of one dimension, or both."""
+    """Whether a call only transposes its input, takes a part of one dimension, or both: own indices in any order, and
+    constants."""
     return len(call.values) == 1 and _picked(function(call)) is not None
 
 
@@ -66,8 +66,7 @@ def left_operand(call: Call) -> Value | None:
 
 
 def rows_from(call: Call) -> list[Value]:
-    """The inputs of which a call that works row by row, as softmax does, reads the row alone that it computes; none where it
-    computes nothing along rows."""
+    """The inputs of which a call that works row by row, as softmax, reads only the row it computes; else none."""
     return [v for n, v in enumerate(_different(call)) if n in _by_rows(function(call))] if len(call.outputs) == 1 else []
 
 

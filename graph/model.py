@@ -118,8 +118,7 @@ class Model:
         return outputs
 
     def bind(self, *inputs) -> Callable[[], list[np.ndarray]]:
-        """The call with these arrays as a function without arguments, which reads them anew each time. It keeps the arrays alive;
-        they must not be resized. Raises as a call does."""
+        """The call with these arrays, kept alive and read anew each time, without arguments. Raises as a call does."""
         return partial(self, *self._arranged(inputs))
 
     def _arranged(self, inputs: tuple) -> list[np.ndarray]:

@@ -39,8 +39,8 @@ class Places:
 
 
 def places(graph: Graph) -> Places:
-    """The places of all values: of views and parts in order, then of concatenations, the last first, so that what is joined
-    more than once lies in the longest result, and the shorter ones are parts of it."""
+    """The places of all values: views and parts in order, then concatenations, last first, so that the longest result holds
+    all."""
     parents: dict[Value, Place] = {}  # one step toward the root
     free: set[Value] = set()
     for call in graph.calls:

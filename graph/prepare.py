@@ -1,5 +1,4 @@
-"""Constants as kernels read them, in one block of memory: what kernels compute from weights alone is computed when the network is
-compiled, into its place there."""
+"""Constants as kernels read them, in one block of memory; what depends on weights alone is computed at compile time."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKerne
 
 
 def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) -> tuple[Graph, np.ndarray]:
-    """The graph with the constants that its kernels read, in the block of memory that is planned for them, and that block. Raises
-    MemoryError where there is no memory for temporaries."""
+    """The graph with the constants that its kernels read, and the block of memory they lie in. Raises MemoryError."""
     weights = block(plan.weights_nbytes)
     arrays = {}
     for value, place in plan.addresses.items():

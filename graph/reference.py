@@ -30,8 +30,7 @@ FEW = 100_000  # points of loops up to which starting at once pays more than com
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray], run: Run | None = None) -> list[np.ndarray]:
-    """The outputs of a graph for these inputs, in order or by name; GraphError where they do not fit. `run` makes the outputs of
-    a call, `run_call` where it is not given."""
+    """The outputs of a graph for inputs in order or by name. Raises GraphError; `run` computes a call (default `run_call`)."""
     known = dict(graph.constants) | {v.name: a for v, a in zip(graph.inputs, arranged(graph, inputs), strict=True)}
     for call in graph.calls:
         results = (run or run_call)(call, [None if v is None else known[v.name] for v in call.inputs])

@@ -235,8 +235,7 @@ def _device(target: Target, measurer: Any, records: Records) -> str | None:
 
 
 def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records, device: str | None) -> Progress:
-    """The tasks of a model with default schedules: what each takes in the network, if that runs here, and what is recorded of
-    it."""
+    """The tasks of a model with default schedules: what each takes in the network, if it runs here, and what is recorded."""
     if device is None:
         profile = model.profile(inputs)
     else:
@@ -262,8 +261,7 @@ def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records, dev
 def _keep_defaults(
     progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int
 ) -> Iterator[str]:
-    """The labels of the functions that are slower in the network than with their default schedules. In the records these have
-    won a race."""
+    """The labels of functions that are slower in the network than with their defaults, which win a race in the records."""
     profiles = [(_by_key(before, inputs), _by_key(after, inputs)) for _ in range(COMPARISONS)]
     for own in progress.tasks:
         times = [tuple(profile[own.key] / own.calls for profile in pair) for pair in profiles]

@@ -63,8 +63,7 @@ def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[S
 
 
 def named_step(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
-    """A planned step with the names that loops and blocks have in `func`; `made` are the names of blocks where they differ from
-    those planned."""
+    """A planned step with the names of loops and blocks in `func`; `made` are block names that differ from the planned."""
 
     def found(value: Any, parameter: str) -> Any:
         match value:

@@ -59,8 +59,7 @@ def core_of(mcpu: str, vector_bits: int) -> Core:
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """Threads to use, bits of a vector register, number of vector registers, and bytes of the data caches: L1 and L2 of a core,
-    and the shared L3."""
+    """Threads to use, bits and number of vector registers, bytes of L1 and L2 of a core, and of the shared L3."""
 
     cores: int
     vector_bits: int
@@ -108,8 +107,7 @@ class CPU:
     # --- registers ---------------------------------------------------------------------------------------------------------
 
     def accumulators(self, vectors: Amount) -> Amount:
-        """Accumulators that fit in registers beside `vectors` vectors of columns. One register holds the broadcast element of the
-        rows, one is left to the compiler."""
+        """Accumulators that fit beside `vectors` of columns, one broadcast register and one for the compiler."""
         return self.registers - vectors - 2
 
     def step_cycles(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
@@ -144,8 +142,7 @@ class CPU:
         return max(self.fma_cycles(bits), 2 / (self.loads * self.lanes(bits)))
 
     def read_cycles(self, bits: int, nbytes: int = 0) -> float:
-        """Cycles to read an element of contiguous data of `nbytes` bytes: from the second-level cache, or from the third where
-        the second cannot hold them."""
+        """Cycles to read an element of contiguous data of `nbytes` bytes, from L2, or from L3 where L2 cannot hold them."""
         return CYCLES_PER_LINE[nbytes > self.l2] * bits / (8 * CACHE_LINE_BYTES)
 
     def copy_cycles(self, bits: int) -> float:
@@ -164,14 +161,12 @@ class CPU:
 
     @property
     def l2_reuse_bytes(self) -> int:
-        """Bytes of the second-level cache for data that is reused while other data streams through it: half, since least recently
-        used replacement keeps as much of the stream."""
+        """Bytes of L2 for data reused while other data streams through: half, as LRU keeps as much of the stream."""
         return max(1, self.l2 // 2)
 
     @property
     def l1_strip_bytes(self) -> int:
-        """Bytes of the first-level cache for a strip of input that is computed where it is used: a third, since the rows that it
-        is computed from and the rows of the result stream through the cache too."""
+        """Bytes of L1 for a strip computed where it is used: a third, as its input rows and the result stream through too."""
         return self.l1 // 3
 
     def product_block_bytes(self, by_rows: bool, cut: bool) -> tuple[int, int]:
@@ -225,8 +220,7 @@ class GPU:
 
     @classmethod
     def of(cls, arch: str) -> GPU:
-        """The GPU of an architecture's name, such as sm_90a. An unknown one is taken as the one before it, with the shared memory
-        that every architecture gives to a block."""
+        """The GPU of an architecture such as sm_90a; an unknown one is as the one before it, with the least shared memory."""
         number = compute_capability(arch)
         near = max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))
         sms, lanes, warps, blocks, shared, l2, memory = ARCHITECTURES[near]
@@ -235,14 +229,12 @@ class GPU:
 
     @property
     def l2_bytes(self) -> float:
-        """Bytes a clock that the second-level cache gives to all multiprocessors: 3200 for the 132 of an H100, rounded, and
-        in proportion for others, but no less than memory does."""
+        """Bytes a clock from L2 to all SMs: 3200 for the 132 of an H100, in proportion for others, no less than memory."""
         return max(3200 / 132 * self.sms, self.memory)
 
     @property
     def saturating_threads(self) -> int:
-        """Threads that saturate all multiprocessors with memory-bound work: four warps for each warp scheduler, each with some
-        loads in flight."""
+        """Threads that saturate all SMs with memory-bound work: four warps a warp scheduler, each with loads in flight."""
         return self.sms * WARP_SCHEDULERS_PER_SM * 4 * WARP
 
     @property

@@ -200,8 +200,7 @@ class OpenSchedule(Schedule):
 
     @property
     def constants(self) -> frozenset[str]:
-        """The names of the parameters that are the same at every call, and of their views: what is computed from them alone is
-        computed once."""
+        """Parameters that are the same at every call, and their views: what depends on them alone is computed once."""
         named = frozenset(annotation(self.func.attrs, CONSTANTS, ()))
         return named | {v.buffer for v in self.views if v.of in named}
 
@@ -394,8 +393,7 @@ class OpenSchedule(Schedule):
     def sample_perfect_tile(  # type: ignore[override]
         self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
     ) -> list[Any]:
-        """Open factors for `split` that divide the extent of a loop, as `Schedule.sample_perfect_tile` draws them; the outermost,
-        None, follows from the others."""
+        """Open factors for `split` that divide a loop's extent; the outermost, None, follows from the others."""
         return self._sampled(loop, n, max_innermost_factor, decision, perfect=True)
 
     def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[Any]:  # type: ignore[override]

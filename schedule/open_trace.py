@@ -224,8 +224,7 @@ class OpenTrace:
         return result
 
     def canonical(self, rows: np.ndarray, used: np.ndarray | None = None) -> np.ndarray:
-        """The rows in canonical form: a column that a row does not use, as no branch picked its steps, has its first value.
-        `used` is `self.used(rows)`, where that is known."""
+        """The rows with the first value in each column that they do not use. `used` is `self.used(rows)`, if known."""
         return np.where(self.used(rows) if used is None else used, rows, self.stand_ins()) if self.branches else rows
 
     @cached_property
@@ -272,8 +271,7 @@ class OpenTrace:
         return Trace(tuple(filled(step, lambda column: int(row[column])) for step in steps))
 
     def _with_names(self, variant: tuple[int, ...], row: Sequence[int], *fills: bool) -> tuple[Step, ...]:
-        """The steps of a variant with the names that loops have there; where axes are padded, which makes loops, names depend on
-        which of them tiles fill."""
+        """The steps with the names that loops have in a variant: padding makes loops, so names depend on the tiles."""
         key = variant, fills
         if key not in self._named:
             self._named[key] = with_loop_names(self.func, self.planned(variant), lambda step: filled(step, lambda c: int(row[c])))

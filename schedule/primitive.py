@@ -262,8 +262,7 @@ def _type_in_words(hint: Any, plural: bool = False) -> str:
 
 @memoized
 def paths(func: PrimFunc) -> Mapping[type[Stmt], Mapping[str, tuple[Stmt, ...]]]:
-    """By name, in program order, the loops (For) and the blocks (Block) of a function, each at the end of the statements from the
-    root to it."""
+    """By name, in program order, each loop (For) and block (Block) of a function, at the end of its path from the root."""
     found: dict[type[Stmt], dict[str, tuple[Stmt, ...]]] = {For: {}, Block: {}}
 
     def visit(s: Stmt, above: tuple[Stmt, ...]) -> None:

@@ -324,8 +324,7 @@ class Schedule:
         return self._look(f"get_consumers({block!r})", lambda: self._related(block, producers=False))
 
     def get_output_blocks(self, scope_block: str = "root") -> list[str]:
-        """The blocks directly inside of a block ("root" for the function) that write a parameter of the function, in program
-        order."""
+        """The blocks directly in a block ("root": the function) that write a parameter of the function, in order."""
 
         def find() -> list[str]:
             parameters = {p.name for p in self._func.buffers}

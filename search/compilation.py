@@ -62,8 +62,7 @@ def of_schedules(
     variants: bool = True,
     cache: ObjectCache | None = None,
 ) -> Kernel | CudaKernel:
-    """The kernel of a function with a schedule for each of these rows of its sizes, or the one schedule of a function that has no
-    open sizes. With `variants` it runs as scheduled at those sizes."""
+    """The kernel of a function with a schedule for each row of its sizes; with `variants` it runs as scheduled there."""
     if not rows:
         return build(schedules[0], target, cache=cache)
     largest = max(range(len(rows)), key=lambda n: sum(rows[n].values()))

@@ -78,8 +78,7 @@ def adapted(func: PrimFunc, trace: Trace, values: Mapping[str, int]) -> Schedule
 
 
 def _vectorize_rest(s: Schedule) -> None:
-    """Vectorise what a step that was left out would have: the innermost loops of blocks that are computed by themselves, over the
-    last dimension of what they write."""
+    """Vectorise what a left-out step would have: innermost loops over the last dimension that a block writes."""
     for block in blocks(s.func):
         around = [find_loop(s.func, name) for name in s.get_loops(block.name)]
         if block.is_reduction or not around or any(loop.kind is Kind.VECTORIZED for loop in around):

@@ -187,8 +187,7 @@ def _run(
 
 
 def _kept(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], Run]]:
-    """The runs of a file that are of this function, target and number of trials; a line that was not written to its end counts
-    nothing."""
+    """The runs of a file of this function, target and number of trials; an unfinished line does not count."""
     if file is None or not Path(file).exists():
         return
     for line in Path(file).read_text().splitlines():

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A tuning task. `target` is the target's full text, `threads` how many a kernel uses, `workload` says which named one it
-    is."""
+    """A tuning task. `target` is the target's text, `threads` how many a kernel uses, `workload` the named one it is."""
 
     func: PrimFunc
     target: str
@@ -35,8 +34,7 @@ class Task:
     def of(
         cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: NamedWorkload | None = None
     ) -> Task:
-        """The task of tuning `func` for `target`; ValueError if the target is not understood, a size of `func` is symbolic, or
-        its arrays are not those of the `workload`."""
+        """The task of tuning `func`. ValueError for a bad target, a symbolic size, or arrays that are not the `workload`'s."""
         from codegen.target import Target
 
         func = need_func(func, "tuning")
@@ -47,8 +45,7 @@ class Task:
         return cls(func, target_text(resolved), resolved.num_cores, name or func.name, key(func), operations, workload)
 
     def as_json(self) -> dict[str, Any]:
-        """The task as JSON data, for measuring on another machine: the script of the function, the target's text, and the
-        name and arguments of the workload."""
+        """The task as JSON data for another machine: script, target text, and the workload's name and arguments."""
         workload = None if self.workload is None else asdict(self.workload)
         return {"script": self.func.script(), "target": self.target, "name": self.name, "workload": workload}
 

@@ -9,8 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type. `bits` is its width in memory; `eps` the distance from 1.0 to the next float, `tiny` the smallest of full
-    precision (0 for integers)."""
+    """An element type: `bits` in memory; `eps` from 1.0 to the next float, `tiny` the smallest normal (0 for integers)."""
 
     name: str
     bits: int

@@ -7,8 +7,7 @@ from .traverse import rewrite, rewrite_statements, substitute, walk
 
 
 def structural_equal(f: PrimFunc, g: PrimFunc) -> bool:
-    """Whether two functions have the same structure: they differ in the names of the function, its parameters, buffers, loops,
-    blocks and variables at most."""
+    """Whether two functions differ at most in the names of functions, parameters, buffers, loops, blocks, variables."""
     return _renamed(need_func(f, "structural_equal")) == _renamed(need_func(g, "structural_equal"))
 
 

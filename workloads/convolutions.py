@@ -108,8 +108,7 @@ class Convolution:
         return self.padding, self.padding
 
     def meeting(self, place: Expr, step: Expr) -> tuple[Expr, Expr, Expr | None]:
-        """The indices of the image element and of the kernel element along one axis that are multiplied at a step of the sum for
-        an output; and the condition under which they are, or None."""
+        """The indices of image and kernel along an axis that meet at a step of an output's sum; and the condition or None."""
         return place * self.stride + (step if self.dilation is None else step * self.dilation), step, None
 
     @property

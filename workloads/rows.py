@@ -122,8 +122,7 @@ def _norm_build(dtype: str, batch: int, M: int, N: int) -> PrimFunc:
 
 
 def _norm_draw(rng: np.random.Generator, batch: int, M: int, N: int) -> Arrays:
-    """Values of both signs, none small. They are integers where float32 can sum their squares exactly: then a missing element
-    shows in a sum of any length."""
+    """Values of both signs, none small; integers where float32 sums their squares exactly, so that any miss shows."""
     largest = min(16, math.isqrt(MAX_EXACT_INTEGER // (M * N)))
     sizes = rng.integers(1, largest, (batch, M, N), endpoint=True) if largest else rng.uniform(0.5, 1, (batch, M, N))
     return (sizes * rng.choice((-1.0, 1.0), (batch, M, N)),)

@@ -44,8 +44,7 @@ class Transposed(Convolution):
         return ceil(skipped / self.stride), skipped // self.stride
 
     def meeting(self, place: Expr, step: Expr) -> tuple[Expr, Expr, Expr | None]:
-        """There are `stride - 1` zeros between neighbouring elements of an image. The sum skips them: it has no term where an
-        index is not a multiple of the stride."""
+        """`stride - 1` zeros lie between elements of an image; the sum has no term where no multiple of the stride is."""
         last = self.kernel[0] - 1
         at = place + step + (self.border[0] * self.stride - (last - self.padding))
         return at // self.stride, last - step, None if self.stride == 1 else te.equal(at % self.stride, 0)

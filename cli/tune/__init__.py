@@ -21,8 +21,7 @@ __all__ = ["LineProgress", "main", "parser"]
 
 
 def main(argv: Sequence[str] | None = None, **options: Any) -> int:
-    """Run the command line and return its exit status. `options` go to `autotune` (`search`, `builder`, `workers`, `first`),
-    or to `tune_graph`."""
+    """Run the command line and return its exit status. `options` go to `autotune` or `tune_graph`."""
     p = parser()
     return guarded(p.prog, lambda: _run(p.parse_intermixed_args(argv), options))
 

@@ -16,8 +16,7 @@ from .table import as_json, describe, error_line, heading, timings
 
 
 def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """The exit status: 0 if the schedule is valid here. A schedule of a function in a file is applied to the one that the command
-    line names, never to one that only the schedule's file does."""
+    """The exit status: 0 if the schedule is valid here. The function is the command line's, never the schedule file's."""
     saved = read(args.apply)
     of, word = saved["workload"], args.words[0] if args.words else saved["workload"]
     if is_file(of) and not args.words:  # it is executed, so data may not name it

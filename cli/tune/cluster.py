@@ -25,8 +25,7 @@ SILENT_SECONDS = 10.0  # after which a worker is shown as silent
 
 @contextmanager
 def on_cluster(args: argparse.Namespace, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The options of a run, on the cluster that the arguments name if they name one; then the target is made that of its
-    machines."""
+    """The options of a run on the cluster that the arguments name, if any; the target becomes that of its machines."""
     if getattr(args, "cluster", None) is None:
         if getattr(args, "builders", False):
             raise Usage("--builders needs --cluster: they are workers of it")

@@ -115,8 +115,7 @@ def _fits(func: PrimFunc) -> bool:
 
 
 def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
-    """The function called `FILE.py:NAME`, or the only one in `FILE.py`; or what a Python function of that name makes of the sizes
-    that are given. The file is executed."""
+    """The function `FILE.py:NAME`, or the only one in `FILE.py`, or what a Python function makes of the sizes. Runs the file."""
     from tir.script.module import Module
 
     path, _, name = word.partition(":")

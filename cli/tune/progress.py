@@ -101,16 +101,14 @@ class LineProgress:
         return "  ".join(parts)
 
     def speed(self) -> str:
-        """The speed of the best, and its share of the machine's peak. Without the share where it exceeds 1: then the machine was
-        busy when the peak was measured."""
+        """The speed of the best, and its share of the peak; no share above 1, as the peak was measured while busy."""
         assert self.best is not None
         speed = self.flop / self.best
         share = f" ({speed / self.peak:.0%} of peak)" if self.peak and speed <= self.peak else ""
         return f"{speed / 1e9:.1f} GFLOP/s{share}"
 
     def model(self) -> list[str]:
-        """How well the cost model ranks, and how fast. Below 0 it ranks worse than chance: what it was fitted to is not yet
-        enough."""
+        """How well the cost model ranks, and how fast. Below 0 it ranks worse than chance: it knows too little yet."""
         parts = [] if self.correlation is None else [f"rank correlation {self.correlation:.2f}"]
         if self.correlation is not None and self.correlation < 0:
             parts[0] += " (the model has not learned yet)"

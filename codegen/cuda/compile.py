@@ -16,8 +16,7 @@ class CompileError(CodegenError):
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes: registers a thread, bytes that a thread stores and loads where registers spill, bytes of its stack
-    frame, and bytes of shared and constant memory a block."""
+    """What a kernel takes: registers, spilled bytes stored and loaded, stack bytes a thread; shared, constant bytes a block."""
 
     name: str
     registers: int

@@ -163,8 +163,7 @@ class Expressions:
         return self(wide(offset, buffer))
 
     def touch(self, offset: Expr, size: int, width: int) -> None:
-        """Note an access to shared memory. What an unrolled loop loads one by one, from places that follow one another, the
-        assembler loads at once."""
+        """Note an access to shared memory. The assembler joins neighbouring loads of an unrolled loop."""
         places = polynomial(offset)
         for lane, n in self.unrolled.items():
             if width == size and lane.name in variables(offset) and (found := at_once(places, lane, n, size)):
@@ -173,8 +172,7 @@ class Expressions:
 
 
 def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
-    """The bytes that can be moved at once when lanes 0 to n - 1 touch elements of so many bytes one after another; 0 if they do
-    not."""
+    """Bytes that can move at once where lanes 0 to n - 1 touch elements of so many bytes in a row; else 0."""
     if coefficient(places, lane.name) != 1:
         return 0
     base = [c for m, c in places.items() if lane not in m]

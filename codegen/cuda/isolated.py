@@ -27,8 +27,7 @@ class Attempt:
 
 
 def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray | int], timeout: float = 60.0) -> Attempt:
-    """Build, run and time a scheduled function on copies of `arrays`, sizes as they are, in a new process, killed after `timeout`
-    seconds."""
+    """Build, run and time a scheduled function on copies of `arrays` in a new process, killed after `timeout` seconds."""
     return apart(_child, (func, target, tuple(arrays)), timeout)
 
 

@@ -17,8 +17,7 @@ LAUNCH = "launch"  # a call of the host: its argument is the number of the kerne
 
 @dataclass(frozen=True)
 class DeviceFunction(GPUKernel):
-    """A kernel with its parameters, buffers in global memory and then scalars, on which `grid` may depend, and its buffers in
-    `shared` memory."""
+    """A kernel: global buffers, then scalars, on which `grid` may depend, and its buffers in `shared` memory."""
 
     params: tuple[Buffer | Var, ...]
     shared: tuple[Buffer, ...]

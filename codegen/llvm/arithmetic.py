@@ -142,8 +142,7 @@ class Arithmetic(Memory):
         return home.known[key]
 
     def _comparison(self, e: Expr) -> tuple[object, ...] | None:
-        """A key that comparisons have in common which hold for the same values of the variables, with the numbers of the copies
-        of unrolled loops put in; None for another expression."""
+        """A key of comparisons that hold for the same values, in this copy of unrolled loops; None for another expression."""
         p = self._excess(e)
         if p is None:
             return None
@@ -159,8 +158,7 @@ class Arithmetic(Memory):
         return high is not None and high <= 0
 
     def _excess(self, e: Expr) -> Polynomial | None:
-        """A polynomial that is <= 0 exactly where an inequality of indices holds, with the numbers of the copies of unrolled
-        loops put in; None for another expression."""
+        """A polynomial that is <= 0 where an inequality of indices holds, in this copy of unrolled loops; else None."""
         p = excess(e) if isinstance(e, Binary) and e.op in COMPARISONS and not wraps(e.a) and not wraps(e.b) else None
         if p is None:
             return None
@@ -267,8 +265,7 @@ class Arithmetic(Memory):
                 raise CodegenError(f"operator `{op}` is not for integers")
 
     def _divided(self, x: Value, y: Value, exact: bool) -> tuple[Value, Value]:
-        """Quotient and rest of signed integers, rounded toward zero. Unless `exact`, the minimum over -1 wraps to
-        itself, where the processor would trap."""
+        """Quotient and rest, rounded toward zero. Unless `exact`, the minimum over -1 wraps, where the processor would trap."""
         by = y
         if not exact:
             negates = self.compare("eq", y, -1)

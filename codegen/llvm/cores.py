@@ -30,8 +30,7 @@ DECLARATIONS = (
 
 
 def definition() -> str:
-    """`@tir.part(i64 core, i64 caller, i64 threads)`: move the thread that calls this away from that core, unless it is the
-    caller of the parallel loop itself; needs DECLARATIONS."""
+    """`@tir.part(i64 core, i64 caller, i64 threads)` moves the calling thread off that core, unless it is the loop's caller."""
     cores = f"<{WORDS} x i64>"
     return f"""
 define internal void @{NAME}(i64 %core, i64 %caller, i64 %threads) cold noinline nounwind {{

@@ -19,8 +19,7 @@ Variant = tuple[Mapping[str, int], PrimFunc]  # sizes, and the program for them,
 
 
 def build_variants(func: PrimFunc, variants: Sequence[Variant], target: Target, cache: ObjectCache | None) -> Kernel:
-    """The kernel of `func`, which runs the program of a variant where its sizes are those of the call. What is computed from
-    constants is computed at each call."""
+    """The kernel of `func` that runs the variant of a call's sizes. Nothing is prepared from constants."""
     names = ["_".join([func.name, *(f"{k}{v}" for k, v in values.items())]) for values, _ in variants]
     general, *parts = (
         lower(f.with_(name=name, attrs=tuple(a for a in f.attrs if a[0] != CONSTANTS)), target)
@@ -39,8 +38,7 @@ def build_variants(func: PrimFunc, variants: Sequence[Variant], target: Target, 
 
 
 def _entry(func: PrimFunc, general: PrimFunc, variants: Sequence[Variant], keeping: Sequence[str]) -> str:
-    """The module of the function that calls the program of a variant, or the general one. `keeping` are the symbols of those
-    that keep memory."""
+    """The module of the function that calls a variant or the general one. `keeping` are the symbols that keep memory."""
     types = {p.name: "ptr" if isinstance(p, Buffer) else "i64" for p in func.params}
 
     def given(f: PrimFunc) -> str:

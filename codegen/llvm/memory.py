@@ -27,8 +27,7 @@ NON_TEMPORAL_BYTES = 16  # bytes: the alignment that non-temporal stores need, a
 
 
 def hoistable(e: Expr) -> bool:
-    """Whether an integer expression may be computed before it is known that it is needed: it reads no memory, and divides by
-    constants alone."""
+    """Whether an integer expression may be computed early: it reads no memory, and divides by constants alone."""
     divisors = [n.b for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%")]
     return not any(isinstance(n, (Load, Call)) for n in walk(e)) and all(isinstance(n, Const) for n in divisors)
 
@@ -224,8 +223,7 @@ class Memory(Writer):
             self.top.known[key] = Value(place, "ptr")
 
     def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
-        """The pointer, or one to zeros, or to what `absent` says, where nothing may be there to load: `wanted` is false, or if
-        `idle`, all lanes."""
+        """The pointer, or one to zeros or to `absent` where nothing may be loaded: `wanted` is false, or if `idle`, all lanes."""
         conditions = [*([self.wanted] if self.wanted else []), *([self.any_lane()] if idle else [])]
         for c in conditions:
             elsewhere = self._elsewhere(nbytes)
@@ -291,8 +289,7 @@ class Memory(Writer):
         return self.invoke(f"llvm.masked.load.{suffix(type, lanes)}.p0", type, lanes, *arguments, key=key)
 
     def _distances(self, place: Place) -> tuple[int, ...] | None:
-        """The distances of the elements of all lanes, beside a part of the address that is the same in all, where these are known
-        and lie so near to each other that they are loaded as rows and picked, not gathered."""
+        """The distances of the lanes' elements from a common address, where they are known and small enough to load rows."""
         if place.stride is not None:
             near = place.stride in SHUFFLED_STRIDES
             return tuple(i * place.stride for i in range(self.lanes)) if near else None
@@ -578,8 +575,7 @@ class Memory(Writer):
         self.perform(f"llvm.masked.scatter.{value.suffix}.v{lanes}p0", value, *where)
 
     def _store_prefix(self, value: Value, count: int, pointer: str, size: int) -> None:
-        """Store the first `count` lanes, in pieces whose lengths are powers of two: masked stores of processors without mask
-        registers may take dozens of cycles."""
+        """Store the first `count` lanes in pieces of powers of two: masked stores may take dozens of cycles."""
         while count:
             first = count & (count - 1)  # all but the last piece, which is the shortest
             length = count - first

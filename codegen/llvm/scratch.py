@@ -18,8 +18,7 @@ RELEASE = ".release"  # behind the name of a function that keeps blocks: the one
 
 
 def definitions(linux: bool) -> str:
-    """`ptr @tir.take(ptr slots, i64 slots, i64 bytes, i64 alignment)`, null where there is no memory, and `@tir.give(ptr slots,
-    i64 slots, ptr block)`."""
+    """`ptr @tir.take(slots, n, bytes, alignment)`, null without memory, and `@tir.give(slots, n, block)`."""
     advice = f"""
   %large = icmp uge i64 %alignment, {HUGE_PAGE_BYTES}
   br i1 %large, label %advise, label %done

@@ -177,8 +177,7 @@ def _configured(writer: Function, s: For) -> bool:
 
 
 def _results(writer: Function, s: For) -> dict[object, Window] | None:
-    """The tiles to which a loop adds, by their keys, if it does nothing else, they are the same in all iterations, and they fit
-    the registers; None for another loop."""
+    """The tiles, by their keys, to which a loop adds and does nothing else, if they fit the registers; else None."""
     inside = [*_instructions(writer, s)]
     if s.kind is not Kind.SERIAL or not inside or inside[0][1] is s or len(stores(s)) != len(inside):
         return None
@@ -247,8 +246,7 @@ def _move(writer: Function, verb: str, register: int, window: Window) -> None:
 
 
 def _windows(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[Window] | None:
-    """The tiles of the result, the rows and the columns of an instruction, in a copy of the unrolled loops around; None where
-    they do not lie as it wants them."""
+    """The tiles of the result, the rows and the columns of an instruction, in a copy of unrolled loops; None if misplaced."""
     nest = perfect_nest(s)
     store, extents = nest[-1].body, [as_int(x.extent) for x in nest]
     if not isinstance(store, Store) or len(nest) != 4 or None in extents:

@@ -27,8 +27,7 @@ from .thread_storage_sync import MAX_POINTS, Footprint, collect
 
 
 def zero_unit_indices(func: PrimFunc, target) -> PrimFunc:
-    """The index is 0 wherever a dimension of a temporary of threads or blocks has one element: threads beyond the first, which
-    are guarded, would else seem to have other places."""
+    """The index is 0 in a dimension of one element: guarded threads beyond the first would seem to have other places."""
 
     def change(n):
         if isinstance(n, Load | Store) and n.buffer.scope != "global":

@@ -12,8 +12,7 @@ from ..llvm.scratch import MAX_STACK_BUFFER_BYTES, MAX_STACK_BYTES
 
 
 def lend_temporaries(func: PrimFunc, target) -> PrimFunc:
-    """Temporaries of constant size that the stack does not hold become parameters, behind all others. What a parallel loop
-    allocates stays, since each thread has its own."""
+    """Temporaries of constant size too large for the stack become parameters; not those of parallel loops."""
     lent: dict[str, Buffer] = {}
     stack = 0
 

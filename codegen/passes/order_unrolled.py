@@ -62,8 +62,7 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
 
 
 def live(nest: Sequence[For], values: set[Load]) -> int:
-    """How many loaded values are live at a time when a nest is written out, at most: of each load one, or as many as a later
-    round of some loop uses again."""
+    """How many loaded values are live in an unrolled nest: of each load as many as a later round of some loop uses again."""
     total = 0
     for value in values:
         moving = variables(*value.indices)

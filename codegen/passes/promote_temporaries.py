@@ -64,8 +64,7 @@ def _promoted(s: Allocate, target, uses: Uses) -> Allocate:
 
 
 class _Place(NamedTuple):
-    """A vector of a temporary: the lane, the number of lanes, the column of the first one, the loops that count the place, and
-    the highest indices."""
+    """A vector of a temporary: lane, lanes, first column, the loops that count the place, and the highest indices."""
 
     lane: Var
     lanes: int
@@ -75,8 +74,7 @@ class _Place(NamedTuple):
 
 
 def _place(x: Load | Store, around: Context) -> _Place | None:
-    """Where an access is, over loops of constant extent that may be unrolled; None if it is anywhere else, or no vector. It may
-    lie beyond the buffer where a condition says that there is nothing to be done."""
+    """Where an access is, over unrollable loops; None elsewhere, or for no vector. A guarded one may lie beyond the buffer."""
     *rows, column = map(polynomial, x.indices)
     lane = next((s for s in around.loops if s.kind is Kind.VECTORIZED), None)
     if lane is None or not isinstance(lane.extent, Const) or column.pop((lane.var,), 0) != 1:

@@ -15,8 +15,7 @@ MIN_STATEMENTS = 2  # that use a temporary: what one alone uses is allocated in 
 
 
 def share_temporaries(func: PrimFunc, uses: Uses) -> PrimFunc:
-    """`func` with one temporary in place of several of one type, of which each is used by statements of the body that stand
-    behind those of the one before. A linear scan, as of registers."""
+    """One temporary for several of one type that are used one after the other: a linear scan, as of registers."""
     if len(func.allocs) < MIN_TEMPORARIES or not isinstance(func.body, Seq):
         return func
     kept = _named(func)

@@ -13,8 +13,7 @@ from .positions import position
 
 
 class _Window(NamedTuple):
-    """Loops of an unrolled nest: the accumulators that `step` tells apart read, at number `kernel` of a sum, what is `stride`
-    times the one plus the other."""
+    """Unrolled loops: accumulators that `step` tells apart read, at number `kernel` of a sum, `step * stride + kernel`."""
 
     step: For
     kernel: For

@@ -59,8 +59,7 @@ def _at(s: Stmt, name: str, value: Expr) -> Stmt:
 
 
 def widest(s: Stmt) -> int:
-    """The width in bits of the widest element that `s` stores or loads, as it is computed, or only moved; 32 where it touches
-    nothing."""
+    """Bits of the widest element that `s` stores or loads, as it is computed or moved; 32 where it touches nothing."""
     moves = all(isinstance(n, Const | Load | Select) for n in walk(s) if isinstance(n, Expr) and dtypes.is_half(n.dtype))
     moves = moves and not any(isinstance(n, Cast) and dtypes.is_half(n.value.dtype) for n in walk(s))
     kinds = [n.buffer.dtype for n in walk(s) if isinstance(n, (Load, Store))]

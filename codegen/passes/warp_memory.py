@@ -247,8 +247,7 @@ class _Lowering:
         return Evaluate(Call(name, tuple(places), "int32"))
 
     def load(self, s: For, name: str) -> Stmt:
-        """A load of a tile from shared memory by `ldmatrix`, which fills four registers: as many 8 x 8 matrices of 16 bits, lane
-        l naming row l % 8 of matrix l // 8."""
+        """Load a tile by `ldmatrix`: four registers of 8 x 8 matrices of 16 bits, lane l naming row l % 8 of matrix l // 8."""
         store = _one_store(s, name)
         source = store.value
         if not isinstance(source, Load) or source.buffer.scope not in SHARED or store.buffer.scope != WARP_SCOPE:

@@ -223,8 +223,7 @@ class Importer:
         return tuple(inner.values.get(name) for name in function.output)
 
     def _settled(self, node: onnx.NodeProto, scope: Scope, start: int, results: Sequence[Any]) -> Sequence[Any]:
-        """The outputs of a node that became the calls from one on: of these stay what the outputs that are read depend on, and
-        outputs of the file's graph have the names that they have there."""
+        """The outputs of a node: of its calls from `start` on stay those that are read; outputs of the file keep their names."""
         outputs = [(name, v) for name, v in zip(node.output, results, strict=False) if name in scope.read]
         wanted = {v for _, r in outputs for v in (r.tensors if isinstance(r, TensorSequence) else (r,))}
         kept: list[Call] = []
@@ -249,8 +248,7 @@ class Importer:
         outputs: Sequence[str] | str,
         opset: int = 0,
     ) -> tuple[Value, ...]:
-        """The outputs of a call of an operator: those of these names, or all of them with new names after the one given. What
-        depends on constants alone is a constant."""
+        """The outputs of a call of an operator, named or new; what depends on constants alone is a constant."""
         _need_tensors(inputs)
         parts = [v for v in inputs if v is None or 0 not in v.shape]
         given = trimmed(parts if found.name == "Concat" else inputs)  # empty parts are nothing

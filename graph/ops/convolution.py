@@ -155,8 +155,7 @@ def _given(
 
 
 def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: float) -> te.Tensor:
-    """A stage that puts a value before and after each axis, and takes elements away where a number is negative; `x` itself where
-    there is nothing to do."""
+    """A stage that puts a value before and after each axis, or crops where negative; `x` itself where nothing is to be done."""
     if not any(before) and not any(after):
         return x
     extents = shape_of(x)
@@ -225,8 +224,7 @@ def conv_transpose(
     x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1,
     output_padding=None, output_shape=None,
 ):  # fmt: skip
-    """x (N, C, ...), weight (C, M / group, kernel ...), bias (M) -> (N, M, ...): each element of the input adds the kernel, times
-    it, to the output."""
+    """x (N, C, ...), weight (C, M / group, kernel ...), bias (M) -> (N, M, ...): each element adds the kernel times it."""
     need("the input", x, dtype="float", ranks=RANKS)
     need("the weight", weight, [shape_of(x)[1], *(None for _ in range(x.ndim - 1))], x.dtype)
     images, channels, *extents = shape_of(x)
@@ -256,8 +254,7 @@ def conv_transpose(
 
 
 def _spread(x: te.Tensor, moved: Sequence[Window]) -> te.Tensor:
-    """The elements of `x` as far apart as windows are, zeros between and around them, so that each element of a transposed
-    convolution is that of a convolution with the kernel turned round."""
+    """The elements of `x` a stride apart, zeros between and around, so that a convolution with the turned kernel transposes."""
 
     def formula(*index: Expr) -> Expr:
         conditions: list[Expr] = []

@@ -19,8 +19,7 @@ def from_front(index: Expr, extent: int) -> Expr:
 
 
 def nearest(index: Expr, extent: int) -> Expr:
-    """An index counted from the front, the nearest there is where it lies outside: what is read is in memory whatever the indices
-    are, which are known only when a network runs."""
+    """An index counted from the front, clamped: what is read is in memory whatever the indices are."""
     first, last = te.const(0, index.dtype), te.const(extent - 1, index.dtype)
     return te.minimum(te.maximum(from_front(index, extent), first), last)
 
@@ -152,8 +151,7 @@ def scatter_nd(x, indices, updates, *, reduction="none"):
 
 @operator("TensorScatter", 24)
 def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
-    """A cache with new elements along an axis, from the index that `start` has for each batch on; `circular` begins anew at the
-    end."""
+    """A cache with new elements along an axis, from each batch's `start` on; `circular` wraps at the end."""
     (along,) = normal_axes([axis], past.ndim)
     new, extent = shape_of(update)[along], shape_of(past)[along]
     need("the update", update, [new if n == along else e for n, e in enumerate(shape_of(past))], past.dtype)

@@ -227,8 +227,7 @@ def expand(x, *, shape):
 
 @operator("Pad", 2, operands={1: "pads", 2: "value", 3: "axes"})
 def pad(x, *, pads, value=0.0, axes=None, mode="constant"):
-    """Elements before and after each axis, of which `mode` says what they are; `pads` are all numbers before, then all after, and
-    negative ones take elements away."""
+    """Elements before and after each axis, as `mode` says; `pads`: all numbers before, then all after; negative ones crop."""
     named = range(x.ndim) if axes is None else [normal_axes([a], x.ndim)[0] for a in axes]
     if len(pads) != 2 * len(named) or len(set(named)) < len(named):
         raise ValueError(f"{list(pads)} are not two numbers for each of the axes {list(named)}")

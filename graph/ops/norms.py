@@ -80,8 +80,7 @@ def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_typ
 
 @operator("RMSNormalization", 23)
 def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on, computed in the type of `x`, of halves in
-    float32."""
+    """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on; halves computed in float32."""
     rows = _rows_to_scale(x, axis, scale)
     factor = _factor(rows, lambda *i: wide(x[i]), epsilon)
 

@@ -42,8 +42,7 @@ def _activation(name: str, alpha: float | None, beta: float | None, clip: float 
 
 
 def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float], *clips: float | None) -> list[Any]:
-    """The activations of a step, with a bound of each. `alphas` and `betas` are for those that have such numbers, in order; where
-    they end, those have the defaults of the operators."""
+    """The activations of a step, with a bound of each; `alphas` and `betas` in order, then the operators' defaults."""
     alpha, beta = iter(alphas), iter(betas)
     return [
         _activation(n, next(alpha, None) if n in ALPHA else None, next(beta, None) if n in BETA else None, clip)

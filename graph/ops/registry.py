@@ -108,8 +108,7 @@ def operator(
 
 
 def composite(name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None) -> Register:
-    """Register a function as the definition of an operator by others: of an `Apply`, and of inputs and attributes. It comes after
-    an operator of that name, for what that refuses."""
+    """Register a definition of an operator by others, of an `Apply`; tried after an operator of that name that refuses."""
     return _registering(partial(Operator, name, since, until, operands=operands or {}, composite=True))
 
 

@@ -13,8 +13,7 @@ from .rows import normal_axes
 
 @operator("Resample", NEWEST)
 def resample(x, indices, weights, *, axis):
-    """Along an axis, of each element of the result the sum of as many elements of `x` as `indices` (extent, taps) has columns,
-    times `weights` of that shape. What Resize is written out as."""
+    """Along an axis, sums of the elements of `x` at `indices` (extent, taps) times `weights`. What Resize is written out as."""
     (along,) = normal_axes([axis], x.ndim)
     need("the indices", indices, (None, None), "int32")
     need("the input", x, dtype="float")
@@ -31,8 +30,7 @@ def resample(x, indices, weights, *, axis):
 
 @operator("AffineGrid", 20, operands={1: "size"})
 def affine_grid(theta, *, size, align_corners=0):
-    """theta (N, r, r + 1) -> (N, extents ..., r): each place of an image, from -1 to 1 along each axis, transformed by the matrix
-    of its batch. `size` is the shape of the images."""
+    """theta (N, r, r + 1) -> (N, extents ..., r): places from -1 to 1, transformed by each batch's matrix."""
     rank = len(size) - 2
     need("theta", theta, (size[0], rank, rank + 1), "float")
     kind = theta.dtype

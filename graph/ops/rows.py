@@ -59,8 +59,7 @@ def _reduction(
     last: Callable[..., Expr] | None = None,
     dtype: str | None = "number",
 ) -> None:
-    """An operator that reduces `each(element)`, and applies `last(result, count)` where there is one. Halves are reduced in
-    float32, and the result is rounded."""
+    """An operator that reduces `each(element)`, then applies `last(result, count)`. Halves are reduced in float32."""
     label = name.lower()
 
     @operator(name, operands={1: "axes"})
@@ -195,8 +194,7 @@ _scan("CumProd", 26, lambda x, y: x * y, 1)
 @operator("TopK", 10, operands={1: "k"})
 @operator("TopK", 1, 9)
 def top_k(x, *, k, axis=-1, largest=1, sorted=1):
-    """The `k` largest, or smallest, elements along an axis in order, of equal ones the first first, and their indices. The place
-    of each is the number of those that come before it."""
+    """The `k` largest, or smallest, elements along an axis, ties in order, and their indices, by the number that come before."""
     need("the input", x, dtype="number")
     rows = Rows(x, [axis])
     (along,) = rows.axes

@@ -70,8 +70,7 @@ def _from_roots(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 
 
 def transformed_weights(weight: np.ndarray, tile: Sequence[int]) -> np.ndarray:
-    """Weights (M, C, kernel ...) as `WinogradConv` takes them, (points ..., C, M), for tiles of so many outputs along each axis;
-    computed in float64 and rounded once."""
+    """Weights (M, C, kernel ...) as `WinogradConv` takes them, (points ..., C, M); in float64, rounded once."""
     found = weight.astype(np.float64)
     for m, r in zip(tile, weight.shape[2:], strict=True):
         found = np.moveaxis(found, 2, -1)
@@ -151,8 +150,7 @@ def _products(x: te.Tensor, weight: te.Tensor, points: int) -> te.Tensor:
 
 
 def _outputs(x: te.Tensor, point: int, place: int, f: Filtering) -> te.Tensor:
-    """A stage that makes the outputs of tiles from the products at the points that are axis `point` of `x`; their numbers in the
-    tile are the axis `place` of the result."""
+    """A stage that makes tiles' outputs of the products at the points, axis `point` of `x`; they become the axis `place`."""
     shape, sizes = list(shape_of(x)), [abs(p) for p in f.points]
     pairs = [[j for j, other in enumerate(sizes) if other == size] for size in dict.fromkeys(sizes)]
     del shape[point]
@@ -174,8 +172,7 @@ def _chosen(number: Expr, values: Sequence[Expr]) -> Expr:
 
 
 def _combination(row: Sequence[Fraction], groups: Sequence[Sequence[int]], elements: Sequence[Expr]) -> Expr:
-    """The sum of elements by the coefficients of a row. Each group of them is a sum up to a factor, so that rows whose groups are
-    alike compute it once."""
+    """The sum of elements by a row's coefficients, grouped up to a factor, so that like rows share it."""
     terms = []
     for group in groups:
         used = [j for j in group if row[j]]

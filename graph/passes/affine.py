@@ -92,8 +92,7 @@ def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.nda
 
 
 def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None]:
-    """The convolution or product that makes a value, and what is added to it, in float64 and broadcast with it; no call where
-    that is no constant."""
+    """The convolution or product that makes a value, and its bias in float64; no call where that is no constant."""
     linear, constant = r.producer(source, "Conv", "ConvTranspose", "Gemm", "MatMul"), None
     if (added := r.producer(source, "Add")) is not None:  # the bias of a product
         constant = next((v for v in added.values if v.name in r.constants), None)

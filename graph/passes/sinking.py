@@ -53,8 +53,7 @@ def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
 
 
 def _before(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call], Value] | None:
-    """The calls that make of an operand after a view or a transpose the one before it, and that one; None where that costs a
-    kernel."""
+    """The calls that make the operand before a view or a transpose, and that operand; None where that costs a kernel."""
     source, result = moved.values[0], moved.outputs[0]
     same = moved if value == result else r.producer(value, moved.operator)
     if same is not None and _key(same) == _key(moved) and (same.operator == "Reshape" or r.read_once(value)):

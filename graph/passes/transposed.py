@@ -69,8 +69,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.ndarray:
-    """The weight (C, M / groups, kernel ...) of the convolution of all phases: (M strides, C / groups, taps ...), the taps
-    reversed."""
+    """The weight (C, M / groups, kernel ...) by phases: (M strides, C / groups, taps ...), the taps reversed."""
     d = len(phases)
     channels, each, *kernel = weight.shape
     more = [(0, p.taps * p.stride - k) for p, k in zip(phases, kernel, strict=True)]

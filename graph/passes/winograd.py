@@ -62,8 +62,7 @@ def tiles(kernel: tuple[int, ...]) -> list[Tile]:
 
 
 def _by_tiles(call: Call, tile: Tile) -> Call:
-    """A convolution by tiles of so many outputs along each axis, with values in place of its inputs and outputs; without tiles as
-    it is."""
+    """A convolution by tiles of so many outputs along each axis, of anonymous values; without tiles as it is."""
     x, weight, *bias = (Value(f"p{n}", v.shape, v.dtype) for n, v in enumerate(call.values))
     outputs = (Value("out", call.outputs[0].shape, call.outputs[0].dtype),)
     if not tile:

@@ -1,2 +1,1 @@
-"""Legality: what primitives check before they rewrite. Dataflow, dependences, windows of axes, reducers, requirements on
-blocks."""
+"""Legality: what primitives check first. Dataflow, dependences, windows of axes, reducers, requirements on blocks."""

@@ -199,8 +199,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
 
 
 def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> None:
-    """Prove that the loops `inner` visit each point of the spatial and reduce axes at most once in one iteration of `outer`;
-    raises Unproved."""
+    """Prove that the loops `inner` visit each point of the axes at most once in an iteration of `outer`; raises Unproved."""
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
     own = axes_with_own_loop(block, inner)

@@ -85,8 +85,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
 def _need_spatial_block(
     unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str
 ) -> None:
-    """Refuse unless different iterations of the loop run instances of the block with different spatial axes, or write nothing
-    but buffers of their `own`."""
+    """Refuse unless iterations of the loop run different spatial instances of the block, or write only their `own`."""
     block = unit.stmt
     assert isinstance(block, Block)
     for it in block.iters:

@@ -223,8 +223,7 @@ def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
 def _split_fused_loops(
     exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
 ) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
-    """Loops that occur under `//` and `%` by constants in mixed radix: the substitution, the extents of the parts, and all
-    ranges."""
+    """Loops under `//` and `%` by constants in mixed radix: substitution, extents of the parts, and all ranges."""
     mapping: dict[str, Expr] = {}
     names: dict[str, int] = {}
     all_ranges = dict(ranges)

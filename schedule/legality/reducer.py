@@ -191,8 +191,7 @@ def _replaced(e: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
 
 
 def _need_known_identity(block: Block, r: Reducer) -> None:
-    """Refuse unless the one value is combined by a known operation and starts at its identity; where counting what it starts from
-    more than once makes no difference, at any number."""
+    """Refuse unless the value is combined by a known operation from its identity, or any number if idempotent."""
     (value,), (old,), (new,), (start,) = r.combined, r.old, r.new, r.identities
     match value:
         case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if {a, b} == {old, new}:

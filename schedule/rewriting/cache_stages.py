@@ -1,5 +1,4 @@
-"""Cache stages: the blocks by which cache_read, cache_write, reindex and stage_mem copy a buffer, their place and their
-region."""
+"""Cache stages: the blocks by which cache_read, cache_write, reindex and stage_mem copy a buffer, place and region."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list
 
 @dataclass(frozen=True, slots=True)
 class CopyPlace:
-    """Where a buffer is copied: before statement number `position` at the end of `path`, inside of `loops`, and the ranges of all
-    variables there."""
+    """Where a buffer is copied: before statement `position` at the end of `path`, in `loops`; the ranges of variables there."""
 
     path: tuple[Stmt, ...]
     position: int
@@ -83,8 +81,7 @@ class CopyPlace:
 
 
 def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
-    """After the last writer of a buffer before its readers, or first in the scope; refuses where others write it later in these
-    loops."""
+    """After a buffer's last writer before its readers, or first in the scope; refuses later writers in these loops."""
     writers = scope.writers(name)
     before = [w for w in writers if w.order < readers[-1].order]
     path, position = _between(before, readers, name) if before else ((scope.root,), 0)
@@ -113,8 +110,7 @@ def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
 
 
 def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
-    """After the nest of the only writer of a buffer, or within the loops that it shares with a reader: before the first reader in
-    any case."""
+    """After the nest of a buffer's only writer, or in loops shared with a reader: before the first reader in any case."""
     common: tuple[Stmt, ...] = (scope.root,) if type(scope.root) is Seq else ()
     for r in readers:
         common = max(common, shared((*writer.above, writer.stmt), r.above), key=len)

@@ -87,8 +87,7 @@ def with_extents(func: PrimFunc, extents: Mapping[str, Expr]) -> PrimFunc:
 
 
 def with_accesses(stmt: S, moved: Mapping[str, tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]]) -> S:
-    """`stmt` with the accesses of some buffers, by name, made ones of another buffer, at a function of their indices; stated
-    regions of the old ones are dropped."""
+    """`stmt` with accesses of some buffers moved to another buffer, at a function of the indices; stated regions dropped."""
 
     def visit(n):
         match n:

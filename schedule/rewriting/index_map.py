@@ -67,8 +67,7 @@ class IndexMap:
         return IndexMap(self.inputs, (*self.outputs[:number], rest, *reversed(parts), *self.outputs[number + 1 :]))
 
     def fuse(self, number: int, *extents: int) -> IndexMap:
-        """Output `number` and the `len(extents)` outputs after it as one, in which the last runs fastest; `extents` are those of
-        the outputs after it."""
+        """Outputs `number` to `number + len(extents)` as one, the last running fastest; `extents` are those after the first."""
         self._need_outputs(number, len(extents) + 1)
         _need_positive("extents", extents, "fuse(0, 16)")
         following = self.outputs[number + 1 : number + 1 + len(extents)]
@@ -170,8 +169,7 @@ def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, func: PrimFu
 
 
 def evaluated(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tuple[tuple[Var, ...], Any]:
-    """The parameters of a function of as many indices as there are `dtypes`, given as text, and its result. It may use the sizes
-    that are parameters of `func`."""
+    """The parameters of a function given as text, one for each of `dtypes`, and its result; sizes of `func` may occur."""
     rank = len(dtypes)
     try:
         tree = python_tree(text, mode="eval").body

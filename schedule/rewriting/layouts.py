@@ -82,8 +82,7 @@ def transformed_layout(
 
 
 def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units: bool = False) -> PrimFunc:
-    """`func` with a parameter in the layout of an index map: it is called with arrays of the new shape, whose padding it leaves
-    as it is."""
+    """`func` with a parameter in an index map's layout: callers pass the new shape; its padding stays as it is."""
     layout = invert(mapping, target.shape, place_names(func, Names.of(func), len(mapping.outputs)))
     new = target.with_(shape=layout.extents, axis_separators=())
     func = with_layout(func, target.name, new, mapping, units=units)
@@ -91,8 +90,7 @@ def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units:
 
 
 def _padding(value: Any, text: str, target: Buffer, *marks: Mark) -> Expr:
-    """What a function of the new indices gave for padding, as an expression of the dtype of the buffer. Refuses what reads a
-    buffer; TypeError where the dtype cannot hold it."""
+    """Padding, a function of the new indices, in the buffer's dtype. Refuses what reads a buffer; TypeError if it won't fit."""
     if loads(found := as_expr(value)):
         raise ScheduleError(f"`pad_value` {text!r} reads a buffer", *marks, hint="it is a function of the new indices alone")
     return cast(found, target.dtype) if isinstance(value, Expr) else const(value, target.dtype)
@@ -135,8 +133,7 @@ def buffer_argument(block: Block, buffer: list[str | int] | tuple[str, int] | st
 def with_layout(
     func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None, units: bool = False
 ) -> PrimFunc:
-    """`func` with a buffer in a new layout, wherever it is accessed outside of `but`; stated regions of it are dropped. With
-    `units` indices keep variables of one value."""
+    """`func` with a buffer in a new layout outside of `but`, stated regions dropped. `units` keep variables of one value."""
 
     def visit(n, ranges: Ranges):
         if n is but:

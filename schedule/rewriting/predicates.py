@@ -88,8 +88,7 @@ def bound_on(condition: Expr, variable: str) -> Bound | None:
 
 
 def iterations_where(condition: Expr, loop: For, ranges: dict[str, Interval], always: bool) -> tuple[int, int] | None:
-    """The first iteration of a loop of constant extent, and the one after the last, in which a condition always (or else: ever)
-    holds, whatever the other variables are; None where that is unknown."""
+    """The first and last (exclusive) iterations in which a condition always (or else: ever) holds; None where unknown."""
     extent = constant_extent(loop)
     bound = bound_on(condition, loop.name)
     if bound is None:

@@ -140,8 +140,7 @@ def only_reduces(block: Block) -> bool:
 
 
 def _contracted(s: OpenSchedule, name: str) -> None:
-    """Schedule a block, with its epilogue, if it is a sum of products of a known kind: by the template of the fewest cycles, as
-    they estimate it."""
+    """Schedule a block and its epilogue, if it is a known sum of products, by the template of the fewest cycles."""
     cycles, best = min(((t.cycles(s, name), n) for n, t in enumerate(SUMS_OF_PRODUCTS)), default=(inf, 0))
     if cycles < inf:
         _take(s, name, *next(SUMS_OF_PRODUCTS[best].ways(s, name)))

@@ -51,8 +51,7 @@ def _movable(state: OpenSchedule, block: str) -> bool:
 
 
 def _place(state: OpenSchedule, movable: list[str]) -> None:
-    """Branches for where the movable stages are computed: in a nest of their own, in the tiles of their consumer, level by level
-    outside of its reductions, or where each element is read."""
+    """Branches for where movable stages are computed: their own nest, level by level in their consumer's tiles, or inline."""
     if not movable:
         _annotate(state)
         return
@@ -103,8 +102,7 @@ def _done(state: OpenSchedule, block: str) -> bool:
 
 
 def _mark_tile(state: OpenSchedule, block: str) -> None:
-    """Unroll the loops of the innermost tile of a block, but for the one of its vectors: these are of whole registers, or of half
-    of one, of which a tile may have an odd number."""
+    """Unroll the loops of a block's innermost tile but its vectors', which are whole registers, or half of one."""
     tiled = state.tiling(block)
     loops = [loop for level in tiled.levels[-tiled.tile :] for loop in level]
     if not loops:  # every axis has one element
@@ -161,8 +159,7 @@ def _combine_lanes(state: OpenSchedule, block: str) -> None:
 
 
 def _annotate_nest(state: OpenSchedule, nest: str) -> None:
-    """Branches for how many outer loops of a nest are fused and run on the threads, and for what its blocks read copies of; then
-    the numbers of the nest."""
+    """Branches for how many outer loops are fused and parallel, and for read copies; then the numbers of the nest."""
     chain = [state.loop(nest)]
     while isinstance(chain[-1].body, For):
         chain.append(chain[-1].body)

@@ -83,8 +83,7 @@ def contraction(block: Block) -> Contraction | None:
 
 
 def pairing(block: Block) -> Contraction | None:
-    """The block as a reduction of any function of two elements, over axes with constant extents: of converted factors, of the
-    squares of differences, the minimum of sums."""
+    """The block as a reduction of any function of two elements over constant extents, such as squared differences."""
     body = block.body
     if not isinstance(body, Store) or not isinstance(block.init, Store) or block.predicate != Const(True, "bool"):
         return None
@@ -144,8 +143,8 @@ def _factors(body: Store) -> tuple[Load, Load] | None:
 
 
 def reused(block: Block) -> bool:
-    """Whether a block with constant extents uses all that it reads for many of its points, so that it gains by tiles in caches
-    and registers: no element that it reads is at all of its axes."""
+    """Whether a block of constant extents uses all that it reads many times, so that it gains by tiles in caches and
+    registers."""
     own = stored(block).buffer.name
     used = [_used(x) for x in loads(block.body) if x.buffer.name != own]
     least = min((size(tuple(it for it in block.iters if it.var.name not in names)) for names in used), default=1)
@@ -153,8 +152,7 @@ def reused(block: Block) -> bool:
 
 
 def _stored_axes(store: Store, block: Block) -> list[Iter] | None:
-    """The axes that the indices of a store are, each another one, or 0 in a dimension of length 1; None if they are anything
-    else."""
+    """The axes that the indices of a store are, all different, or 0 in a unit dimension; else None."""
     iters = {it.var.name: it for it in block.iters}
     indices = [
         i for i, n in zip(store.indices, store.buffer.shape, strict=True) if not (n == Const(1, n.dtype) and isinstance(i, Const))

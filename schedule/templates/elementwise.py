@@ -150,8 +150,7 @@ def _wraps(e: Expr, length: int) -> set[int]:
 
 
 def _transposed_axis(block: Block, order: list[Iter], lanes: int) -> Iter | None:
-    """The axis along the memory of an operand that lies across, so that the last axis of `order` walks elements of it that are
-    far apart, if there is one and both have `lanes` elements or more."""
+    """The axis along the memory of an operand that lies across the last axis of `order`, if both have `lanes` elements."""
     for load in loads(block.body) if order else ():
         place = polynomial(address(block, load))
         if place.get((order[-1].var,), 0) >= lanes:

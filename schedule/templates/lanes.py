@@ -9,8 +9,7 @@ OTHER_PARTIAL_REGISTERS = (1, 2, 3, 8)  # numbers of registers that are tried as
 
 
 def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
-    """Cut the innermost loop of a reduction so that `width` lanes have a partial result each; returns the block that computes
-    these."""
+    """Cut a reduction's innermost loop so that `width` lanes have partial results; returns the block that computes these."""
     _, lane = s.split(s.get_loops(block)[-1], [None, width])
     partial = s.rfactor(lane, -1)
     s.vectorize(s.get_loops(partial)[-1])

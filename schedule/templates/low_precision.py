@@ -40,8 +40,7 @@ LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What multiplies `rows` by `columns` over `groups` of `parts` steps of the sum each, which lie side by side in a column; and
-    the name of its tensor intrinsic."""
+    """What multiplies `rows` by `columns` over `groups` of `parts` adjacent steps of the sum, and its tensor intrinsic."""
 
     rows: int
     columns: int
@@ -62,8 +61,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Instructions along the rows and columns of a register tile, and along a part of the sum; register tiles of columns in a
-    block."""
+    """Instructions along rows and columns of a register tile and part of the sum; register tiles of columns in a block."""
 
     rows: int
     columns: int
@@ -154,8 +152,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
 
 
 def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processor: CPU) -> float:
-    """Cycles of a register tile of so many instructions along rows, columns and the sum. Of tile registers, rows come from the
-    first-level cache and columns from the second."""
+    """Cycles of a register tile of instructions. Of tile registers, rows come from L1 and columns from L2."""
     if how.rows == 1:
         return processor.tile_cycles(rows, columns, steps)
     loads = rows * LOAD_CYCLES[0] + columns * LOAD_CYCLES[1]

@@ -91,8 +91,7 @@ def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Se
 
 
 def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
-    """Whether a block writes a parameter past the caches, if what it reads and writes, with the stages in its loops, may be too
-    large to stay in them: else each line would be read from memory before it is overwritten."""
+    """Whether a block writes a parameter past the caches: what its loops touch may be too large to stay in them."""
     block = s.block(name)
     if not isinstance(block.body, Store) or block.is_reduction or not s.get_loops(name):
         return
@@ -148,8 +147,7 @@ def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
 
 
 def traffic(func: PrimFunc, block: Block, *stages: Block) -> int:
-    """The bytes of the parameters that a block, and the stages in its loops, read and write, if it writes one; 0 if not, or where
-    a length is symbolic."""
+    """Bytes of the parameters that a block and its loops' stages touch, if it writes one; 0 if not, or symbolic."""
     names = {stored(block).buffer.name, *(x.buffer.name for b in (block, *stages) for x in loads(b.body))}
     touched = [p for p in func.buffers if p.name in names]
     if not any(p.name == stored(block).buffer.name for p in touched) or not all(

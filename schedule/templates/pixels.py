@@ -101,8 +101,7 @@ def _steps(c: Convolution) -> tuple[Iter, ...]:
 
 
 def in_place(c: Convolution) -> bool:
-    """Whether the pixels of `row` lie one after the other in the image at each step of the sum, in rows that do not evict each
-    other."""
+    """Whether `row`'s pixels lie one after the other in the image at each step, in rows that do not evict each other."""
     pixels, shape = row(c), const_shape(c.image.buffer)
     units = {it.var.name for it in c.reduction if extent(it) == 1}
     if len(c.image.indices) < len(pixels):
@@ -114,8 +113,7 @@ def in_place(c: Convolution) -> bool:
 
 
 def by_rows(c: Convolution, processor: CPU) -> bool:
-    """Whether the image is read where it is, row by row: there are few weights, most lanes have pixels, and a tile may have
-    enough channels."""
+    """Whether the image is read in place, row by row: few weights, most lanes with pixels, enough channels in a tile."""
     if not suits(c, processor) or in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
         return False
     weights = size((*c.channels, *c.reduction)) * c.contraction.bits // 8  # of one group
@@ -134,8 +132,7 @@ def _stride(c: Convolution) -> int:
 
 
 def _channels_of_row(c: Convolution, processor: CPU) -> int:
-    """Channels of a register tile with one vector of pixels, the tiles as equal as can be; registers are left for what the pixels
-    are picked from."""
+    """Channels of a register tile with one vector of pixels, tiles nearly equal; registers are left for picking pixels."""
     channels = extent(c.channels[-1])
     return ceil(channels / ceil(channels / (processor.accumulators(1) - _stride(c))))
 
@@ -204,8 +201,7 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
 
 
 def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[str]:
-    """Let a convolution read its image from a copy with a row of pixels for each step of the sum; returns the block that pads the
-    image, if it could become a part of the copy."""
+    """Have a convolution read its image from a copy by rows of pixels; returns the padding block, if it joined the copy."""
     pixels, machine = row(c), s.target.machine
     seen = set().union(*(variables(i) for i in c.image.indices))
     axes = [it.var.name for it in s.block(c.contraction.block).iters if it.var.name in seen]

@@ -50,8 +50,7 @@ def build(s: OpenSchedule, block: str) -> None:
 
 
 def _as_one_axis(s: OpenSchedule, b: Block) -> None:
-    """Make the axes of the reduction one that count through the last dimensions of what is read, all elements of all but the
-    first of these: together they walk memory."""
+    """Make the reduction's axes one that counts through the last dimensions read: together they walk memory."""
     names = [it.var.name for it in b.iters]
     for load in loads(b.body):
         along: list[Iter] = []

@@ -56,8 +56,7 @@ class Blocking:
 
 
 def matches(s: Schedule, block: str) -> Filtered | None:
-    """The blocks around a batched matrix product, if what makes its left operand and what reads its result are linear transforms
-    by a constant matrix, of as many axes."""
+    """The blocks around a batched matrix product that transform its left operand and result by a constant matrix."""
     c = gemm.matches(find_block(s.func, block))
     if c is None or not c.batch or c.columns[-1].var.name != c.vector or len(c.columns) > 1 or len(c.reduction) > 1:
         return None
@@ -103,8 +102,7 @@ def _plain(block: Block) -> bool:
 
 
 def chosen(block: Block) -> Iter | None:
-    """The axis of a block that says which row of a constant matrix its elements are multiplied with: that which chooses between
-    sums of elements of one buffer."""
+    """The axis that says which row of a constant matrix elements are multiplied with, choosing between sums of one buffer."""
     if not _plain(block) or len({x.buffer.name for x in loads(block.body)}) != 1:
         return None
     match stored(block).value:
@@ -191,15 +189,13 @@ def _leading(w: Filtered) -> int:
 
 
 def _blocks(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:
-    """Sizes of blocks that divide the rows of tiles into parts of about the same length, or one row into multiples of `unit`
-    tiles, whose outputs are whole vectors."""
+    """Sizes of blocks that divide the rows of tiles evenly, or one row into multiples of `unit` tiles of whole vectors."""
     whole = {(ceil(rows / n), columns) for n in range(1, rows + 1)}
     return sorted(whole | {(1, n) for n in range(unit, columns, unit)}, reverse=True)
 
 
 def _register_tile(c: Contraction, down: int, across: int, processor: CPU) -> tuple[tuple[int, int, int], float]:
-    """The register tile of the products of a block, (rows and columns of tiles, output channels), and the cycles of all of them
-    at one point."""
+    """The register tile of a block's products, (tile rows and columns, channels), and the cycles of all at one point."""
     lanes, channels, steps = processor.lanes(c.bits), extent(c.columns[-1]), size(c.reduction)
     best: tuple[float, tuple[int, int, int]] | None = None
     for vectors, n in product(range(1, min(4, ceil(channels / lanes)) + 1), range(1, across + 1)):
@@ -244,8 +240,7 @@ def build(s: OpenSchedule, w: Filtered, sizes: Blocking | None = None) -> None:
 
 
 def _cut(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
-    """Split the places of `last` into blocks of tiles, its channels and its innermost places into squares that are transposed;
-    returns the loops over images and blocks."""
+    """Split the places of `last` into blocks, its channels and innermost places into squares; returns the outer loops."""
     own = _own_loops(s, w.last)
     image, channel, *places = own.values()
     outer, inner = [image], list[str]()
@@ -343,8 +338,7 @@ def _own_loops(s: OpenSchedule, block: str) -> dict[str, str]:
 
 
 def _around(s: OpenSchedule, block: str) -> list[str]:
-    """The loops around a block that threads share: the outermost ones that hold nothing else, outside of vectors, unrolled loops
-    and sums."""
+    """The loops around a block that threads share: outermost, holding nothing else, outside of vectors, unrolls and sums."""
     nest = [s.loop(name) for name in s.get_loops(block)[:-4]]
     alone = takewhile(lambda pair: pair[0].body is pair[1], pairwise(nest))
     return [nest[0].name, *(inner.name for _, inner in alone)]

@@ -224,8 +224,7 @@ class LocalMeasurer(Measurer):
                 self.best = m.seconds if self.best is None else min(self.best, m.seconds)
 
     def peak(self, dtype: str = "float32") -> float | None:
-        """The measured rate of fused multiply-adds on the threads of the task, in floating-point operations a second; None if
-        unknown."""
+        """The measured rate of fused multiply-adds on the task's threads, operations a second; None if unknown."""
         answer = self._ask(self._idle(), 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
 
@@ -319,8 +318,7 @@ class LocalMeasurer(Measurer):
         return self._workers[0]
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
-        """Build candidates, the next that will be measured, on the workers that `prepare` leaves alone, until there are
-        `enough`. May be called by another thread while `prepare` runs."""
+        """Build next candidates on idle workers until there are `enough`; another thread may call it during `prepare`."""
         jobs = [self._job(c) for c in candidates]
         self._build(jobs, self._workers[1:], enough)
         self._ahead = {id(job.candidate): job for job in jobs if job.digest}
@@ -396,8 +394,7 @@ class LocalMeasurer(Measurer):
                 worker.send(op="build", id=job.id, trace=job.candidate.trace, known=known, again=job.again)
 
     def _wait(self, builds: _Builds, until: float = float("inf")) -> list[tuple[_Job, Measurement | None]]:
-        """Wait for the workers that build, no longer than `until`; the jobs that have ended, with what became of those that
-        failed."""
+        """Wait for the workers that build until `until`; the jobs that have ended, with what became of those that failed."""
         ended: list[tuple[_Job, Measurement | None]] = []
         deadlines = {worker: job.deadline for worker, job in builds.running.items()}
         for worker in waited(deadlines, until) if deadlines else ():
@@ -440,8 +437,7 @@ class LocalMeasurer(Measurer):
         return measurement
 
     def _ask(self, worker: WorkerProcess, limit: float, **request: Any) -> wire.Message:
-        """Send a request and wait for its answer, no longer than `limit` from each `running` on; a dead worker is started
-        again."""
+        """Send a request and wait at most `limit` from each `running` on; a dead worker is started again."""
         worker.wait_ready()
         with self._lock:
             return self._answer(worker, limit, **request)

@@ -54,8 +54,7 @@ class DeviceLock:
 
 
 def _opened(path: Path) -> int:
-    """The file of a lock, which is made where it is not there: never what a link leads to, and only what is made here may be
-    written by other users."""
+    """The file of a lock, made where missing: never a link's target, and only what is made here is for other users."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, flags)

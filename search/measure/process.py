@@ -64,8 +64,7 @@ class WorkerProcess:
     # --- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process and tell it its task; `wait_ready` waits until it has understood. WorkerError where there can be
-        none."""
+        """Start the process and tell it its task; `wait_ready` waits until it is understood. Raises WorkerError."""
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         environment = {**library_environment(self._threads), "PYTHONPATH": path}
         try:
@@ -178,8 +177,7 @@ class WorkerProcess:
         self._errors.close()
 
     def look(self) -> float:
-        """See whether the process holds too much memory, then there is an `excess`; returns when to look again, on the monotonic
-        clock."""
+        """See whether the process holds too much memory (`excess`); returns when to look again, on the monotonic clock."""
         if self._watch is None:
             return float("inf")
         self.excess = self.excess or self._watch.excess()
@@ -199,8 +197,7 @@ class WorkerProcess:
             self._process.stdin.flush()
 
     def pump(self) -> bool:
-        """Read what has arrived into `inbox`; False where nothing more will: the worker has closed its end, or has died, though
-        a child of it may hold its end, or something else wrote to it."""
+        """Read what has arrived into `inbox`; False where nothing more will, though a child may hold the worker's end."""
         alive = self.running
         while True:
             try:
@@ -219,8 +216,7 @@ class WorkerProcess:
                 return False
 
     def receive(self, deadline: float) -> wire.Message | None:
-        """The next message; None if the worker has died (then it has `ended`), holds too much memory (an `excess`), or
-        `deadline`, on the monotonic clock, has passed."""
+        """The next message; None if the worker `ended`, has an `excess`, or the monotonic `deadline` has passed."""
         while not waited({self: deadline}):
             pass
         return self.inbox.pop(0) if self.inbox else None

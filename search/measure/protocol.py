@@ -102,8 +102,7 @@ class BuildsAhead(Protocol):
     """A measurer that can build candidates while the program as written runs."""
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
-        """Build candidates, the next that will be submitted, until there are `enough`. Another thread than that of `prepare`
-        calls it, while that runs."""
+        """Build the next candidates until there are `enough`; another thread calls it while `prepare` runs."""
         ...
 
 
@@ -143,6 +142,5 @@ class Pipelined(Protocol):
         ...
 
     def finished(self) -> Iterator[Measurement]:
-        """What was measured for an earlier run, which was killed before it could take it. Who asks for the next one has written
-        the last one down."""
+        """What was measured for an earlier, killed run. Asking for the next one says that the last is written down."""
         ...

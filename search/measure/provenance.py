@@ -30,8 +30,7 @@ class Provenance:
 
 
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
-    """A hash of all that decides which schedule is fast besides the function: every option of the target, and the processor that
-    measures (default: this one), or the GPU."""
+    """A hash of what decides which schedule is fast: the target's options, and the processor (default: this one) or GPU."""
     from codegen import Target, backend
 
     target = Target(target)

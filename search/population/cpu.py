@@ -63,8 +63,7 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
 
 
 def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:
-    """How many elements of the vectorised axis each row has in a vector: what fills a register, or half of one where it picks
-    that; 1 for axes that are not vectorised."""
+    """Elements of the vectorised axis in a vector, by row: a register, or half of one where picked; 1 if not vectorised."""
     if not t.vector:
         return np.ones(len(rows), dtype=np.int64)
     width = np.full(len(rows), target.lanes(t.bits), dtype=np.int64)
@@ -135,8 +134,7 @@ def _perfect(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) 
 
 @lru_cache(maxsize=1024)
 def factorisations(extent: int, levels: int, limit: int) -> np.ndarray:
-    """All ways to cut `extent` into `levels` inner levels and an outermost one that is left, exactly: a matrix with a row each,
-    the innermost level last and at most `limit`."""
+    """All exact factorisations of `extent` into `levels` and an outermost rest: a row each, innermost last, at most `limit`."""
     rows = [[d] for d in _divisors(extent).tolist() if d <= limit]
     for _ in range(levels - 1):
         rows = [[d, *inner] for inner in rows for d in _divisors(extent // math.prod(inner)).tolist()]

@@ -82,8 +82,7 @@ def _lengths(func: PrimFunc) -> dict[Place, int]:
 
 
 def _relations(func: PrimFunc, lengths: dict[Place, int]):
-    """Which places are as long as which others, by a representative of each, and the dimensions with the indices that they are
-    read and written at."""
+    """Which places are equally long, by a representative of each, and the dimensions with their read and write indices."""
     parent: dict[Place, Place] = {}
 
     def same(place: Place) -> Place:

@@ -184,8 +184,7 @@ class _TiledBlock:
         return total * (1 if self.stages is None else rows[:, self.stages])
 
     def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
-        """The elements of a row, which may be skewed; for tensor cores it ends 16 bytes off a multiple of 64, or 32 off one of
-        128."""
+        """The elements of a row, perhaps skewed; for tensor cores it ends 16 bytes off a multiple of 64, or 32 off of 128."""
         if not self.cores:
             return -(-span // 8) * 8 + 4
         rest = (16 // nbytes - span) % (64 // nbytes)
@@ -245,8 +244,7 @@ def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:
 
 
 def _fill_warp(tiled: _TiledBlock, rows: np.ndarray) -> None:
-    """Double threads, of the last axis first, until there is a warp; elements of a thread become threads where the axis is used
-    up."""
+    """Double threads, last axis first, until there is a warp; a thread's elements become threads at an axis's end."""
     for t in reversed([t for t in tiled.tiles if not t.reduce]):
         thread = t.columns[t.roles.index("t")]
         others = [c for c in t.columns if c != thread]

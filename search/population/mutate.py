@@ -57,8 +57,7 @@ def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gener
 
 
 def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Take the next larger or smaller size for one inner level of an axis, also one that does not divide; a vector grows or
-    shrinks by its number of lanes."""
+    """The next size for one inner level of an axis, also one that does not divide; a vector by its number of lanes."""
     result = rows.copy()
     for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         position = rng.integers(len(t.columns), size=len(own))

@@ -66,8 +66,7 @@ AlignmentValues = Mapping[Alignment, int]  # what `of` says for rows that share 
 
 @dataclass
 class ReplayCache:
-    """What the variants of the sketches of a function share: enlarged functions, by the tiles of their witnesses, and the
-    results of the steps replayed on them."""
+    """What the variants of a function's sketches share: enlarged functions by witnesses' tiles, and replayed steps."""
 
     longer: dict[tuple, PrimFunc] = field(default_factory=dict)
     replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
@@ -146,8 +145,7 @@ def _tiles_of(t: Tile, tile: int) -> RoundUp:
 
 
 def alignments(sketch: Sketch, variant: Sequence[int], replays: ReplayCache) -> tuple[Alignment, ...]:
-    """What decides how much of an index that is divided changes in the tiles in which a variant computes stages; its program is
-    made with `replays`. Raises ScheduleError where that is refused."""
+    """What decides how much of a divided index changes in tiles with stages. Replays; raises ScheduleError."""
     divided = _divided(sketch)
     if not divided:
         return ()
@@ -171,8 +169,7 @@ def _inside(binding: Expr, around: set[str]) -> tuple[tuple[int, ...], ...]:
 
 
 def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
-    """The indices that blocks divide: of each, the tiled axes that move it by no multiple of the divisor, with what the steps of
-    these have to be a multiple of."""
+    """The indices that blocks divide: the tiled axes that move each, with what their steps must be a multiple of."""
     found: list[list[tuple[Tile, int]]] = []
     for block in blocks(sketch.func):
         for n in (n for load in loads(block.body) for index in load.indices for n in walk(index)):

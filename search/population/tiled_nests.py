@@ -15,8 +15,8 @@ from ..space.sketch import Sketch
 
 
 def nests(sketch: Sketch) -> tuple[TiledNest, ...]:
-    """The tiled nests of a sketch, described on its original function, or as rules made their blocks; of one for a GPU also the
-    other reductions."""
+    """The tiled nests of a sketch, on its original function, or as rules made their blocks; for a GPU the other reductions
+    too."""
     return tuple(by_block(sketch).values())
 
 

@@ -71,8 +71,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The records of one workload on one target: how many `records` there are, how many are `valid`, and the seconds of the
-    `best` checked one (None if there is none)."""
+    """Records of a workload on a target: how many, how many are `valid`, and the seconds of the `best` checked one."""
 
     workload: str
     name: str
@@ -127,8 +126,7 @@ class Records:
             self._connection.execute("PRAGMA query_only = ON")
 
     def _show_sound_rows(self) -> None:
-        """Let what is read by the name of a table be its sound rows, of runs those of a sound function; what is written goes
-        to `main`."""
+        """Let a table's name be its sound rows, of runs those of a sound function; writes go to `main`."""
         for table in exchange.TABLES.values():
             named = ", ".join(exchange.columns(table))
             shown = f"rowid, {named}" if table == "candidates" else named
@@ -177,8 +175,7 @@ class Records:
     # --- writing -------------------------------------------------------------------------------------------------------
 
     def start(self, task: Task, seed: int = 0) -> str:
-        """Record the start of a run of a task, on this device unless its measurements say otherwise. Returns the identifier of
-        the run, for `add` and `race`."""
+        """Record the start of a run, on this device unless its measurements say otherwise. Returns the run's identifier."""
         run = uuid.uuid4().hex
         shape = None if task.workload is None else json.dumps(task.workload.shape)
         dtype = None if task.workload is None else task.workload.dtype
@@ -244,8 +241,7 @@ class Records:
     # --- reading -------------------------------------------------------------------------------------------------------
 
     def best(self, key: str, target: str | Target) -> Record | None:
-        """The fastest candidate of the function with this key, on this target and its device, among those that were compared
-        with the reference; None if there is none."""
+        """The fastest checked candidate of the function with this key, on this target and its device; None if none."""
         return self.best_of(key, self.fingerprint(target))
 
     def fingerprint(self, target: str | Target) -> str:
@@ -260,8 +256,7 @@ class Records:
         return next(self.ranking(key, print_), None)
 
     def ranking(self, key: str, print_: str) -> Iterator[Record]:
-        """The candidates of the function with this key, for a fingerprint, that were compared with the reference, the fastest
-        first."""
+        """The checked candidates of the function with this key, for a fingerprint, the fastest first."""
         with self._transaction("DEFERRED") as connection:
             found = standings(connection, "workload = ? AND fingerprint = ?", key, print_)
         for best in sorted((i for i, s in found.items() if s.checked), key=lambda i: found[i].seconds):

@@ -1,5 +1,4 @@
-"""Records as JSON lines: one object in each line, `{"kind": "workload" | "run" | "candidate" | "race", ...}`, after those
-it refers to."""
+"""Records as JSON lines, `{"kind": "workload" | "run" | "candidate" | "race", ...}`, each after what it refers to."""
 
 from __future__ import annotations
 

@@ -131,8 +131,7 @@ def _to_read(path: Path) -> str:
 
 
 def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> sqlite3.Connection:
-    """Check that the file is a records file; create its tables if it is empty, and migrate it, or a copy of it, if its version is
-    older. Returns the connection to what has the tables of today."""
+    """Check a records file, create its tables if empty, and migrate it, or a copy, if older. Returns the connection."""
     with transaction(connection, "DEFERRED"):  # atomic: another process may be creating the file
         version = _version(connection, path)
     if version == 0 and not writable:

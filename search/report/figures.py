@@ -61,8 +61,7 @@ def default(result: Result) -> float | None:
 
 
 def beliefs(result: Result) -> list[tuple[str, int, float | None, str]]:
-    """Of each model that scored candidates its name, how many, the rank correlation with their speed, and a figure of its scores,
-    on a scale of its own, against the speeds."""
+    """Of each model that scored: its name, how many, the rank correlation, and a figure of scores against speeds."""
     scored: dict[str, list[tuple[float, Measurement]]] = {}
     for m in result.measurements:
         if m.outcome == "ok" and not m.duplicate:
@@ -125,8 +124,7 @@ def phases(result: Result) -> str:
 
 
 def roofline(result: Result, bandwidth: float | None) -> str | None:
-    """The roofline of a program that moves each parameter once, with the speeds of the candidates; None where nothing is
-    computed."""
+    """The roofline of a program that moves each parameter once, with the candidates; None where nothing is computed."""
     if not result.task.flop:
         return None
     intensity, ceiling = result.task.flop / buffer_nbytes(*result.task.func.buffers), result.ceiling

@@ -21,8 +21,7 @@ COLUMNS = ("calls", "share", "default", "tuned", "× default", "trials")
 
 @dataclass(frozen=True, slots=True)
 class TaskTime:
-    """A task of a network: what its `calls` take together in one call of the network, in seconds, `before` and `after`; its
-    `trials`."""
+    """A task of a network: seconds of its `calls` in one call of the network, `before` and `after`; its `trials`."""
 
     label: str
     calls: int
@@ -49,8 +48,7 @@ class NetworkReport:
 
 
 def write(path: str | Path, report: NetworkReport) -> None:
-    """Write the report to a file, or its picture alone where the file is named as one. OSError if the file cannot be written,
-    ModuleNotFoundError without matplotlib."""
+    """Write the report, or its picture alone where the file is named so. OSError, ModuleNotFoundError (matplotlib)."""
     place = Path(path)
     if place.suffix in PICTURES:
         write_atomically(place, figures.bars(joined(report.tasks), place.suffix[1:]))

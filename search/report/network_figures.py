@@ -67,8 +67,7 @@ def _legend(axes: Axes) -> None:
 
 
 def bars(tasks: Sequence[TaskTime], kind: str = "page") -> Any:
-    """The times of the tasks of a network before and after tuning: the text of an SVG element for a page, or the content of a
-    file of this kind."""
+    """The times of a network's tasks before and after tuning: an SVG element for a page, or a file of this kind."""
     content = io.BytesIO()
     label = "seconds by kernel, before and after tuning"
     with _figure(9.0, 1.0 + 0.3 * len(tasks), label, content, "svg" if kind == "page" else kind) as axes:

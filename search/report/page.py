@@ -25,8 +25,7 @@ from .population import population
 
 
 def write(path: str | Path, result: Result) -> None:
-    """Write the report of a run to a file, after measuring the bandwidth of the memory for the roofline. OSError if the file
-    cannot be written."""
+    """Write the report of a run to a file, after measuring the memory's bandwidth for the roofline. Raises OSError."""
     from codegen.peak import copy_bandwidth
 
     here = backend(result.task.target).device is None
@@ -41,8 +40,7 @@ def cached(result: Result) -> bool:
 
 
 def page(result: Result, bandwidth: float | None = None) -> str:
-    """The report as one self-contained HTML page. `bandwidth` is that of the memory in bytes a second; without it the roofline
-    has no slope."""
+    """The report as one self-contained HTML page. Without `bandwidth`, bytes a second, the roofline has no slope."""
     task = result.task
     title = task.name if task.workload is None else f"{task.name} {', '.join(map(str, task.workload.shape))}"
     made = ", ".join(f"{name} {version}" for name, version in versions().items())

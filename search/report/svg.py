@@ -1,5 +1,4 @@
-"""Charts as SVG: axes with points, lines and bars, coloured by classes that the page's style defines. What a point is shows when
-the pointer rests on it."""
+"""Charts as SVG: axes with points, lines and bars, classes coloured by the page's style, tips at the pointer."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ def annotate_in_place(state: OpenSchedule) -> None:
 
 
 def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Combinations of places for the stages that may move, as (block, loop) pairs with a label. The first leaves all where they
-    are; then come those with the fewest departures from the outermost legal place of each stage in its consumers."""
+    """Places for movable stages, (block, loop) pairs with a label: as they are, then fewest moves from the outermost."""
     movable = [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)]
     order = itertools.count(0, -1)
     work: list[tuple[int, int, int, OpenSchedule, tuple[tuple[str, str], ...]]] = [(0, next(order), 0, state, ())]

@@ -140,8 +140,7 @@ def check_shapes(func: PrimFunc) -> None:
 
 
 def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-    """The states that a rule makes; none where a step is refused, as that of splitting a loop that the author annotated.
-    A warning says so of a rule of the user's own."""
+    """The states that a rule makes; none where a step is refused, of which a warning tells for a user's rule."""
     try:
         made = rule.apply(state, block)
     except ScheduleError as error:

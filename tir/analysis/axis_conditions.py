@@ -12,8 +12,7 @@ from ..traverse import substitute, variables
 
 
 def axis_conditions(block: Block, ranges: Ranges, outside: Collection[str] = ()) -> list[Expr]:
-    """Those conditions of a block's predicate, within loops of these ranges, that are conditions on its axes, and on variables
-    from `outside`."""
+    """The conditions of a block's predicate that are on its axes, and on variables from `outside`."""
     bound: dict[str, Expr] = {it.binding.name: it.var for it in block.iters if type(it.binding) is Var}
     axes = {it.var.name for it in block.iters}
     visible = axes.union(outside)

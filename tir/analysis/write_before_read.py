@@ -1,5 +1,4 @@
-"""Whether a statement writes each element of a buffer before it reads it: then every execution may have a buffer of its own
-(privatisation)."""
+"""Whether a statement writes each element of a buffer before it reads it, so that it may be privatised."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ from .context import AccessContext, accesses
 
 @dataclass(frozen=True)
 class _Extent:
-    """The integers `base + i1 * stride1 + i2 * stride2 + ...` with 0 <= i < count for each (stride, count), those up to `last`
-    where that is given."""
+    """The integers `base + i1 * stride1 + ...` with 0 <= i < count for each (stride, count), up to `last` if given."""
 
     base: Polynomial
     steps: tuple[tuple[int, int], ...] = ()
@@ -195,8 +193,7 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
 
 
 def _join(boxes: list[_Box], box: _Box) -> None:
-    """Add a box to others: where one of them is continued by it along one dimension, such as the pieces of a loop that was cut,
-    the two become one."""
+    """Add a box to others; with one that it continues along a dimension, as pieces of a cut loop do, it becomes one."""
     for n, other in enumerate(boxes):
         differing = [
             d for d, (x, y) in enumerate(zip(other, box, strict=True)) if (x.base, x.runs(), x.last) != (y.base, y.runs(), y.last)

@@ -64,8 +64,7 @@ def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
 
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of an integer matrix, in lexicographic order, and the index of each row among them; much faster than
-    `np.unique(axis=0)`."""
+    """The distinct rows of an integer matrix, sorted, and each row's index; much faster than `np.unique(axis=0)`."""
     if not len(rows) or not rows.shape[1]:
         return rows[:1], np.zeros(len(rows), np.int64)
     columns = rows.T.astype(np.int64, order="C")  # a column after the other: reductions over the rows are several times as fast
@@ -138,8 +137,7 @@ class Points:
 def enumerate_points(
     extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = MAX_POINTS
 ) -> Points | None:
-    """The iterations in which the conditions hold, of the loops on which `needed` and the conditions depend; only the first and
-    the last ones if there are more than `limit`. None if a loop has no constant extent."""
+    """Iterations of the loops that matter in which the conditions hold, first and last above `limit`; None if symbolic."""
     full = _needed_extents(extents, needed, conditions)
     if full is None:
         return None

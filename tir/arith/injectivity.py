@@ -53,8 +53,7 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
 
 
 def counts_once(block: Block, loops: Sequence[For]) -> bool:
-    """Whether each step of the reduction of a block provably runs at most once while those of the `loops` that it depends on run
-    and all other variables are fixed."""
+    """Whether each step of a block's reduction provably runs at most once as its `loops` run, all else fixed."""
     bindings = [it.binding for it in block.iters if it.axis is Axis.REDUCE]
     if all(isinstance(e, Var) for e in bindings):
         return True

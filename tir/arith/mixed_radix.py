@@ -12,8 +12,7 @@ from .symbolic import is_one
 
 
 def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
-    """For each variable under // or % by constants, the lower factors of the parts that these split it into, ascending, without
-    1: 4 and 12 for x // 4 % 3."""
+    """For each variable under // or % by constants, the lower factors of its parts, ascending: 4 and 12 for x // 4 % 3."""
     found: dict[str, set[int]] = {}
     for e in exprs:
         for n in walk(e) if type(e) is not Var else ():

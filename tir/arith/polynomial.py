@@ -91,8 +91,7 @@ def _polynomial(expr: Expr) -> Polynomial:
 
 
 def to_expr(p: Polynomial, dtype: str = "int32") -> Expr:
-    """The polynomial as an expression: terms in order, the constant last, subtraction where a coefficient is negative; a positive
-    term comes first, if there is one."""
+    """The polynomial as an expression: a positive term first, then terms in order, the constant last."""
     result: Expr | None = None
     terms = sorted(p.items(), key=lambda term: term[0] == ())
     if terms and terms[0][1] < 0:

@@ -53,8 +53,7 @@ def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
 
 
 def _without_parts(p: Polynomial) -> Polynomial | None:
-    """A polynomial with the remainder of a // c in place of its multiples of c: c * (a // c) is a - a % c. None where there is no
-    such multiple."""
+    """A polynomial with a - a % c in place of c * (a // c). None where there is no such multiple."""
     for m, factor in p.items():
         match m:
             case (Binary("//", a, Const(int(c)) as divisor) as quotient,) if c > 0 and factor % c == 0:
@@ -76,8 +75,7 @@ def nonnegative(condition: Expr) -> list[Polynomial]:
 
 
 def _may_wrap(e: Expr) -> bool:
-    """Whether an integer is computed from elements that are loaded, or in a narrow type: it may not be what sum or product
-    are without limits. An element itself is what it is."""
+    """Whether an integer is computed, from loaded elements or in a narrow type, so that it may wrap around."""
     match e:
         case Binary() | Unary() | Select():
             return wraps(e)

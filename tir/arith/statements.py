@@ -38,8 +38,7 @@ from .simplify import simplify
 
 
 def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:
-    """Simplify every expression of a statement or function, given the ranges of the loops around it; conditions that are always
-    true are removed, and statements whose condition is always false."""
+    """Simplify every expression, given the loops around it; conditions always true and statements never run go."""
     return _or_nothing(_tree(node, dict(ranges or {})))
 
 
@@ -107,8 +106,7 @@ def _block(n: Block, env: dict[str, Interval]) -> Block | None:
 
 
 def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = ()) -> Stmt:
-    """`stmt` without the conditions, the bounds of loops, the quotients and the remainders that are implied by the ranges of the
-    variables around it, by `facts` about them, and by conditions around."""
+    """`stmt` without conditions, bounds, quotients and remainders implied by ranges, `facts` and conditions around."""
 
     def left(condition: Expr, inside: Ranges, facts: Sequence[Expr]) -> Expr:
         parts = conjuncts(condition)

@@ -25,8 +25,7 @@ def _methods(op: str, apply: Callable[[str, int, int], int]) -> tuple[_Operator,
 
 
 def _deferred(op: str, a: int, b: int) -> SymbolicInt:
-    """`a op b`, whose formula is built on first use, or once MAX_PENDING_FORMULAS below it are not built yet. x + 0 and x * 1
-    are x."""
+    """`a op b`, whose formula is built on first use, or above MAX_PENDING_FORMULAS. x + 0 and x * 1 are x."""
     neutral = 1 if op == "*" else 0
     if type(b) is int and b == neutral and type(a) is SymbolicInt:
         return a
@@ -106,8 +105,7 @@ class SymbolicInt(int):
 
 
 class SymbolicChoice(SymbolicInt):
-    """One of a few `values` of any type; the integer is its index, which a column holds. It is used in a program where candidates
-    differ in something that is no number."""
+    """One of a few `values` of any type, by an index that a column holds, where candidates differ in no number."""
 
     values: tuple[Any, ...]
 

@@ -18,8 +18,7 @@ class Diff(str):
 
 
 def diff(before: PrimFunc, after: PrimFunc, context: int = 3) -> Diff:
-    """The change from one function to another as a unified diff of their scripts, without the import line; empty where they
-    print the same. `context` is the number of unchanged lines around a change; ValueError if it is negative."""
+    """The change between two functions as a unified diff with `context` lines; ValueError if that is negative."""
     if context < 0:
         raise ValueError(f"context must be at least 0 lines, got {context}")
     old, new = (printed(need_func(f, "diff")).lines for f in (before, after))

@@ -21,8 +21,7 @@ _CUT = "_cut_{}"
 
 
 def parse(text: str, mode: str = "exec") -> Any:
-    """The tree of a text, as of `ast.parse`. Calls and parentheses PARSED_BRACKETS inside of others are parsed by themselves.
-    Where brackets do not match, or there are more than MAX_BRACKETS around something, as `ast.parse`."""
+    """The tree of a text, as `ast.parse`, which would fail within deep brackets: calls below PARSED_BRACKETS are parsed alone."""
     cuts = _deep(text)
     if not cuts:
         return ast.parse(text, mode=mode)

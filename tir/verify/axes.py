@@ -22,8 +22,7 @@ from .report import Finding
 
 
 def check_axes(func: PrimFunc) -> Iterator[Finding]:
-    """Iterations of a block that differ in a spatial axis do not touch an element that one of them writes; reductions update
-    their result, run each of their iterations once, and their init first."""
+    """Spatial iterations touch no element that another writes; reductions update, run each iteration once, init first."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
     for findings in (_block_axes, _repeated, _started):
         for block, scope in blocks:

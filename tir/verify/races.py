@@ -29,8 +29,7 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
 
 
 def _races(s: For, scope: IterationScope, uses: Mapping[str, int]) -> Iterator[Finding]:
-    """Where iterations of a loop touch elements that others write. A temporary that only this loop uses may be private to each
-    iteration: `uses` counts the accesses to each temporary in the whole function."""
+    """Where iterations touch what others write, private temporaries aside; `uses` counts each temporary's accesses."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
     combined: set[str] = set()  # buffers of a reduction over threads, whose partial results are combined; see `bind`
     reduces = _reduces_over(s)

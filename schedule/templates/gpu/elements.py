@@ -45,8 +45,7 @@ class InlineElements(Template):
 
 
 def bind_rest(s: OpenSchedule) -> None:
-    """Bind every nest that has no threads yet: its spatial loops, fused, to blocks of an open number of threads; what a thread
-    sums up stays in a register, and its epilogue follows at once."""
+    """Bind every nest without threads: spatial loops fused to blocks; a thread's sum stays in a register, epilogue at once."""
     for name in [b.name for b in blocks(s.func)]:
         if any(b.name == name for b in blocks(s.func)) and not has_threads(s, name):
             s.attempt(build, name)

@@ -48,8 +48,7 @@ def accumulate(s: OpenSchedule, block: str, scope: str) -> str:
 
 
 def inline_producers(s: OpenSchedule, copy: str) -> None:
-    """What makes an operand element by element, such as padding, is computed as it is loaded; but not what is costly and could be
-    computed where a reduction makes its input."""
+    """Compute an operand's elementwise stages, such as padding, as it is loaded; not costly ones of a reduction's input."""
     for name in s.get_producers(copy):
         b = s.block(name)
         if b.init is not None or name in s.scheduled or s.get_consumers(name) != [copy]:
@@ -76,8 +75,7 @@ def pad(
 
 
 def grouped(blocks: int) -> int:
-    """How many rows of blocks run together, so that a wave of blocks reads few tiles of rows and of columns, which the
-    second-level cache then holds: as many as leave none over."""
+    """How many rows of blocks run together, so that L2 holds the tiles a wave of blocks reads: as many as leave none over."""
     return max(g for g in range(1, MAX_GROUPED_ROWS + 1) if blocks % g == 0)
 
 

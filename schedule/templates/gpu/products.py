@@ -46,8 +46,7 @@ SKEWS = ((1, 0), (8, 4), (2, 1))  # rows of a tile are a multiple of the first a
 
 @dataclass(frozen=True, slots=True)
 class BlockTile:
-    """Rows and columns of a block's tile, the steps of the sum in it, the rows and columns of a thread's, and the tiles that take
-    turns in shared memory."""
+    """A block's rows and columns, its steps of the sum, a thread's rows and columns, and the tiles that take turns."""
 
     rows: int
     columns: int
@@ -84,8 +83,7 @@ Chosen = TypeVar("Chosen", bound=Shape)
 
 
 def matches(block: Block) -> Contraction | None:
-    """The block as a contraction, whose factors may be converted before they are multiplied, as halves are to float32, and both
-    used again for other elements of the result."""
+    """The block as a contraction, of factors that may be converted first, both used for several elements of the result."""
     plain = rewrite(block, lambda n: n.value if isinstance(n, Cast) and isinstance(n.value, Load) else None)
     c = contraction(plain)
     return c if c is not None and size(c.rows) > 1 and size(c.columns) > 1 else None
@@ -103,8 +101,7 @@ def few_results(block: Block, gpu: GPU) -> bool:
 
 
 def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:
-    """The largest of some tiles that leaves enough blocks for all SMs, and is not mostly padding; else the one with the
-    least padding and most blocks."""
+    """The largest tile that leaves enough blocks for all SMs and is not mostly padding; else least padding, most blocks."""
     rows, columns = size(c.rows), size(c.columns)
 
     def padded(t: Chosen) -> int:
@@ -185,8 +182,7 @@ class _TiledAxis:
 
 
 def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool = True) -> None:
-    """Tile a block, with its epilogue behind it, and bind it to blocks and threads. `tile` is the seed of a product of
-    matrices."""
+    """Tile a block, its epilogue behind it, and bind it to blocks and threads. `tile` is a matrix product's seed."""
     c = matches(s.block(block)) if tile is not None else None
     copies = {s.cache_read(block, buffer, "shared"): buffer for buffer in _read_once(s.block(block))}
     after = accumulate(s, block, "local")
@@ -259,8 +255,7 @@ def _lanes(s: OpenSchedule, copy: str, buffer: str, c: Contraction, tile: BlockT
 
 
 def _read_once(block: Block) -> list[str]:
-    """The buffers that a block reads at one place alone; a tile around two places may be as large as the buffer, and none is
-    needed around the only one of rank 0."""
+    """The buffers read at one place alone; of rank 0 none needs a tile, and a tile around two places may be large."""
     written = {x.buffer.name for x in stores(block)}
     places = [x.buffer.name for x in dict.fromkeys(loads(block.body)) if x.buffer.name not in written and x.indices]
     return [name for name in dict.fromkeys(places) if places.count(name) == 1]

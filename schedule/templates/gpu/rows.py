@@ -87,8 +87,7 @@ def _extents(b: Block) -> list:
 
 
 def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
-    """What ends with a block, with all its producers that work by the same rows, of which one at least reduces a row along its
-    memory; none of them is to be tiled, or ends what is."""
+    """What ends with a block and its producers by the same rows, one of which reduces rows along memory; none is tiled."""
 
     def apart(name: str) -> bool:
         if name in s.scheduled or tiled(name) or _rank(s.block(name)) is None:
@@ -153,8 +152,7 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
 
 
 def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) -> RowLayout:
-    """The threads of a row: as few as can hold it in registers, but more while SMs would idle. ScheduleError where rows
-    cannot be `held`."""
+    """The threads of a row: as few as hold it in registers, more while SMs idle. ScheduleError where it can't be `held`."""
     found = [find_block(s.func, name) for name in blocks]
     length = max(_length(b, rank) for b in found)
     rows = _count(found[-1], rank)

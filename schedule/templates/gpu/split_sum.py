@@ -86,8 +86,7 @@ class SumInStages(Template):
 
 
 def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
-    """Into how many parts to split the outermost sum of a block that is no product; 1 for one that has enough results, few steps,
-    or a prime number of them."""
+    """Into how many parts to split a block's outermost sum; 1 for a product, enough results, few or a prime number of steps."""
     b = s.block(block)
     if b.init is None or block in s.scheduled or block in s.partial or matches(b) is not None:
         return 1

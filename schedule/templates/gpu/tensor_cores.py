@@ -101,8 +101,7 @@ def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> WarpTile:
 
 
 class TileForTensorCores(Template):
-    """Products of matrices, or batches of them, for the instruction m16n8k16 (float16, bfloat16) or m16n8k8 (float32, where the
-    block is annotated `tf32`), from sm_80 on."""
+    """Matrix products for m16n8k16 (float16, bfloat16), or m16n8k8 (float32 annotated `tf32`), from sm_80 on."""
 
     name = "tiling for tensor cores"
 
@@ -115,8 +114,7 @@ class TileForTensorCores(Template):
 
 
 def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
-    """Schedule a product of matrices, or a batch of them, with its epilogue behind it; `tile` is the seed, by default that of the
-    formula."""
+    """Schedule a matrix product, perhaps batched, its epilogue behind it; `tile` is the seed, by default the formula's."""
     found = matches(s.block(block))
     assert found is not None
     c, how = found

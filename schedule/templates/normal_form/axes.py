@@ -74,8 +74,7 @@ def split(s: OpenSchedule, b: Block) -> IndexMap | None:
 
 
 def _groups(b: Block, it: Iter) -> bool:
-    """Whether an axis of the result, which is not its last dimension, says by its quotient which group of channels a convolution
-    sums over."""
+    """Whether an axis of the result, not the last, says by its quotient which group of channels a convolution sums."""
     if stored(b).indices[-1:] == (it.var,):
         return False
     summed = {r.var for r in b.iters if not is_spatial(r) and extent(r) > 1}

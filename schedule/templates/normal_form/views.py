@@ -63,8 +63,7 @@ def _result(s: OpenSchedule, block: str) -> None:
 
 
 def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
-    """The index map from the axes of an elementwise block to those that a layout has for the one element that it reads of a
-    temporary; None unless that is at its axes."""
+    """The index map from an elementwise block's axes to a layout's, for the temporary it reads; None unless at its axes."""
     read = {x for x in loads(b.body) if x.buffer.name == buffer}
     if len(read) != 1 or not is_elementwise(b) or not regular(b):
         return None
@@ -82,8 +81,7 @@ def _reads_temporaries(s: OpenSchedule, b: Block) -> bool:
 
 
 def _digits(b: Block, x: Load | Store) -> IndexMap | None:
-    """The index map from the place of an element to the axes that it is a sum of; None where it is no such sum, or where axes
-    are left out."""
+    """The index map from an element's place to the axes that sum to it; None where it is no such sum, or axes are left out."""
     sizes: dict[str, Expr] = {it.var.name: it.extent for it in b.iters}
     dims = tuple(Var(f"d{n}") for n in range(len(x.indices)))
     outputs: list[Expr] = []
@@ -152,8 +150,7 @@ def _window(b: Block, index: Expr, strides: dict[str, int]) -> bool:
 
 
 def _strides(b: Block, x: Load | Store) -> dict[str, int] | None:
-    """The distance in memory between two values of each axis, either way, if an element has another place for all values of its
-    axes, and these reach all of the array; None else."""
+    """The distance in memory between two values of each axis, if an element's place is unique and all are reached; else None."""
     place = polynomial(address(b, x))
     turned: dict[str, Expr] = {it.var.name: it.extent - 1 - it.var for it in b.iters if place.get((it.var,), 0) < 0}
     found = mixed_radix(polynomial(substitute(to_expr(place), turned)), {it.var.name: it.extent for it in b.iters})
@@ -214,8 +211,7 @@ def _merge(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]
 
 
 def _order(b: Block, x: Load, used: list[str]) -> list[int]:
-    """The numbers of the axes of an element, in the order of the dimensions that they are in, and in one that which moves it
-    farthest in memory first."""
+    """The axes of an element in the order of its dimensions, and with the one that moves it farthest in memory first."""
     dims = {name: next(n for n, i in enumerate(x.indices) if name in variables(i)) for name in used}
     strides = _strides(b, x) or {}
     return sorted(range(len(used)), key=lambda n: (dims[used[n]], -strides.get(used[n], 0)))

@@ -112,8 +112,7 @@ def refusal(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:
 
 
 class Agent(WorkerPlugin):
-    """Performs jobs on the device of its worker, one at a time; what it is `doing` and how long it was `busy`, in seconds, are
-    among the worker's metrics."""
+    """Performs jobs on its worker's device, one at a time; `doing` and `busy` seconds are among the worker's metrics."""
 
     name = NAME
     idempotent = True  # whoever connects first brings it
@@ -287,8 +286,7 @@ class Agent(WorkerPlugin):
     # --- drift ---------------------------------------------------------------------------------------------------------
 
     def _drift(self, measurer: LocalMeasurer) -> float | None:
-        """By what factor the device is slower than it was, if that is too much; the agent steps aside if that lasts, and looks
-        from then on whether it has passed."""
+        """The factor by which the device is slower than it was, if too much; where that lasts, the agent steps aside."""
         drift = self._slowdown(measurer)
         self._drifted = 0 if drift is None else self._drifted + 1
         if self._drifted >= ASIDE_AFTER:

@@ -64,8 +64,7 @@ class Runner:
 
 
 class Farm:
-    """Jobs on the workers of a Dask client's cluster. They survive workers, and a scheduler that comes back; what is lost is
-    given to others. Methods are for one thread."""
+    """Jobs on a Dask client's workers, which survive lost workers and schedulers. Methods are for one thread."""
 
     def __init__(self, client: Client, patience: float = PATIENCE_SECONDS):
         self.client, self.agent = client, agent.Agent()
@@ -180,8 +179,7 @@ class Farm:
             self.client.cancel([job.future for job in gone if job.future is not None])
 
     def advance(self, timeout: float) -> None:
-        """Wait, no longer than `timeout`, until a job has ended, and hand over the answers of all that have. WorkerError where
-        one cannot be performed."""
+        """Wait at most `timeout` until a job has ended, and hand over all answers. Raises WorkerError."""
         deadline = time.monotonic() + timeout
         while not (ended := {job: job.future for job in self._jobs if job.future and job.future.status != "pending"}):
             if (left := deadline - time.monotonic()) <= 0 or self.client.status == "closed":

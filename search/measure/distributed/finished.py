@@ -1,5 +1,4 @@
-"""Measurements that have ended and that no coordinator has confirmed: a file each, so that nothing measured is lost with a
-worker, a scheduler or a coordinator."""
+"""Ended measurements that no coordinator has confirmed: a file each, so that nothing measured is lost."""
 
 from __future__ import annotations
 

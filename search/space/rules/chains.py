@@ -54,8 +54,7 @@ class FuseProducts(Template):
                 new.scheduled[b] = replace(new.scheduled[b], levels=levels)  # type: ignore[type-var]
 
     def _consumers(self, state: OpenSchedule, c: Contraction) -> list[str]:
-        """The consumers of the product that read it by blocks of rows, in loops that can be merged with those of the product;
-        empty if there are none."""
+        """The consumers of the product by blocks of rows, whose loops can be merged with its own; empty if none."""
         depth, last = len(c.batch) + 1, c.block
         elementwise = epilogue(state, last)
         if elementwise is not None:
@@ -97,8 +96,7 @@ def block_of_rows(state: OpenSchedule, block: str) -> list[int]:
 
 
 def by_rows(state: OpenSchedule, block: str, consumers: Sequence[str], depth: int) -> bool:
-    """Whether each consumer reads from the result of a block only the rows that it writes itself, given by the first `depth`
-    indices."""
+    """Whether each consumer reads only the rows of a block that it writes itself, given by the first `depth` indices."""
     written = {s.buffer.name for s in stores(state.block(block))}
 
     def own(consumer: Block) -> bool:

@@ -112,8 +112,7 @@ class ReduceInThreads(Template):
         return max((pair for pair in state.axes(block) if not is_spatial(pair[0])), key=lambda pair: extent(pair[0]))
 
     def _parts(self, state: OpenSchedule, block: str) -> tuple[int, ...]:
-        """The numbers of parts: a multiple of the threads that divides the axis, so that no part needs a condition, with at least
-        two steps in each part."""
+        """Numbers of parts: multiples of the threads that divide the axis, with at least two steps in each part."""
         length = extent(self._longest(state, block)[0])
         counts = [n * state.target.num_cores for n in PARTS]
         return tuple(n for n in counts if 2 * n <= length and length % n == 0)

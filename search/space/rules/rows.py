@@ -48,8 +48,7 @@ class FuseRows(Template):
             new.pending.append(block)  # it may still be reduced in lanes
 
     def _block(self, state: OpenSchedule, block: str) -> str | None:
-        """The loop over the blocks of rows of a packed product, if that product is the only consumer, directly or through other
-        stages; else None."""
+        """The loop over blocks of rows of a packed product that alone consumes, perhaps through other stages; else None."""
         consumers = state.get_consumers(block)
         hosts = {host(state, b) for b in consumers}
         if block in state.scheduled or state.is_output(block) or len(hosts) != 1 or None in hosts:
