@@ -55,7 +55,8 @@ class SketchPrograms:
     that a model knows which times can be compared. `nests` are the tiled loop nests that
     analytic models look at. `programs(rows)` yields pairs of row numbers and the program that describes these rows; the formulas
     in a program refer to the columns of `rows`. Rows that are no legal program are in no pair. `count_concrete(rows)` is the
-    number of rows that have no symbolic program, so that each of them is a program of its own.
+    number of rows that have no symbolic program, so that each of them is a program of its own; at most `max_concrete` such rows
+    are worth being lowered at a time to be scored, None for any number.
     """
 
     name: str
@@ -64,4 +65,5 @@ class SketchPrograms:
     task: str = ""
     programs: Programs = lambda rows: ()
     count_concrete: Callable[[np.ndarray], int] = lambda rows: 0
+    max_concrete: int | None = None
     device: str = ""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..task import Task
 
 CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: as small as fits the caches, and short
+BUILDS_A_WORKER = 4  # of several, before what they built is run: they seldom wait for one another, and results come soon
 MAX_CONFIRMATIONS = 4  # timings of a new best: two, and more while they are suspicious
 DEFAULT_REFERENCE_NOTE = "results are compared with the default's"
 SUSPICIOUS_SPREAD = 0.1  # relative to the median; a larger spread of timings is suspicious
@@ -75,7 +76,7 @@ class LocalMeasurer(Measurer):
     `inputs` given by name. `best`, the shortest checked time so far, decides what is cut off. A `lock` on the device is held
     while anything runs on it. One that only `builds` is for `objects`, also where nothing can be measured.
 
-    What was submitted is built on all workers at once, and only then run: nothing is built while a kernel is timed.
+    Some of what was submitted is built on all workers at once, and then run: nothing is built while a kernel is timed.
     """
 
     def __init__(
@@ -133,8 +134,10 @@ class LocalMeasurer(Measurer):
             "memory": self.limits.memory if self._device else resident,
         }
         self._workers: list[WorkerProcess] = []
+        count = workers or min(4, host_cores())
+        self._together = count * BUILDS_A_WORKER if count > 1 else 1  # candidates that are built before they run
         try:
-            for _ in range(workers or min(4, host_cores())):
+            for _ in range(count):
                 inherited = () if lock is None else (lock.descriptor,)
                 self._workers.append(WorkerProcess(first_message, task.threads, resident, inherited))
         except BaseException:
@@ -255,8 +258,8 @@ class LocalMeasurer(Measurer):
         self._start(self._builds, self._workers)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
-        """One measurement for each candidate submitted, as it ends: all are built, then run one after another, alone. A run that
-        has begun ends before the `timeout` counts.
+        """One measurement for each candidate submitted, as it ends: some are built, by one worker one, and run one after another,
+        alone, then the next are built. A run that has begun ends before the `timeout` counts.
 
         Each is compared with the reference unless it was cut off for being slow. One that beats `best` is timed once more before
         it counts, and again while its timings disagree.
@@ -278,8 +281,11 @@ class LocalMeasurer(Measurer):
     def _advance(self, deadline: float) -> None:
         """Wait for builds, no longer than until `deadline` on the monotonic clock, or where there are none run a candidate."""
         start = time.perf_counter()
-        if self._builds:
+        built = sum(bool(job.digest) for job in self._submitted)
+        under_way = len(self._builds.running)
+        if built + under_way < self._together if under_way else not (self._submitted and self._submitted[0].digest):
             self._start(self._builds, self._workers)
+        if self._builds.running:
             self._collect(deadline)
             self.build_seconds += time.perf_counter() - start
         elif not self._submitted:
@@ -289,7 +295,7 @@ class LocalMeasurer(Measurer):
             copy = replace(known, candidate=job.candidate, duplicate=True, build_seconds=job.build_seconds)
             self._ended.append(copy)
         elif job.worker is None or job.id not in job.worker.kernels or not job.worker.running:
-            job.again = True  # died with its worker, or left out as a copy of another that did
+            job.again, job.digest = True, ""  # died with its worker, or left out as a copy of another that did
             self._again.append(job)
         else:
             measurement = self._run(job)

@@ -34,10 +34,11 @@ from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit, mutants_of
 from .lineage import Applied, Family, Generation, places
-from .ranking import TrustedModel, is_ready, lowered, model_name, ordered_pairs, score_rows
+from .ranking import TrustedModel, is_ready, lowered, model_name, ordered_pairs, score_rows, too_many
 from .shared_model import SharedModel
 
 SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
+SURVEYED_CONCRETE_ROWS = 2  # the same, where each has to be lowered to be scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ class Evolution:
         knows = prior is None or is_ready(model)
         initial = [(model, 6, 2) if knows else (model, 1, 1)] + ([] if prior is None else [(prior, 6, 2)])
         self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
+        self._prior = self._models[1].model if len(self._models) > 1 else None  # where the learned model is too slow
         for trusted in self._models:
             if isinstance(trusted.model, SharedModel):
                 trusted.begin(trusted.model.right, trusted.model.wrong)
@@ -201,6 +203,9 @@ class Evolution:
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
+        chosen = self.begin(n)
+        if len(chosen) == n:
+            return chosen
         self._batch += 1
         self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
@@ -211,11 +216,6 @@ class Evolution:
         picked = np.array([len(rows) for rows in under_way], dtype=np.int64)
         planned = self._bandit.shares(n, picked)
         pools: dict[int, _Pool] = {}
-        chosen: list[Candidate] = []
-        for number, row in self._start[:n]:
-            if len(self._unknown(number, row[None])):
-                picked[number] += 1
-                chosen.append(self._candidate(number, row, Origin("seed", self._batch)))
         while len(chosen) < n:
             for number in self._bandit.order(picked):
                 if number not in pools:
@@ -230,6 +230,11 @@ class Evolution:
             picked[number] += 1
             chosen.append(self._candidate(int(number), found, pools[number].family))
         return chosen
+
+    def begin(self, n: int) -> list[Candidate]:
+        """At most `n` candidates of the start that were not proposed before."""
+        new = [(number, row) for number, row in self._start if len(self._unknown(number, row[None]))][:n]
+        return [self._candidate(number, row, Origin("seed")) for number, row in new]
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Update the models. Candidates of sketches that the policy does not have are ignored."""
@@ -375,6 +380,9 @@ class Evolution:
             if not len(rows):
                 rows = sample(island.sketch, self.target, SURVEYED_ROWS if island.sketch.columns else 1, rng)
                 rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
+            if self._prior is not None and too_many(most.model, island.programs, rows):  # the formula chooses which
+                order = np.argsort(-score_rows(self._prior, island.programs, rows), kind="stable")
+                rows = rows[order[:SURVEYED_CONCRETE_ROWS]]
             best[number] = float(np.max(score_rows(most.model, island.programs, rows)))
         self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
 
@@ -529,11 +537,11 @@ class Evolution:
         if not self._models or not len(rows):
             return np.zeros((len(rows), len(self._models)))
         start = time.perf_counter()
-        prior = self._models[1].model if len(self._models) > 1 and self._describe is sketch_programs else None
+        prior = self._prior
         scores = np.stack([score_rows(trusted.model, island.programs, rows, prior) for trusted in self._models], axis=1)
         self._scoring += time.perf_counter() - start
         self._scored += len(rows)
-        self._concrete += lowered(island.programs, rows, prior)
+        self._concrete += lowered(self._models[0].model, island.programs, rows, prior)
         return scores
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -52,6 +52,16 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class Begins(Protocol):
+    """A policy that knows good candidates without a search, as the seeds of templates."""
+
+    def begin(self, n: int) -> Sequence[Candidate]:
+        """At most `n` of these, which no later proposal repeats. They are measured before a model is loaded or asked, and before
+        other tasks are learned from."""
+        ...
+
+
+@runtime_checkable
 class Polishes(Protocol):
     """A policy that can propose the neighbours of the best candidates."""
 

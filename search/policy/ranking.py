@@ -15,7 +15,6 @@ from ..measure import Measurement
 DECAY = 0.8  # factor of the counts so far when a new batch was measured
 TIME_NOISE = 0.02  # relative difference below which times count as equal
 PRIOR_PAIRS = 8.0  # pairs that the candidates of another task count for
-MAX_CONCRETE_ROWS = 16  # that are lowered at a time to be scored: each takes about 40 ms, a measurement ten times as long
 MIN_TRUST = 0.02  # of a model that was always wrong, so that it counts again when it has learned
 
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and the seconds they took
@@ -23,9 +22,9 @@ Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of
 
 def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None = None) -> np.ndarray:
     """The scores of rows: an (n,) float64 vector, higher is better, -inf in place of NaN; those of the `prior`, if there is one,
-    where more than MAX_CONCRETE_ROWS rows would have to be lowered to be scored. TypeError if the model returns anything else,
+    where more rows would have to be lowered to be scored than the sketch allows. TypeError if the model returns anything else,
     which is a mistake of a model of one's own."""
-    if prior is not None and sketch.count_concrete(rows) > MAX_CONCRETE_ROWS:
+    if prior is not None and too_many(model, sketch, rows):
         model = prior
     scores = np.asarray(model.score(sketch, rows))
     if scores.shape != (len(rows),) or scores.dtype.kind not in "fiu":
@@ -33,10 +32,14 @@ def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior
     return np.where(np.isnan(scores), -np.inf, scores.astype("float64"))
 
 
-def lowered(sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None) -> int:
+def too_many(model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> bool:
+    """Whether the model would have to lower more of the rows, to score them, than the sketch allows; a formula lowers none."""
+    return sketch.max_concrete is not None and is_ready(model) and sketch.count_concrete(rows) > sketch.max_concrete
+
+
+def lowered(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None) -> int:
     """How many of the rows are lowered to be scored; none where the `prior` scores them because these would be too many."""
-    count = sketch.count_concrete(rows)
-    return 0 if prior is not None and count > MAX_CONCRETE_ROWS else count
+    return 0 if not is_ready(model) or (prior is not None and too_many(model, sketch, rows)) else sketch.count_concrete(rows)
 
 
 def model_name(model: CostModel) -> str:

@@ -60,13 +60,18 @@ class RowPolicy(ABC):
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before: the start, what `search` finds, and where that is too little
         random rows."""
-        chosen = [p for p in dict.fromkeys(self._start) if self.is_new(p)][:n]
-        self._proposed |= set(chosen)
+        chosen = self.begin(n)
         for points in (self.search, self._random):
             for point in points(n, rng) if len(chosen) < n else ():
                 if len(chosen) < n and self.is_new(point):
                     self._proposed.add(point)
-                    chosen.append(point)
+                    chosen.append(self._candidate(point))
+        return chosen
+
+    def begin(self, n: int) -> list[Candidate]:
+        """At most `n` candidates of the start that were not proposed before."""
+        chosen = [p for p in dict.fromkeys(self._start) if self.is_new(p)][:n]
+        self._proposed |= set(chosen)
         return [self._candidate(p) for p in chosen]
 
     def update(self, measurements: Sequence[Measurement]) -> None:
@@ -105,7 +110,7 @@ class RowPolicy(ABC):
             return np.zeros(len(rows))
         programs = sketch_programs(self.sketches[number])
         scores = score_rows(self.model, programs, rows, self._prior)
-        concrete = lowered(programs, rows, self._prior)
+        concrete = lowered(self.model, programs, rows, self._prior)
         self.scored["symbolic"] += len(rows) - concrete
         self.scored["concrete"] += concrete
         return scores

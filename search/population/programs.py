@@ -18,6 +18,8 @@ from ..space.sketch import Sketch
 from .symbolic import Alignment, ReplayCache, aligned, alignments, symbolic
 from .tiled_nests import nests
 
+MAX_CONCRETE_ROWS = 16  # that are lowered at a time to be scored: each takes about 40 ms, a measurement ten times as long
+
 
 @lru_cache(maxsize=512)
 def sketch_programs(sketch: Sketch) -> SketchPrograms:
@@ -61,16 +63,16 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
                 yield from ((members[one], own) for one, own in _replayed(sketch, rows[members]))
 
     def count_concrete(rows: np.ndarray) -> int:
-        if None not in known.values():
-            return 0
-        return sum(len(members) for variant, how, members in groups(rows) if known.get((variant, how), ...) is None)
+        return sum(len(members) for variant, how, members in groups(rows) if shared(variant, how) is None)
 
-    return SketchPrograms(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, count_concrete)
+    return SketchPrograms(
+        sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, count_concrete, max_concrete=MAX_CONCRETE_ROWS
+    )
 
 
 def concrete_programs(sketch: Sketch) -> SketchPrograms:
     """The same without symbolic programs: every row is replayed, and is a program of its own."""
-    return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len)
+    return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len, max_concrete=None)
 
 
 def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from codegen.backend import backend
+from codegen.processor import host_cores
 from costmodel import WarmUp
 from schedule import ScheduleError
 from tir.ir import PrimFunc
@@ -35,7 +36,7 @@ from ..measure import (
     Pipelined,
     WorkerError,
 )
-from ..policy.protocol import Explains, Policy, Polishes, WarmStarts
+from ..policy.protocol import Begins, Explains, Policy, Polishes, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -54,7 +55,7 @@ ONE_THREAD_SECONDS = 3.0  # seconds that one thread of a GPU gets for the progra
 
 
 Turn = tuple["Session", int, bool]  # a session, a number of candidates, and whether to polish
-Beginning = tuple[Policy, Sequence[Candidate], Sequence[Candidate]]  # a policy, the first candidates, and its first ones
+Beginning = tuple[Policy, Sequence[Candidate]]  # a policy, and the candidates to measure before it searches
 
 
 class Session:
@@ -81,6 +82,7 @@ class Session:
         self._measured = 0  # copies included
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._exhausted = False
+        self._warm = False  # whether the policy has learned of other tasks
         self.under_way = 0
         self._untaught: list[Measurement] = []  # of which the policy does not know
 
@@ -187,14 +189,22 @@ class Session:
             budget.batch = max(budget.batch, self._pipeline.slots // 2)
         self._measurer.remember(journal.again)
         with journal.phase("prepare"):
-            self._policy, self._first, proposed = self._prepare(self._measurer, n)
+            self._policy, first = self._prepare(self._measurer, n)
         if self._pipeline is not None:
-            self._submit([*self._first, *proposed])
-            return
-        if self._first:
-            self._round(self._measurer, self._policy, self._first)
-        if proposed and not (self._first and budget.late):  # a budget that is used up is good for one candidate
-            self._round(self._measurer, self._policy, proposed)
+            self._submit(first)
+        else:
+            self._measure(self._measurer, first)
+        if len(first) < n and not (first and budget.late):  # a budget that is used up is good for one candidate
+            self._learn_of_others(self._policy)
+            if self._untaught:
+                self._teach()
+            proposed = self._propose(n - len(first), False)
+            if self._pipeline is not None:
+                self._submit(proposed)
+            elif proposed:
+                self._round(self._measurer, proposed)
+        elif self._untaught:
+            self._teach()
 
     def _make_measurer(self) -> Measurer:
         o = self._options
@@ -208,7 +218,7 @@ class Session:
         return made
 
     def _prepare(self, measurer: Measurer, n: int) -> Beginning:
-        """While the program as written runs, on one thread, another makes the policy and has its first candidates built."""
+        """While the program as written runs, on one thread, another makes the policy and has the first candidates built."""
         journal = self._journal
         prepared = threading.Event()
         aside = ThreadPoolExecutor(1)
@@ -216,7 +226,7 @@ class Session:
         try:
             baseline = measurer.prepare()
             prepared.set()
-            policy, first, proposed = beginning.result()
+            policy, first = beginning.result()
         finally:
             prepared.set()
             aside.shutdown(wait=False)  # Ctrl-C does not wait for what it does
@@ -227,29 +237,37 @@ class Session:
         journal.measure_peak(measurer)
         sketches = len(policy.sketches) if hasattr(policy, "sketches") else None
         journal.emit(Prepared(baseline.measurement, journal.numpy, journal.peak, sketches, len(journal.earlier)))
-        return policy, first, proposed
+        return policy, first
 
     def _begin(self, measurer: Measurer, n: int, prepared: threading.Event) -> Beginning:
-        """The policy, updated with what is known. The candidates are built until the program as written has run."""
+        """The policy, updated with what is known of the task, and the candidates to begin with, which are built until the program
+        as written has run. A core that is free meanwhile loads what the models need."""
         journal = self._journal
-        policy, first = self._make_policy()
-        if isinstance(policy, WarmUp):
-            policy.warm_up()
-        if journal.records is not None and isinstance(policy, WarmStarts):
-            with Records(journal.records.path, create=False) as records:  # a connection serves one thread
-                policy.warm_start(examples(records, self.task, policy.taught))
+        policy, self._first = self._make_policy()
         own = {s.name: s for s in getattr(policy, "sketches", ()) if isinstance(s, Sketch)}
         journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
         journal.sketches = tuple(own.values())
         # Candidates of other sketches that have the name of one of the policy's are left out.
         known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
         if known:
+            self._learn_of_others(policy)
             policy.update(known)
-        first = first[: self._budget.left]
-        proposed = _candidates(policy.propose(n - len(first), self._rng)) if n > len(first) else ()
+        first = self._first = self._first[: self._budget.left]
+        if isinstance(policy, Begins) and n > len(first):
+            first = [*first, *_candidates(policy.begin(n - len(first)))]
         if isinstance(measurer, BuildsAhead):
-            measurer.build_ahead([*first, *proposed], prepared.is_set)
-        return policy, first, proposed
+            measurer.build_ahead(first, prepared.is_set)
+        if isinstance(policy, WarmUp) and host_cores() > 1 and not prepared.is_set():
+            policy.warm_up()
+        return policy, first
+
+    def _learn_of_others(self, policy: Policy) -> None:
+        """Let the policy learn from what is recorded of other tasks, once, and before it learns of this one."""
+        records = self._journal.records
+        if records is not None and isinstance(policy, WarmStarts) and not self._warm:
+            with Records(records.path, create=False) as own:  # a connection serves one thread
+                policy.warm_start(examples(own, self.task, policy.taught))
+        self._warm = True
 
     def _make_policy(self) -> tuple[Policy, Sequence[Candidate]]:
         """What proposes candidates, and those to begin with."""
@@ -273,12 +291,12 @@ class Session:
 
     def _continue(self, n: int, polish: bool) -> None:
         """One round of at most `n` candidates, next to the best if `polish` and the policy can."""
-        measurer, policy = self._measurer, self._policy
-        assert measurer is not None and policy is not None
+        measurer = self._measurer
+        assert measurer is not None
         proposed = self._propose(n, polish)
         before = self.trials
         if proposed:
-            self._round(measurer, policy, proposed)
+            self._round(measurer, proposed)
         self._idle = 0 if self.trials > before else self._idle + len(proposed)
         self._exhausted = not proposed or self._idle >= MAX_COPIES
 
@@ -291,8 +309,12 @@ class Session:
                 proposed = _candidates(policy.polish(n, self._rng))
             return proposed or _candidates(policy.propose(n, self._rng))
 
-    def _round(self, measurer: Measurer, policy: Policy, proposed: Sequence[Candidate]) -> None:
+    def _round(self, measurer: Measurer, proposed: Sequence[Candidate]) -> None:
         """Measure candidates, and update the policy with the measurements."""
+        self._measure(measurer, proposed)
+        self._teach()
+
+    def _measure(self, measurer: Measurer, proposed: Sequence[Candidate]) -> None:
         journal = self._journal
         built, ran = measurer.build_seconds, measurer.run_seconds
         for measurement in measurer.measure(proposed):
@@ -301,7 +323,6 @@ class Session:
                 break
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran
-        self._teach()
 
     def _add(self, measurement: Measurement) -> None:
         """Write a measurement down."""
