@@ -83,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
         "--minutes", type=positive_float, metavar="M", help=f"{', '.join(SEARCHING)}: for all rows together, shared by those left"
     )
     p.add_argument("--quick", action="store_true", help="policies: one seed of few trials, for a first look in ten minutes")
+    p.add_argument("--race", action="store_true", help="policies: no more runs, compare those that are kept in --save DIR")
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")
     p.add_argument("--list", action="store_true", help="list the rows of each benchmark and end")
     return p
@@ -112,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"--minutes is for {', '.join(SEARCHING)}, not {', '.join(names)}")
         if args.quick and "policies" not in names:
             raise ValueError(f"--quick is for policies, not {', '.join(names)}")
+        if args.race and ("policies" not in names or not args.save):
+            raise ValueError("--race is for policies with --save DIR")
         if args.best and not os.path.isdir(args.best):
             raise ValueError(f"--best: {args.best} is not a folder")
     except ValueError as error:
@@ -120,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (busy := load()) > 0.5:
         print(f"warning: the machine is busy (load {busy:.1f}): the timings are not reliable", file=sys.stderr)
     folders = {name: (path := getattr(args, name)) and os.path.abspath(path) for name in ("best", "save", "models")}
-    options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, quick=args.quick, **folders)
+    options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, quick=args.quick, race=args.race, **folders)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     interrupted = False
     parts = {name: threads if getattr(modules[name], "THREADED", False) else threads[:1] for name in chosen}

@@ -102,13 +102,11 @@ def compared(
     row: str, options: Options, table: Mapping[str, tuple[str, tuple[int, ...]]], configurations: Mapping[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The results of a row of a table: one a configuration, by its arguments of `make_policy`."""
-    program, shape = table[row]
-    instance = programs.instance(program, shape)
-    task = programs.task_of(instance, tir.Target("llvm", num_cores=options.threads))
+    instance = programs.instance(*table[row])
+    task = task_of(table[row], options)
     with ExitStack() as stack:
         folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "records").mkdir(parents=True, exist_ok=True)
-        runs = _runs(task, f"{row}-{options.threads}", folder / "records", options, configurations)
+        runs = _runs(task, row, folder, options, configurations)
         raced, beside = _race(task, [ran.best for made in runs.values() for ran in made])
     fastest = min(raced)
     about = {
@@ -122,17 +120,32 @@ def compared(
     for n, (name, made) in enumerate(runs.items()):
         final = raced[n * len(made) : (n + 1) * len(made)]
         figures = summary([ran.curve for ran in made], final, fastest)
-        ended = [list(ran.ended) for ran in made]
+        stamps = [list(ran.ended) for ran in made]
         took = float(np.median([ran.seconds for ran in made]))
-        results.append({"configuration": name, **figures, "run_s": took, "ended_s": ended, **about})
+        results.append({"configuration": name, **figures, "run_s": took, "ended_s": stamps, **about})
     return results
 
 
 # --- the runs ----------------------------------------------------------------------------------------------------------
 
 
+def task_of(program: tuple[str, tuple[int, ...]], options: Options) -> Task:
+    """The task of a program at a shape."""
+    return programs.task_of(programs.instance(*program), tir.Target("llvm", num_cores=options.threads))
+
+
+def path_of(folder: Path, row: str, configuration: str, seed: int, options: Options) -> Path:
+    """Where the candidates of a run are recorded."""
+    return folder / "records" / f"{row}-{options.threads}-{configuration.replace(' ', '-')}-{seed}.db"
+
+
+def ended(path: Path, options: Options) -> Path:
+    """The empty file that says that a run has made its trials, or all that its space has."""
+    return path.with_suffix(f".{options.trials}")
+
+
 def _runs(
-    task: Task, name: str, folder: Path, options: Options, configurations: Mapping[str, dict[str, Any]]
+    task: Task, row: str, folder: Path, options: Options, configurations: Mapping[str, dict[str, Any]]
 ) -> dict[str, list[Ran]]:
     """The runs of each configuration, a seed after the other as long as there is time; of a seed the configurations in turns, so
     that a busy hour hits all alike."""
@@ -141,8 +154,8 @@ def _runs(
     longest = 0.0
     for seed in range(options.seed, options.seed + options.seeds):
         for configuration, parts in configurations.items():
-            path = folder / f"{name}-{configuration.replace(' ', '-')}-{seed}.db"
-            found[configuration].append(_run(task, parts, options, seed, path))
+            path = path_of(folder, row, configuration, seed, options)
+            found[configuration].append(run(task, parts, options, seed, path))
         now = time.monotonic()
         longest, start = max(longest, now - start), now
         racing = 2 * RACE * (len(configurations) * (seed - options.seed + 2))  # what one seed more would have to race
@@ -151,10 +164,11 @@ def _runs(
     return found
 
 
-def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: Path) -> Ran:
+def run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: Path) -> Ran:
     """Tune as far as `path` does not hold the trials yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with Records(path) as records:
-        left = options.trials - len(trials(records, task))
+        left = 0 if ended(path, options).exists() else options.trials - len(trials(records, task))
         if left > 0:
             try:
                 autotune(
@@ -163,16 +177,17 @@ def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: P
                 )  # fmt: skip
             except NothingFound:
                 pass
+        ended(path, options).touch()
         known = trials(records, task)[: options.trials]
     times = [r.measurement.seconds if not r.measurement.cut else math.inf for r in known]
     curve = np.minimum.accumulate([*times, *[math.inf] * (options.trials - len(times))]).tolist()
     best = min((r for r in known if math.isfinite(r.seconds)), key=lambda r: r.seconds, default=None)  # by the run's race
-    ended, before = [], 0.0
+    stamps, before = [], 0.0
     for n, r in enumerate(known):  # a run that was interrupted went on in another
         if n and r.run != known[n - 1].run:
-            before = ended[-1]
-        ended.append(before + r.time - r.started)
-    return Ran(curve, best.measurement.candidate if best else None, used(known)[1], tuple(ended))
+            before = stamps[-1]
+        stamps.append(before + r.time - r.started)
+    return Ran(curve, best.measurement.candidate if best else None, used(known)[1], tuple(stamps))
 
 
 def _race(task: Task, candidates: Sequence[Candidate | None]) -> tuple[list[float], dict[str, float]]:

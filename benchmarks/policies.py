@@ -4,12 +4,18 @@ Runs, races and figures are those of `ablation`, whose docstring explains them; 
 they begin, as in a tuning run, with the seeds of templates where they take any. The plain policy is Ansor's. `to plain` are the
 trials, and `to plain, s` the seconds of a run, after which the median over the seeds has its final quality. `p` is how likely
 differences from the plain policy as large as these are by chance: a two-sided Wilcoxon test over the pairs of runs with the
-same row and seed, where there are MIN_PAIRS. With `--quick` a run has QUICK_TRIALS trials, and there is one seed. With `--save
-DIR` it goes on where it ended, and writes `DIR/policies.md`.
+same row and seed, where there are MIN_PAIRS. `equal time` is the best after as many seconds as the run of the plain policy with
+the same seed took, `half` after half of these.
+
+With `--quick` a run has QUICK_TRIALS trials, and there is one seed. With `--save DIR` it goes on where it ended, and writes
+`DIR/policies.md`. It makes the first seed of all rows, then the second: with `--minutes M` it ends in time, and another call goes
+on. A row is raced when all its runs are there, or with `--race`, which makes none, with the seeds that are there.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +48,11 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = ablation.TABLE | {
     "conv-bn-relu": ("conv_bn_relu", (1, 7, 7, 512, 512, 3, 1, 1)),
     "attention": ("attention_weights", (1, 128, 12, 64)),
+    # The tasks with the most operations of networks, calls times operations, as workloads without their epilogues: the second of
+    # ResNet-50, whose first is conv-14x256, and the first ones of MobileNetV2 and of BERT with 128 tokens.
+    "resnet50": ("conv2d", (1, 56, 56, 64, 64, 3, 3, 1, 1)),
+    "mobilenet": ("conv2d", (1, 14, 14, 96, 576, 1, 1, 1, 0)),
+    "bert": ("gmm", (128, 768, 3072)),
 }
 
 ROWS = DEFAULT = tuple(TABLE)
@@ -52,17 +63,57 @@ QUICK_TRIALS = 16
 
 MIN_PAIRS = 6  # with fewer the test cannot say anything at 5 per cent
 
+RUN_SECONDS = 30.0  # that a run is expected to take before one was made
+
+
+def prepare(rows: Sequence[str], options: Options) -> None:
+    """Make the runs that are not there yet, where they are kept: of one seed after the other those of all rows, as long as there
+    is time."""
+    options, begin, longest = _budget(options), time.monotonic(), 0.0
+    if options.save is None or options.race:
+        return
+    tasks = {row: ablation.task_of(TABLE[row], options) for row in rows}
+    for seed in range(options.seed, options.seed + options.seeds):
+        for row, task in tasks.items():
+            for configuration, parts in CONFIGURATIONS.items():
+                path = ablation.path_of(Path(options.save), row, configuration, seed, options)
+                if ablation.ended(path, options).exists():
+                    continue
+                start = time.monotonic()
+                if options.minutes is not None and start - begin + (longest or RUN_SECONDS) > 60 * options.minutes:
+                    return
+                ablation.run(task, parts, options, seed, path)
+                longest = max(longest, took := time.monotonic() - start)
+                print(f"{row}, seed {seed}: {configuration} in {took:.1f} s", file=sys.stderr)
+
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
-    """One result a policy."""
-    if options.quick:
-        options = replace(options, seeds=1, trials=QUICK_TRIALS)
+    """One result a policy; none before the runs of all seeds are there, unless those that are there are to be raced."""
+    options = _budget(options)
+    if options.save is not None:
+        seeds = _complete(row, options)
+        if seeds == 0 or (seeds < options.seeds and not options.race):
+            return
+        options = replace(options, seeds=seeds, minutes=None)
     results = ablation.compared(row, options, TABLE, CONFIGURATIONS)
     plain = next(r for r in results if r["configuration"] == PLAIN)
     quality = round(plain["best"], 4)  # as speeds are
-    results = [r | reached(r, quality) for r in results]
+    results = [r | reached(r, quality) | {"in_time": [in_time(r, plain, share) for share in (1.0, 0.5)]} for r in results]
     pages.keep(options.save, "policies", row, {"threads": options.threads, "results": results}, write)
     yield from results
+
+
+def _budget(options: Options) -> Options:
+    return replace(options, seeds=1, trials=QUICK_TRIALS) if options.quick else options
+
+
+def _complete(row: str, options: Options) -> int:
+    """Of how many seeds all runs of a row are there, from the first one on."""
+    for n in range(options.seeds):
+        paths = [ablation.path_of(Path(options.save or ""), row, name, options.seed + n, options) for name in CONFIGURATIONS]
+        if not all(ablation.ended(path, options).exists() for path in paths):
+            return n
+    return options.seeds
 
 
 def reached(result: dict[str, Any], quality: float) -> dict[str, Any]:
@@ -70,6 +121,15 @@ def reached(result: dict[str, Any], quality: float) -> dict[str, Any]:
     good = np.flatnonzero(np.median(result["speeds"], axis=0) >= quality)
     ended = [run[good[0]] for run in result["ended_s"] if len(good) and len(run) > good[0]]
     return {"to_plain": int(good[0]) + 1 if len(good) else None, "to_plain_s": float(np.median(ended)) if ended else None}
+
+
+def in_time(result: dict[str, Any], plain: dict[str, Any], share: float) -> float:
+    """The median over the seeds of the best after a share of the seconds that the plain policy's run with the same seed took."""
+    found = []
+    for speeds, ended, limit in zip(result["speeds"], result["ended_s"], plain["ended_s"], strict=True):
+        done = np.searchsorted(ended, share * max(limit, default=0.0), side="right")
+        found.append(speeds[done - 1] if done else 0.0)
+    return float(np.median(found))
 
 
 def chance(ours: Sequence[float], plain: Sequence[float]) -> float | None:
@@ -84,12 +144,13 @@ def chance(ours: Sequence[float], plain: Sequence[float]) -> float | None:
 
 table = ablation.table
 
-MEANS = ("policy", "best", "area", "to plain", "to plain, s", "p")
+MEANS = ("policy", "best", "area", "to plain", "to plain, s", "equal time", "half", "p")
 
 
 def means(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
     """Of each policy the means of `best` and `area` over the rows, the rows where it had the quality of the plain one and after
-    which mean share of its trials and seconds, and the p-value of its final speeds."""
+    which mean share of its trials and seconds, the means of the best in equal and in half the time, and the p-value of its final
+    speeds."""
     found = []
     for name in CONFIGURATIONS:
         pairs = [
@@ -110,7 +171,8 @@ def means(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
         p = chance(*final) if len(final[0]) == len(final[1]) else None
         means_of = [f"{np.mean([r[key] for r in mine]):.2f}" for key in ("best", "area")]
         to_plain = [f"{np.mean(s):.0%} ({len(there)}/{len(mine)})" if s else "never" for s in shares]
-        found.append((name, *means_of, *to_plain, "-" if p is None else f"{p:.2g}"))
+        timely = [f"{np.mean([r['in_time'][k] for r in mine]):.2f}" for k in (0, 1)]
+        found.append((name, *means_of, *to_plain, *timely, "-" if p is None else f"{p:.2g}"))
     return found
 
 
@@ -119,7 +181,8 @@ INTRODUCTION = f"""# What policies find
 Made by `python -m benchmarks policies --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
 timed in turns at the end. `best` is the median over the seeds, `area` its mean over all trials. `to plain` is the mean share of
 the trials, and `to plain, s` of the seconds of a run of `{PLAIN}`, after which a policy has the final quality of `{PLAIN}`, and
-in how many rows it had; `p` how likely such differences of the final speeds are by chance (Wilcoxon, pairs of the same row and
+in how many rows it had; `equal time` the mean best after as many seconds as the run of `{PLAIN}` with the same seed took, `half`
+after half of these; `p` how likely such differences of the final speeds are by chance (Wilcoxon, pairs of the same row and
 seed). The [policies](../../docs/policies.md) are explained by an example. `sketch ...` and `mutation ...` are evolution with
 another choice.
 """

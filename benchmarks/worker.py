@@ -32,12 +32,15 @@ def main(request: str) -> None:
     def send(**message: object) -> None:
         print(json.dumps(message, allow_nan=False), file=channel, flush=True)
 
+    def within(rows: int) -> Options:
+        left = None if wanted["until"] is None else max(0.0, wanted["until"] - time.time()) / 60 / rows
+        return replace(options, minutes=left)
+
+    if hasattr(module, "prepare"):  # what is done for all rows together
+        module.prepare(wanted["rows"], within(1))
     for done, row in enumerate(wanted["rows"]):
-        share = None
-        if wanted["until"] is not None:
-            share = max(0.0, wanted["until"] - time.time()) / 60 / (len(wanted["rows"]) - done)
         try:
-            for result in module.measure(row, replace(options, minutes=share)):
+            for result in module.measure(row, within(len(wanted["rows"]) - done)):
                 send(result={"row": row, **result})
         except Exception as error:  # the outermost frame: a row that fails is reported, and the next one is measured
             traceback.print_exc()

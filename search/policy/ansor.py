@@ -20,10 +20,9 @@ from dataclasses import replace
 import numpy as np
 
 from codegen.target import Target
-from costmodel import Boosting, CostModel, GBDTModel, RandomModel, ThroughputSum
+from costmodel import Boosting, CostModel, GBDTModel, ThroughputSum
 
 from ..population.mutate import crossover, mutations
-from ..population.programs import sketch_programs
 from ..space.sketch import Sketch
 from .credit import FixedCredit, mutants_of
 from .rows import Point, RowPolicy
@@ -57,12 +56,6 @@ class Ansor(RowPolicy):
         self.population = population
         self._mutations = {name: m for name, m in mutations().items() if name in PROBABILITIES}
         self._credit = FixedCredit(PROBABILITIES)
-        self._cold = RandomModel(np.random.default_rng(0))  # scores until the warm-up has passed
-
-    def scores(self, number: int, rows: np.ndarray) -> np.ndarray:
-        if len(self.measured) < WARM_UP:
-            return self._cold.score(sketch_programs(self.sketches[number]), rows)
-        return super().scores(number, rows)
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         owner = rng.integers(len(self.sketches), size=self.population)
@@ -71,8 +64,9 @@ class Ansor(RowPolicy):
         for k, row in self.best(round(REUSED * self.population)):
             rows[k] = np.concatenate([rows.get(k, np.empty((0, len(row)), dtype=np.int64)), np.array([row], dtype=np.int64)])
         heap: dict[Point, float] = {}
+        warm = len(self.measured) >= WARM_UP
         for generation in range(GENERATIONS + 1):
-            scores = {k: self.scores(k, own) for k, own in rows.items()}
+            scores = {k: self.scores(k, own) if warm else rng.random(len(own)) for k, own in rows.items()}
             for k, own in rows.items():
                 found = zip(own.tolist(), scores[k].tolist(), strict=True)
                 heap |= {(k, tuple(row)): s for row, s in found if self.is_new((k, tuple(row)))}

@@ -48,14 +48,14 @@ class Bandit:
         self.trials[sketch] += 1
         self.best[sketch] = min(self.best[sketch], seconds)
 
-    def shares(self, n: int, under_way: np.ndarray) -> np.ndarray:
+    def shares(self, n: int, under_way: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The number of the next `n` trials that each sketch gets, if so many trials of each are under way."""
         picked = np.zeros(len(self.trials), dtype=np.int64)
         for _ in range(n):
-            picked[self.order(under_way + picked)[0]] += 1
+            picked[self.order(under_way + picked, rng)[0]] += 1
         return picked
 
-    def order(self, picked: np.ndarray) -> np.ndarray:
+    def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The sketches, the one that should get the next trial first, if `picked` trials of each are under way."""
         return np.argsort(self.expected() - self.bonus(self.trials + picked), kind="stable")
 
@@ -77,5 +77,5 @@ class Bandit:
 class Uniform(Bandit):
     """Gives all sketches the same number of trials."""
 
-    def order(self, picked: np.ndarray) -> np.ndarray:
+    def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return np.argsort(self.trials + picked, kind="stable")

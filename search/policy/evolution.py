@@ -214,10 +214,10 @@ class Evolution:
             np.array(list(i.under_way), dtype=np.int64).reshape(len(i.under_way), i.sketch.columns) for i in self._islands
         ]
         picked = np.array([len(rows) for rows in under_way], dtype=np.int64)
-        planned = self._bandit.shares(n, picked)
+        planned = self._bandit.shares(n, picked, rng)
         pools: dict[int, _Pool] = {}
         while len(chosen) < n:
-            for number in self._bandit.order(picked):
+            for number in self._bandit.order(picked, rng):
                 if number not in pools:
                     settings = self.settings.scaled(max(1, int(planned[number])))
                     pools[number] = self._evolved(self._islands[number], settings, rng)

@@ -29,7 +29,7 @@ from .directions import DirectionWalk
 from .evolution import Evolution
 from .random_search import RandomSearch
 from .shared_model import SharedModel
-from .sketch_choice import BANDITS
+from .sketch_choice import BANDITS, PolicyGradient
 from .stochastic import StochasticSchedule
 from .template import TemplateTuner
 from .tree import TreeSearch
@@ -74,8 +74,10 @@ def _over_rows(policy: Callable[..., Policy], subject: Subject, **parts: Any) ->
 
 def _evolution(subject: Subject, **parts: Any) -> Policy:
     """Its `bandit` and its `credit` may be names."""
-    if isinstance(parts.get("bandit"), str):
-        parts["bandit"] = BANDITS[parts["bandit"]]
+    if isinstance(bandit := parts.get("bandit"), str):
+        parts["bandit"] = BANDITS[bandit]
+        if bandit == "gradient" and isinstance(shared := subject.models[0], SharedModel):
+            parts["bandit"] = partial(PolicyGradient, preferences=shared.preferences)
     if isinstance(parts.get("credit"), str):
         table = parts.get("mutations") or mutations()
         parts["credit"] = CREDITS[parts["credit"]]({name: m.probability for name, m in table.items()})

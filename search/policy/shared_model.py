@@ -9,6 +9,7 @@ import numpy as np
 from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 
 from .ranking import is_ready, model_name
+from .sketch_choice import Preferences
 
 
 class SharedModel:
@@ -16,12 +17,14 @@ class SharedModel:
 
     It learns a row once, whoever reports it: the search that measured it, or another one that read it from records. `right` and
     `wrong` count the pairs of candidates that it put in the right and in the wrong order when their task was new to it; by these
-    the search of another new task decides how far to trust it.
+    the search of another new task decides how far to trust it. `preferences` are those of their bandits, if they are policy
+    gradients.
     """
 
     def __init__(self, model: CostModel):
         self.model = model
         self.right = self.wrong = 0.0
+        self.preferences = Preferences()
         self._learned: dict[str, set[tuple[str, str, tuple[int, ...]]]] = {}  # by task: sketches, devices and rows
 
     @property

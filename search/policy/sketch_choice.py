@@ -20,13 +20,9 @@ class Thompson(Bandit):
     """Draws a belief of the loss of each sketch, and takes the best (Thompson, Biometrika 1933). The belief is a normal
     distribution around the measured loss, or the predicted one, whose spread falls with the square root of the trials."""
 
-    def __init__(self, count: int, rng: np.random.Generator | None = None):
-        super().__init__(count)
-        self._rng = np.random.default_rng(0) if rng is None else rng
-
-    def order(self, picked: np.ndarray) -> np.ndarray:
+    def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         loss, trials = self.expected(), self.trials + picked
-        return np.argsort(loss + SPREAD / np.sqrt(1.0 + trials) * self._rng.standard_normal(len(loss)), kind="stable")
+        return np.argsort(loss + SPREAD / np.sqrt(1.0 + trials) * rng.standard_normal(len(loss)), kind="stable")
 
 
 class Discounted(Bandit):
@@ -42,7 +38,7 @@ class Discounted(Bandit):
         self._recent *= DISCOUNT
         self._recent[sketch] += 1
 
-    def order(self, picked: np.ndarray) -> np.ndarray:
+    def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return np.argsort(self.expected() - self.bonus(self._recent + picked), kind="stable")
 
 
@@ -58,11 +54,10 @@ class PolicyGradient(Bandit):
     Machine Learning 1992); the reward is the speed of a candidate, relative to the best. `preferences` may be shared between the
     bandits of several tasks, so that what one has learned the next one begins with."""
 
-    def __init__(self, count: int, preferences: Preferences | None = None, rng: np.random.Generator | None = None):
+    def __init__(self, count: int, preferences: Preferences | None = None):
         super().__init__(count)
         self.preferences = preferences or Preferences()
         self._features = np.zeros((count, len(self.preferences.weights)))
-        self._rng = np.random.default_rng(0) if rng is None else rng
         self._mean = 0.0  # of the rewards, the baseline
         self._rewards = 0
 
@@ -87,8 +82,8 @@ class PolicyGradient(Bandit):
         weights = np.exp((value - value.max()) / TEMPERATURE)
         return weights / weights.sum()
 
-    def order(self, picked: np.ndarray) -> np.ndarray:
-        gumbel = -np.log(-np.log(self._rng.random(len(self.best))))  # the order of draws without replacement
+    def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        gumbel = -np.log(-np.log(rng.random(len(self.best))))  # the order of draws without replacement
         with np.errstate(divide="ignore"):
             return np.argsort(-(np.log(self.probabilities()) + gumbel), kind="stable")
 

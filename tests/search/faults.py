@@ -198,6 +198,10 @@ def faulty_runs(directory: Path, kills: int, seed: int) -> Summary:
             found = [r.measurement.candidate for r in records.of(own, TARGET)]
         return [json.dumps(c.trace) for c in found if c.sketch != "poison"]
 
+    def has_valid() -> bool:
+        with Records(database, create=False) as records:
+            return any(r.measurement.outcome == "ok" for r in records.of(own, TARGET))
+
     def need_all(before: list[str], logged: list[str]) -> list[str]:
         found = recorded()
         assert found[: len(before)] == before, "candidates of earlier runs are missing"
@@ -212,8 +216,8 @@ def faulty_runs(directory: Path, kills: int, seed: int) -> Summary:
             known = len(lines(log))
             process = start(directory, 10**6, seed + n)
             deadline = time.monotonic() + 300
-            while len(lines(log)) == known and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.01)
+            while (len(lines(log)) == known or not has_valid()) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.02)
             time.sleep(LATEST * rng.random() ** 2)
             assert process.poll() is None, f"the run ended before it was killed:\n{process.communicate()[1][-2000:]}"
             process.kill()

@@ -352,7 +352,7 @@ def test_noise_and_ties_count_for_nothing():
 def deal(bandit: Bandit, n: int) -> list[int]:
     picked = np.zeros(len(bandit.trials), dtype=np.int64)
     for _ in range(n):
-        picked[bandit.order(picked)[0]] += 1
+        picked[bandit.order(picked, np.random.default_rng(0))[0]] += 1
     return picked.tolist()
 
 

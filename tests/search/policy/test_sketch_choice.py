@@ -7,7 +7,9 @@ import pytest
 
 from search.policy.bandit import MAX_FAILURES
 from search.policy.credit import MIN_LIKELY, PredictedCredit
+from search.policy.named import make_policy, shared_models
 from search.policy.sketch_choice import BANDITS, Discounted, PolicyGradient, Preferences
+from search.task import Task
 from tests.programs import matmul
 from tests.search.once import generate
 from tests.search.policy.oracle import TARGET
@@ -24,8 +26,16 @@ def test_the_faster_sketch_gets_more_trials_and_one_that_fails_none(name):
     for _ in range(10):
         bandit.update(0, 1.0)
         bandit.update(1, 4.0)
-    shares = bandit.shares(40, np.zeros(3, dtype=np.int64))
+    shares = bandit.shares(40, np.zeros(3, dtype=np.int64), np.random.default_rng(0))
     assert shares.sum() == 40 and shares[0] > shares[1] and shares[2] == 0
+
+
+@pytest.mark.parametrize("name", ["thompson", "gradient"])
+def test_draws_are_those_of_the_search(name):
+    bandit = BANDITS[name](len(SKETCHES))
+    bandit.meet(SKETCHES)
+    orders = [bandit.order(np.zeros(len(SKETCHES)), np.random.default_rng(seed)).tolist() for seed in (*range(8), 0)]
+    assert orders[0] == orders[-1] and len({*map(tuple, orders)}) > 1
 
 
 def test_discounted_trials_are_forgotten():
@@ -52,6 +62,16 @@ def test_preferences_carry_over_to_the_next_task():
         bandit.meet(SKETCHES)
     assert new.probabilities()[1] > blank.probabilities()[1]
     assert np.isclose(new.probabilities().sum(), 1.0)
+
+
+def test_the_tasks_that_share_a_model_share_preferences():
+    shared = shared_models("tile", TARGET)
+    tasks = [Task.of(matmul(7, 13, n), TARGET) for n in (109, 37)]
+    one, other, alone = (
+        make_policy(task, model=model, bandit="gradient")._bandit.preferences
+        for task, model in zip((*tasks, tasks[0]), (shared, shared, "tile"), strict=True)
+    )
+    assert one is other is not alone
 
 
 def test_predicted_credit_knows_where_a_mutation_pays():

@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 from search.measure import Comparison, Limits, LocalMeasurer, Measurement
+from search.tuning import session
 from search.tuning.autotune import autotune
 from search.tuning.events import Started
 from search.tuning.options import Options, check_budget, check_options
 from search.tuning.task_scheduler import tune_tasks
+from tests.graph.fake_measurer import Fake, Once
 from tests.programs import matmul
 from tir import script, te
 from tir.verify import VerifyError
@@ -152,3 +154,41 @@ def test_a_seed_decides_the_candidates_for_any_number_of_builders_and_after_a_re
     assert (first, again) == (candidates(2), candidates(2))
     assert len(first) == len(again) == 20 and not set(first) & set(again)  # what is recorded is not measured again
     assert candidates(1, seed=4) != first
+
+
+# --- the order of a run ------------------------------------------------------------------------------------------------
+
+
+def test_what_needs_no_search_is_measured_before_anything_is_learned(monkeypatch, tmp_path):
+    """Before the model is loaded and other tasks are learned from; of these the policy learns before it does of its own."""
+    log = []
+
+    class Logging(Fake):
+        def measure(self, candidates):
+            for candidate in candidates:
+                log.append(f"measure {candidate.trace}")
+                yield self.of(candidate)
+
+    class Knows(Once):
+        taught = ()
+
+        def begin(self, n):
+            return self.propose(1, None)
+
+        def warm_up(self):
+            log.append("warm up")
+
+        def warm_start(self, examples):
+            log.append("learn of others")
+
+        def update(self, measurements):
+            log.append(f"update {len(measurements)}")
+
+        def propose(self, n, rng):
+            log.append(f"propose {n}")
+            return super().propose(n, rng)
+
+    monkeypatch.setattr(session, "host_cores", lambda: 1)
+    autotune(matmul(), TARGET, trials=3, first=(), policy=Knows("a", "b"), measurer=Logging, records=tmp_path / "a.db")
+    assert log[:7] == ["propose 1", "measure a", "learn of others", "update 1", "propose 2", "measure b", "update 1"]
+    assert "warm up" not in log  # one core has no time for it aside
