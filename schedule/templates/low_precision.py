@@ -2,9 +2,10 @@
 
 There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes (VNNI, AVX-512
 BF16) add to each lane of a vector the products of the 4 or 2 elements of its column and of a row. For both, operands are copied
-tile by tile into the order in which the instructions read them, some steps of the sum side by side in each column, and filled up
-with zeros to whole tiles. Where the sum is long it runs in parts, as in `gemm`, so that what an instruction reads first stays in
-the first-level cache while the columns come from the second; the results wait in memory in between.
+tile by tile into the order in which the instructions read them, some steps of the sum side by side in each column, and filled
+up with zeros to whole tiles; rows for dot products are read where they are, if they end with a whole step. Where the sum is
+long it runs in parts, as in `gemm`, so that what an instruction reads first stays in the first-level cache while the columns
+come from the second; the results wait in memory in between.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     t = tiles(c, how, processor)
     rows, columns, steps = (ceil(extent(it) / n) for it, n in _units(c, t, how))
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns * steps
-    packed = sum(size(_axes(c, x)) * dtypes.nbytes(x.buffer.dtype) for x in (c.left, c.right) if x.buffer.name not in constants)
+    copied = [x for x in (c.left, c.right)[in_place(c, how) :] if x.buffer.name not in constants]
+    packed = sum(size(_axes(c, x)) * dtypes.nbytes(x.buffer.dtype) for x in copied)
     return count * _tile_cycles(t.rows, t.columns, t.steps, how, processor) + packed * PACK_CYCLES[how.rows > 1]
 
 
@@ -149,6 +151,14 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
     panel = columns * ceil(steps / part) * part * how.nbytes
     block = balanced(ceil(column_tiles / columns), max(1, processor.l2_reuse_bytes // panel), 1)
     return Tiling(rows, columns, part, block)
+
+
+def in_place(c: Contraction, how: Instruction) -> bool:
+    """Whether rows are read where they are: the sum walks their memory in whole steps, and they are of the type that the
+    instruction wants."""
+    step = c.reduction[0]
+    fits = how.rows == 1 and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
+    return fits and c.left.buffer.name != c.right.buffer.name and not how.intrinsic.endswith(SIGNED)
 
 
 def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processor: CPU) -> float:
@@ -187,7 +197,10 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     after = epilogue(s, block, rows=True)
     after = None if after in s.scheduled else after
     intrinsic = how.intrinsic
-    if intrinsic.endswith(SIGNED) and how.rows == 1 and c.left.buffer.name != c.right.buffer.name:
+    reads_rows = in_place(c, how)
+    if reads_rows:
+        left = ""
+    elif intrinsic.endswith(SIGNED) and how.rows == 1 and c.left.buffer.name != c.right.buffer.name:
         left, _, corrected = s.make_unsigned(block, c.left.buffer.name)
         intrinsic = intrinsic.removesuffix(SIGNED) + UNSIGNED
         if after is None:
@@ -200,7 +213,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     if after is None:
         after = s.cache_write(block, 0, "global")
     units[column] *= t.block
-    s.pad_einsum(block, [units.get(it.var.name, 1) for it in s.block(block).iters])
+    padded = {axis: 1 if reads_rows and axis == row else n for axis, n in units.items()}
+    s.pad_einsum(block, [padded.get(it.var.name, 1) for it in s.block(block).iters])
 
     of_rows, of_columns = (row, (t.rows, how.rows)), (column, (t.columns, how.columns))
     across = how.rows > 1 and last_axis(c.left) == row  # rows are copied as columns are, then tile by tile into their own order
@@ -213,7 +227,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         (left, _tiled(c.left.indices, (of_rows, side_by_side), order) if across else in_rows),
         (right, _tiled(c.right.indices, (of_columns, side_by_side), order)),
     )
-    for name, layout in layouts:
+    for name, layout in layouts[reads_rows:]:
         s.transform_layout(name, ("write", 0), layout)
         s.transform_block_layout(name, layout)
 
@@ -225,7 +239,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     s.reorder(*around, k0, c1, k1, r1, c2, r2, c3, k2, k3)
     parted = s.loop(k0).extent != Const(1)
     s.reverse_compute_at(after, r0 if parted else c1, preserve_unit_loops=True)
-    s.transform_layout(block, ("write", 0), _tiled(c.store.indices, (of_rows, of_columns), (0, 3, 1, 2, 4, 5)))
+    of_result = ((of_columns,), (0, 1, 2)) if reads_rows else ((of_rows, of_columns), (0, 3, 1, 2, 4, 5))
+    s.transform_layout(block, ("write", 0), _tiled(c.store.indices, *of_result))
     s.vectorize(s.split(s.get_loops(after)[-1], [None, t.columns * how.columns])[-1])
     s.unroll(r1)
     s.unroll(c2)
@@ -233,7 +248,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     if parted:  # the first part starts from nothing
         parts_of_sum = s.loop_partition(k0, [1, None])
         names = [f"{block}_{loop}" for loop in parts_of_sum]
-    for name, loop in zip(names, parts_of_sum, strict=True):
+    for name, loop in [] if reads_rows else zip(names, parts_of_sum, strict=True):
         copy = s.cache_read(name, stored(s.block(left)).buffer.name, "global", [name])
         if across:
             layout = _rows_of_tiles(len(s.block(copy).iters), how.parts)
@@ -249,7 +264,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         s.vectorize(lanes)
     if across:
         _pack(s, c, left, c.rows[-1], t.rows * how.rows, how, False)
-    else:
+    elif not reads_rows:
         s.compute_inline(left)
     instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])

@@ -16,6 +16,7 @@ from tests.schedule.templates.patterns import gamma
 from tir import te
 from tir.constants import with_constants
 from tir.interpreter import run
+from tir.traverse import blocks, loads
 
 AMX = tir.Target("llvm", num_cores=1, mcpu="sapphirerapids", vector_bits=512)
 HERE = tir.Target("llvm", num_cores=1).features >= {"amx-tile", "amx-int8", "amx-bf16"}
@@ -189,6 +190,24 @@ def test_the_schedule_computes_the_same_without_the_registers(left, right):
     low_precision.build(s, low_precision.matches(s.block("C")))
     assert 'annotations={"instruction": "tdp' in s.script and "k_0_1" in s.script
     given, result = inputs(func), np.zeros((5, 19), func.buffers[-1].dtype)
+    run(s.func, *given, result)
+    value, bound = expected(*given)
+    assert np.all(abs(result - value) <= bound)
+
+
+@pytest.mark.parametrize(("left", "right"), [("uint8", "int8"), ("bfloat16", "bfloat16")])
+@pytest.mark.parametrize(("shape", "reads_rows"), [((61, 19, 12), True), ((5, 19, 4100), True), ((61, 19, 13), False)])
+def test_rows_of_whole_steps_are_read_where_they_are(left, right, shape, reads_rows):
+    """In the interpreter, with its traps: tiles that the rows do not fill, a sum in parts, and rows that end in a part of a step."""
+    func = product(*shape, left, right)
+    target = tir.Target("llvm", num_cores=1, mcpu="znver4", vector_bits=512)
+    s = OpenSchedule(func, target, at_seed=True)
+    c = low_precision.matches(s.block("C"))
+    low_precision.build(s, c)
+    read = {x.buffer.name for b in blocks(s.func) if b.name.startswith("C_") and b.name.endswith("_o") for x in loads(b)}
+    assert ("A" in read) == reads_rows
+    assert low_precision.in_place(c, low_precision.instruction(c, target.machine)) == reads_rows
+    given, result = inputs(func), np.zeros(shape[:2], func.buffers[-1].dtype)
     run(s.func, *given, result)
     value, bound = expected(*given)
     assert np.all(abs(result - value) <= bound)
