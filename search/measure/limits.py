@@ -16,11 +16,10 @@ class Limits:
 
     A build may take `build`, and once it is known how long builds take, ten times as long as usual (but always `build_floor`). A
     call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
-    times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`, unless a short one was
-    slower than the best in each of its first samples. The final race of the
-    leaders takes about `race`. `memory` is what a worker, its children and what they start may come to hold, in bytes, and what
-    the address space of each may grow by (None: half of the machine's memory; with a GPU, whose driver takes a large part of the
-    address space, that may grow).
+    times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`, short ones only until a
+    sign test says that they are slower than the best. The final race of the leaders takes about `race`. `memory` is what a
+    worker, its children and what they start may come to hold, in bytes, and what the address space of each may grow by (None:
+    half of the machine's memory; with a GPU, whose driver takes a large part of the address space, that may grow).
     """
 
     build: float = 20.0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from codegen.timing import without_collector
 WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on a device, in a race
 TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones
 LONG_CALL_SECONDS = 0.5  # seconds; longer calls in a race need no untimed call
+SIGN_TEST_RUNS = 7  # samples at a time that a candidate is compared with the best by, of which all may have to be slower
 SHORT_CALL_SECONDS = 0.02  # seconds; of shorter calls the first is a warm-up, and they are timed in groups
 
 
@@ -44,6 +46,26 @@ def samples_of(
         return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
     calls = max(1, int(1e-3 / max(first, 1e-9)))
     return _repeat(call_of(kernel, arrays), [], calls, min_seconds, min_runs, max_runs)
+
+
+def samples_against(
+    best: float, kernel: Any, arrays: list[np.ndarray], first: float, min_seconds: float, min_runs: int, max_runs: int
+) -> list[float]:
+    """Timings as `samples_of` takes them, but no more once they are `slower` than `best` seconds."""
+    samples: list[float] = []
+    start = time.perf_counter()
+    while len(samples) < max_runs and not (slower(samples, best) and len(samples) >= min_runs):
+        if len(samples) >= min_runs and time.perf_counter() - start >= min_seconds:
+            break
+        few = min(SIGN_TEST_RUNS, max_runs - len(samples))
+        samples += samples_of(kernel, arrays, first, 0.0, few, few)
+    return samples
+
+
+def slower(samples: Sequence[float], best: float) -> bool:
+    """A sign test: whether, were `best` their median, so few of the samples would be no slower once in 2**SIGN_TEST_RUNS."""
+    few = sum(s <= best for s in samples)
+    return sum(math.comb(len(samples), k) for k in range(few + 1)) << SIGN_TEST_RUNS <= 1 << len(samples)
 
 
 def _repeat(

@@ -56,7 +56,6 @@ MAX_SECOND_TIMINGS = 3  # of a short call, before its candidate is stopped as sl
 PAUSE_SECONDS = 0.005  # before each of them
 SPIN_SECONDS = 0.2  # after which idle threads of numpy's library sleep: OpenBLAS spins for 2**28 cycles
 NUMPY_RACE_SHARE = 1 / 3  # of the time of a race
-SIGN_TEST_RUNS = 7  # samples after which a candidate is timed no longer if all are slower than the best
 MAX_LONG_CALLS = 2  # in a turn of a race
 MAX_MESSAGE_CHARACTERS = 4000  # of the message of an outcome
 CALIBRATION_SECONDS = 0.005  # to time the calibration kernel for
@@ -211,12 +210,8 @@ class Worker:
         if best is not None and first > 1.3 * best:  # it will not win, so a rough figure will do
             min_runs, min_seconds = (2, 0.0) if first >= timing.SHORT_CALL_SECONDS else (3, 0.2 * min_seconds)
         self.send(event="running", repeats=min_runs)
-        if short and best is not None:  # a sign test: were the best its median, all would be slower once in 2**7
-            few = min(max_runs, max(min_runs, SIGN_TEST_RUNS))
-            samples = timing.samples_of(kernel, arrays, first, 0.0, few, few)
-            if min(samples) > best:
-                return {"outcome": "ok", "samples": samples, "max_error": error}
-        samples = timing.samples_of(kernel, arrays, first, min_seconds, min_runs, max_runs)
+        times = partial(timing.samples_against, best) if short and best is not None else timing.samples_of
+        samples = times(kernel, arrays, first, min_seconds, min_runs, max_runs)
         return {"outcome": "ok", "samples": samples, "max_error": error}
 
     @_crashing
