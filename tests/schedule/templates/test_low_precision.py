@@ -200,7 +200,7 @@ def test_the_schedule_computes_the_same_without_the_registers(left, right):
 def test_rows_of_whole_steps_are_read_where_they_are(left, right, shape, reads_rows):
     """In the interpreter, with its traps: tiles that the rows do not fill, a sum in parts, and rows that end in a part of a step."""
     func = product(*shape, left, right)
-    target = tir.Target("llvm", num_cores=1, mcpu="znver4", vector_bits=512)
+    target = tir.Target("llvm", num_cores=1, mcpu="cooperlake", vector_bits=512)
     s = OpenSchedule(func, target, at_seed=True)
     c = low_precision.matches(s.block("C"))
     low_precision.build(s, c)
