@@ -17,7 +17,7 @@ from schedule import Trace, replay
 from search.measure import Candidate, Measurement
 from search.policy.bandit import MAX_FAILURES, Bandit, Uniform
 from search.policy.credit import FixedCredit
-from search.policy.evolution import Evolution, Settings
+from search.policy.evolution import SURVEYED_CONCRETE_ROWS, SURVEYED_ROWS, Evolution, Settings
 from search.policy.named import make_policy
 from search.policy.ranking import TrustedModel
 from search.population.mutate import Mutation, neighbours
@@ -317,6 +317,16 @@ def test_rows_may_be_described_one_by_one():
     by_formula, by_trees = scored
     assert by_formula["concrete"] == 0 < by_formula["symbolic"] == by_trees["symbolic"]
     assert by_trees["concrete"] > 0
+
+
+def test_a_survey_lowers_few_rows_where_each_is_a_program_of_its_own():
+    """A formula chooses them."""
+    sketches = generate(matmul(40, 13, 109), TWO, space="ansor")[:2]
+    model, formula = Likes(2, 4), Likes(2, 4)
+    model.ready = True
+    search = Evolution(sketches, TWO, model, formula, describe=lambda s: replace(concrete_programs(s), max_concrete=16))
+    search._survey(np.random.default_rng(0))
+    assert (model.judged, formula.judged) == (2 * SURVEYED_CONCRETE_ROWS, 2 * SURVEYED_ROWS)
 
 
 def test_polish_may_be_left_out():
