@@ -73,6 +73,12 @@ def test_everything_measured_is_found_again(path):
     assert {"tir", "python", "numpy", "llvmlite", "llvm"} <= set(first.versions) and first.cpu and first.time > 1.7e9
 
 
+def test_a_shape_may_have_a_padding_of_nothing(path):
+    own = task(shape=(1, 7, 7, 3, 5, 1, 1, 1, 0), name="conv2d")
+    with filled(path, own, ok(0.1)) as records:
+        assert records.best(own.key, own.target).shape == (1, 7, 7, 3, 5, 1, 1, 1, 0)
+
+
 BORN = Origin("crossover", 3, 2, (Parent((4,)), Parent((5,), Origin("scale", 3, 1, (Parent((1,)),)))))
 
 
@@ -291,7 +297,7 @@ def test_lines_must_bring_what_they_refer_to(path, tmp_path):
         ("candidates", "time", b"now", "time is missing or of the wrong type: b'now'"),
         ("runs", "threads", 0, "threads is 0, and must be more than 0"),
         ("runs", "versions", "[]", "versions is missing or of the wrong type: []"),
-        ("workloads", "shape", "[7, -13]", "shape is [7, -13], and must be more than 0"),
+        ("workloads", "shape", "[7, -13]", "shape is [7, -13], and must be at least 0"),
         ("races", "won", "yes", "won must be 0 or 1, got 'yes'"),
     ],
 )
