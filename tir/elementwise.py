@@ -14,7 +14,7 @@ import numpy as np
 
 from . import dtypes
 from .intrinsics import INTRINSICS
-from .ir import Binary, Call, Const, Expr, Select, Unary, as_expr, binary, const, unify
+from .ir import Binary, Call, Const, Expr, Select, Unary, as_expr, binary, const, refuse_compared, unify
 
 __all__ = [
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bit_and", "bit_or", "bit_xor",
@@ -251,7 +251,8 @@ def select(condition, true_value, false_value) -> Expr:
 
 
 def as_condition(value) -> Expr:
-    """A value that is a condition; TypeError for any other."""
+    """A value that is a condition; TypeError for any other, Python's True and False included."""
+    refuse_compared(value)
     found = as_expr(value)
     if found.dtype != "bool":
         raise TypeError(f"a condition must be bool, got `{found}` of dtype {found.dtype}; compare it: x != 0")

@@ -593,8 +593,16 @@ def unify(a, b) -> tuple[Expr, Expr]:
     return cast(a, dtype), cast(b, dtype)
 
 
+def refuse_compared(value) -> None:
+    """TypeError for Python's True and False where no literal is meant: `i == j` of expressions gives one of them."""
+    if isinstance(value, bool):
+        raise TypeError(f"got {value}, no expression: `==` and `!=` compare structure; te.equal and te.not_equal compare values")
+
+
 def _literal_beside(value, dtype: str) -> Const:
     """A number as a constant of `dtype`, where that can hold numbers of its kind and size."""
+    if dtype != "bool":
+        refuse_compared(value)
     kinds = (int, float) if dtypes.is_float(dtype) else int if dtypes.is_int(dtype) else bool
     low, high = dtypes.limits(dtype)
     fits = isinstance(value, kinds) and (low <= value <= high or value != value)

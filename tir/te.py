@@ -49,6 +49,7 @@ from .ir import (
     need_name,
     nest,
     node,
+    refuse_compared,
     seq,
 )
 from .traverse import fresh, rewrite, substitute, too_large, walk
@@ -316,6 +317,8 @@ def compute(
     if result is None:
         raise TypeError(f"{name}: the function gives None; does it lack a `return`?")
     try:
+        for v in _as_tuple(result):
+            refuse_compared(v)
         values = tuple(as_expr(v) for v in _as_tuple(result))
     except TypeError as error:
         raise TypeError(f"{name}: the function gives {result!r}: {error}") from None
@@ -368,7 +371,7 @@ def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, na
     if len(place) != target.ndim:
         raise ValueError(f"{name}: {target.name} has {target.ndim} dimension(s), but the place has {len(place)}")
     stored = cast(as_expr(value, target.dtype), target.dtype)
-    result.op = Scatter(name, target, axes, extents, tuple(map(as_index, place)), stored, as_condition(condition))
+    result.op = Scatter(name, target, axes, extents, tuple(map(as_index, place)), stored, TRUE if condition is True else as_condition(condition))
     return result
 
 

@@ -349,6 +349,8 @@ def doubled(e, times: int):
     return e
 
 
+COMPARED = "`==` and `!=` compare structure; te.equal and te.not_equal compare values"
+
 A = te.placeholder((7, 13), name="A")
 k = te.reduce_axis((0, 13), name="k")
 N = te.placeholder((7,), "int32", name="N")
@@ -449,6 +451,16 @@ MISTAKES = (
         lambda: te.scatter(A, (7,), lambda y, i: ((i,), 1.0, True)),
         ValueError,
         "scatter: A has 2 dimension(s), but the place has 1",
+    ),
+    *(
+        (call, TypeError, f"{where}got {value}, no expression: {COMPARED}")
+        for where, value, call in (
+            ("", False, lambda: te.compute((7, 5), lambda i, j: te.if_then_else(i == j, 1.0, 0.0))),
+            ("", True, lambda: te.compute((7, 5), lambda i, j: te.select(te.all(i > 0, i != j), 1.0, 0.0))),
+            ("", False, lambda: te.compute((7, 5), lambda i, j: (i == j) * A[i, j])),
+            ("", False, lambda: te.sum(A[0, k], axis=k, where=k == 3)),
+            ("B: the function gives False: ", False, lambda: te.compute((7, 5), lambda i, j: i == j, name="B")),
+        )
     ),
     (
         lambda: te.if_then_else(A[0, 0], 1.0, 2.0),
