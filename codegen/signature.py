@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,12 +131,22 @@ class Signature:
         placed = {p.name: n for n, p in enumerate(best)}
         params = list(enumerate(self.func.params))
         missing = [n for n, p in params if p.name not in named and p.name not in placed]
+        self._refuse_names_before_positions(placed, named)
         return _Plan(
             tuple(placed.get(p.name, p.name if p.name in named else None) for _, p in params),
             tuple(n for n, p in params if isinstance(p, Buffer) and n not in missing),
             tuple(n for n in missing if isinstance(self.func.params[n], Buffer)),
             tuple(n for n in missing if not isinstance(self.func.params[n], Buffer)),
         )
+
+    def _refuse_names_before_positions(self, placed: Mapping[str, int], named: Mapping[str, Any]) -> None:
+        """As in Python, what is read and given by name comes after what is given by position: `product(a, b, A=x)` is a mistake."""
+        arrays = [p.name for p in self.func.buffers if p.name in placed or (p.name in named and p.name not in self._made)]
+        for name, following in pairwise(arrays):
+            if name in named and following in placed:
+                raise ArgumentError(
+                    f"{self.func.name}: {name} is given by name, so {following}, which comes after it, cannot be given by position"
+                )
 
     def _solve(self, given: list[Any], sizes: Sequence[int]) -> None:
         """Find the sizes that were left out in the shapes of arrays."""

@@ -90,6 +90,7 @@ def test_sizes_follow_from_shapes(sized, ab) -> None:
             "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out; 'd' is none of them; did you mean `D`?",
         ),
         (lambda k, a: k(a, a, out=a), "both: out takes the outputs (S, D), got 1"),
+        (lambda k, a: k(a, A=a), "both: A is given by name, so B, which comes after it, cannot be given by position"),
         (lambda k, a: k(a, a, D=a, out=(a, a)), "both: D is given twice, by name and by out"),
         (lambda k, a: k(a, [1.0]), "both: B must be an array, got list; np.asarray makes one"),
         (lambda k, a: k(a, a, S=a), "both: A and S overlap in memory, and S is written; pass a copy"),
