@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import re
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,21 @@ def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = V
         yield
     except kinds as error:
         raise Usage(f"{what}: {error}") from None
+
+
+@contextmanager
+def running(word: str) -> Iterator[None]:
+    """What a user's file `FILE.py[:NAME]` raises while its code runs becomes a Usage with that part of the traceback which is its."""
+    path = Path(word.partition(":")[0]).resolve()
+    try:
+        yield
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = next((n for n, f in enumerate(frames) if Path(f.filename).resolve() == path), None)
+        if isinstance(error, Usage) or own is None:  # not the file's doing
+            raise
+        lines = [*traceback.format_list(frames[own:]), *traceback.format_exception_only(error)]
+        raise Usage(f"{word} fails:\n{''.join(lines).rstrip()}") from None
 
 
 class Parser(argparse.ArgumentParser):

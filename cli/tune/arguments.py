@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
 from tir.nearest import nearest, no_such
 
-from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, seed, threads
+from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
 
 if TYPE_CHECKING:
     from search.space.rules import Rule
@@ -222,7 +222,7 @@ def _check_command(command: str, args: argparse.Namespace) -> None:
 def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
     from search.space.rules import load_rules
 
-    with refusing("--rules"):
+    with refusing("--rules"), running(text or ""):
         return None if text is None else load_rules(text)
 
 
@@ -241,7 +241,7 @@ def parse_mutations(text: str | None) -> dict[str, Any] | None:
 
     if text is None:
         return None
-    with refusing("--mutations"):
+    with refusing("--mutations"), running(text):
         found = load(text, "mutations", "my_mutations:MUTATIONS")
         if not isinstance(found, Mapping) or not found or not all(hasattr(m, "operate") for m in found.values()):
             raise ValueError(f"{text!r} is no dict of mutations (search.population.mutate.Mutation) by name: {found!r}")
@@ -257,7 +257,7 @@ def _named_or_loaded(what: str, text: str | None, names: Sequence[str]) -> Any:
         return text
     if ":" not in text and not text.endswith(".py"):
         raise Usage(f"--{what}: {no_such(what, text, names)}")
-    with refusing(f"--{what}"):
+    with refusing(f"--{what}"), running(text):
         found = load(text, what, f"my_{what}:{what.upper()}")
         check_names(**{what: found})
         return found
@@ -270,5 +270,5 @@ def parse_space(text: str) -> str | Callable[..., object]:
         return text
     if ":" not in text and not text.endswith(".py"):
         raise Usage(f"--space: {no_such('space', text, SPACES)}")
-    with refusing("--space"):
+    with refusing("--space"), running(text):
         return load_space(text)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tir.ir import PrimFunc, const_shape
 
-from ..options import Usage, refusing, sizes
+from ..options import Usage, refusing, running, sizes
 
 if TYPE_CHECKING:
     from search.measure.reference import NamedWorkload
@@ -119,7 +119,7 @@ def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
     from tir.script.module import Module
 
     path, _, name = word.partition(":")
-    with refusing(f"cannot read a function from {path}", (OSError, ImportError, SyntaxError)):
+    with refusing(f"cannot read a function from {path}", (OSError, ImportError, SyntaxError)), running(path):
         values = runpy.run_path(path)
     maker = values.get(name)
     if inspect.isfunction(maker):
@@ -151,7 +151,7 @@ def _made(word: str, maker: Callable[..., object], given: tuple[int, ...]) -> Pr
         parameters.bind(*given)
     except TypeError as error:
         raise Usage(f"{word} takes --shape {','.join(parameters.parameters)}: {error}") from None
-    with refusing(word, (TypeError, ValueError)):
+    with refusing(word, (TypeError, ValueError)), running(word):
         made = maker(*given)
         if isinstance(made, list | tuple) and any(isinstance(t, Tensor) for t in made):
             return create_prim_func(list(made))

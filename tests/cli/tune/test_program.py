@@ -103,6 +103,35 @@ def test_a_file_without_the_function_asked_for_says_what_it_has(argv, message, t
     assert message in capsys.readouterr().err
 
 
+RAISING = """
+def make(rows):
+    return 1 // (rows - 7)
+
+
+if __name__ != "<run_path>":
+    make(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "frames"),
+    [
+        (["raising.py:make", "--shape", "7"], 1),
+        (["gmm", "--model", "raising.py"], 2),
+        (["gmm", "--rules", "raising.py"], 2),
+    ],
+)
+def test_what_a_users_file_raises_is_shown_where_it_does(argv, frames, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("raising.py").write_text(RAISING)
+    assert run(*argv) == 2
+    said = capsys.readouterr().err
+    word = next(part for part in argv if part.startswith("raising.py"))
+    assert said.startswith(f"python -m tir.tune: error: {word} fails:\n  File ") and said.count("  File ") == frames
+    assert "line 3, in make\n    return 1 // (rows - 7)\n" in said
+    assert said.endswith("ZeroDivisionError: integer division or modulo by zero\n")
+
+
 PARTS = """
 from search.policy.random_search import RandomSearch
 from search.population.mutate import mutations
