@@ -140,13 +140,12 @@ class Signature:
         )
 
     def _refuse_names_before_positions(self, placed: Mapping[str, int], named: Mapping[str, Any]) -> None:
-        """As in Python, what is read and given by name comes after what is given by position: `product(a, b, A=x)` is a mistake."""
+        """As in Python, inputs given by name come after those given by position: `product(a, b, A=x)` is a mistake."""
         arrays = [p.name for p in self.func.buffers if p.name in placed or (p.name in named and p.name not in self._made)]
         for name, following in pairwise(arrays):
             if name in named and following in placed:
-                raise ArgumentError(
-                    f"{self.func.name}: {name} is given by name, so {following}, which comes after it, cannot be given by position"
-                )
+                reason = f"{name} is given by name, so {following}, which comes after it, cannot be given by position"
+                raise ArgumentError(f"{self.func.name}: {reason}")
 
     def _solve(self, given: list[Any], sizes: Sequence[int]) -> None:
         """Find the sizes that were left out in the shapes of arrays."""

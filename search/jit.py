@@ -55,6 +55,9 @@ class Jit:
         arrays = [a for a, described in zip(arguments.values(), key, strict=True) if isinstance(described, _Array)]
         return kernel(*arrays) if out is None else kernel(*arrays, out=out)
 
+    def __repr__(self) -> str:
+        return f"<tir.jit {self.function.__name__}{self._signature} for {self.target}, {len(self.kernels)} kernel(s)>"
+
     def kernel(self, *args: Any, **named: Any) -> Kernel | CudaKernel:
         """The kernel that a call with these arguments runs."""
         arguments, key = self._arguments(args, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -14,7 +15,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=path.name + ".", suffix=".part")
+    if not path.parent.is_dir():  # else the error would name a temporary file
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

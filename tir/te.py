@@ -371,7 +371,9 @@ def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, na
     if len(place) != target.ndim:
         raise ValueError(f"{name}: {target.name} has {target.ndim} dimension(s), but the place has {len(place)}")
     stored = cast(as_expr(value, target.dtype), target.dtype)
-    result.op = Scatter(name, target, axes, extents, tuple(map(as_index, place)), stored, TRUE if condition is True else as_condition(condition))
+    result.op = Scatter(
+        name, target, axes, extents, tuple(map(as_index, place)), stored, TRUE if condition is True else as_condition(condition)
+    )
     return result
 
 

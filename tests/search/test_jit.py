@@ -26,6 +26,7 @@ def make(tmp_path) -> Jit:
 def test_calls(tmp_path) -> None:
     scaled = make(tmp_path)
     assert scaled.__name__ == "scaled" and scaled.__doc__ == "Sums, and differences too."
+    assert repr(scaled).startswith("<tir.jit scaled(A, B, ") and repr(scaled).endswith(", 0 kernel(s)>")
     a, b = np.full((7, 13), 5, "float32"), np.full(13, 3, "float32")
     assert (scaled(a, b) == 8).all() and (scaled(B=b, A=a) == 8).all() and (scaled(a, b, scale=1) == 8).all()
     assert len(scaled.kernels) == 1

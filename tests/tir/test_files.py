@@ -29,3 +29,9 @@ def test_links_stay_links_and_pipes_pipes(tmp_path):
         found = reader.submit(pipe.read_text)
         write_atomically(pipe, "through")
         assert found.result(10) == "through" and pipe.is_fifo()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomically(tmp_path / "pages" / "best.json", "new")
+    assert str(caught.value) == f"[Errno 2] there is no such folder: '{tmp_path}/pages'"
