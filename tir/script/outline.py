@@ -42,6 +42,7 @@ from ..traverse import blocks, rewrite, substitute
 from .printer import expr_text, foreign_text
 
 WIDTH = 120
+BREAKS = (",", " +", " -", " *", " /", " //", " %", " and", " or")  # a line may end after one of these, outside brackets
 
 
 def outline_text(func: PrimFunc) -> str:
@@ -52,7 +53,7 @@ def outline_text(func: PrimFunc) -> str:
     lines = [signature_text(func)]
     allocated = [*func.allocs, *(buffer for block in blocks(func.body) for buffer in block.allocs)]
     if allocated:
-        lines.append(f"    allocates {', '.join(map(_declared, allocated))}")
+        _Outline(lines).write(1, f"allocates {', '.join(map(_declared, allocated))}")
     _Outline(lines).add(func.body, 1, {}, {})
     return "\n".join(lines) + "\n"
 
@@ -77,23 +78,23 @@ class _Outline:
             case For() | Block():
                 self._nest(s, depth, dict(values), dict(ranges))
             case Store(buffer, indices, value):
-                self._write(depth, _assignment(*(self._known(x, values, ranges) for x in (Load(buffer, indices), value))))
+                self.write(depth, _assignment(*(self._known(x, values, ranges) for x in (Load(buffer, indices), value))))
             case If(condition, then, orelse):
-                self._write(depth, f"if {_text(self._known(condition, values, ranges))}:")
+                self.write(depth, f"if {_text(self._known(condition, values, ranges))}:")
                 self.add(then, depth + 1, values, ranges)
                 if orelse is not None:
-                    self._write(depth, "else:")
+                    self.write(depth, "else:")
                     self.add(orelse, depth + 1, values, ranges)
             case Let(var, value, body):
-                self._write(depth, f"{var.name} = {_text(self._known(value, values, ranges))}")
+                self.write(depth, f"{var.name} = {_text(self._known(value, values, ranges))}")
                 self.add(body, depth, values, ranges)
             case Allocate(buffer, body):
-                self._write(depth, f"allocate {_declared(buffer)}")
+                self.write(depth, f"allocate {_declared(buffer)}")
                 self.add(body, depth, values, ranges)
             case Evaluate(value):
-                self._write(depth, _text(self._known(value, values, ranges)))
+                self.write(depth, _text(self._known(value, values, ranges)))
             case Opaque(call):
-                self._write(depth, foreign_text(call).replace("T.", ""))
+                self.write(depth, foreign_text(call).replace("T.", ""))
             case _:
                 assert_never(s)  # type: ignore[arg-type]
 
@@ -120,9 +121,9 @@ class _Outline:
                     break
         where = "" if condition == TRUE else _text(condition)
         if heads:
-            self._write(depth, f"for {', '.join(heads)}{where and ' where '}{where}:")
+            self.write(depth, f"for {', '.join(heads)}{where and ' where '}{where}:")
         elif where:
-            self._write(depth, f"if {where}:")
+            self.write(depth, f"if {where}:")
         depth += bool(heads or where)
         match init, s:
             case Store(buffer, indices, value), Store() if (buffer, indices) == (s.buffer, s.indices):
@@ -131,20 +132,32 @@ class _Outline:
             case None, _:
                 self.add(s, depth, values, ranges)
             case _:
-                self._write(depth, "at first:")
+                self.write(depth, "at first:")
                 self.add(init, depth + 1, values, ranges)
                 self.add(s, depth, values, ranges)
 
     def _known(self, e: Expr, values: Mapping[str, Expr], ranges: Mapping[str, Interval]) -> Expr:
         return simplify(substitute(e, values), ranges)
 
-    def _write(self, depth: int, text: str) -> None:
-        """A line, in two where it is long: after the sign of an assignment, before the condition of loops."""
+    def write(self, depth: int, text: str) -> None:
+        """A line, or several where it is long: broken after the sign of an assignment or before the condition of loops first."""
         cut = text.find(" where ") if text.startswith("for ") else text.find("= ") + 1
-        if cut > 0 and 4 * depth + len(text) > WIDTH:
-            self.lines.append("    " * depth + text[:cut])
-            depth, text = depth + 2, text[cut + 1 :]
-        self.lines.append("    " * depth + text)
+        parts = [text[:cut], text[cut + 1 :]] if cut > 0 and 4 * depth + len(text) > WIDTH else [text]
+        lines = [line for part in parts for line in _broken(part, WIDTH - 4 * (depth + 2))]
+        self.lines += ["    " * (depth + 2 * (n > 0)) + line for n, line in enumerate(lines)]
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` characters, as far as it has places to break."""
+    lines, start, last, brackets = [], 0, 0, 0
+    for n, letter in enumerate(text):
+        brackets += (letter in "([") - (letter in ")]")
+        if n - start >= width and last > start:
+            lines.append(text[start:last])
+            start = last + 1
+        if letter == " " and not brackets and text[:n].endswith(BREAKS):
+            last = n
+    return [*lines, text[start:]]
 
 
 def _declared(buffer: Buffer) -> str:

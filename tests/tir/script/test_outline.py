@@ -92,14 +92,16 @@ def wide({long}: T.Buffer((7,)), Y: T.Buffer((7,))):
         with T.block("Y"):
             v = T.axis.spatial(7, {long}_i)
             T.where({long}_i % 3 < 2)
-            Y[v] = {long}[v] * {long}[v]
+            Y[v] = {long}[v] * {long}[v] + {long}[v]
 """
     )
     assert func.outline().splitlines()[1:] == [
         f"    for {long}_i in 7",
         f"            where {long}_i % 3 < 2:",
         f"        Y[{long}_i] =",
-        f"                {long}[{long}_i] * {long}[{long}_i]",
+        f"                {long}[{long}_i] *",
+        f"                {long}[{long}_i] +",
+        f"                {long}[{long}_i]",
     ]
 
 
@@ -107,7 +109,7 @@ def run_outline(text, arrays):
     """Run an outline as Python on `arrays` by name, each reduced buffer filled with its first value before all."""
     code: list[str] = []
     inside = {0: 0}  # how far the code stands in, by how far the outline does
-    for line in re.sub(r"\n +(?=where )|(?<==)\n +", " ", text).splitlines()[1:]:
+    for line in re.sub(r"\n +(?=where )|(?<=[-=,+*/%])\n +|(?<= and)\n +|(?<= or)\n +", " ", text).splitlines()[1:]:
         depth, words = len(line) - len(line.lstrip()), line.strip()
         indent = inside[max(d for d in inside if d <= depth)]
         inside = {d: n for d, n in inside.items() if d <= depth}
