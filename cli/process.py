@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -52,8 +53,11 @@ def leave(status: int) -> NoReturn:
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """Discard output to a standard stream that was closed before this process began."""
+    """Discard output to a standard stream that was closed before this process began, and print `?` for what it has no letter."""
     with ExitStack() as stack:
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "replace":
+            stack.callback(sys.stdout.reconfigure, errors=sys.stdout.errors)
+            sys.stdout.reconfigure(errors="replace")
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:
                 nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))

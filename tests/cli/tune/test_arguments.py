@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,10 @@ def test_output_that_goes_nowhere_is_no_traceback(closed, status, said):
     command = f"{sys.executable} -m tir.tune {word} {closed}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == status and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_terminal_without_the_letters_shows_question_marks():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "tir.tune", "--list"], capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("mlp               F = exp(A?B)?E: two matrix products")
