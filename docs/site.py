@@ -16,6 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from . import lessons
+
 ROOT = Path(__file__).resolve().parent.parent
 EXPLORER = ROOT / "build" / "explorer"  # where `make docs` puts the pages of the ladder
 
@@ -83,18 +85,22 @@ def page_of(path: str) -> str:
 
 
 def text_of(path: str) -> str:
-    """A page of the repository in Markdown; a lesson is a script in percent cells, and its picture follows where it is kept."""
+    """A page of the repository in Markdown; a lesson is a script in percent cells, each followed by what it prints and draws."""
     text = (ROOT / path).read_text()
     if path.endswith(".md"):
         return text
     if "/solutions/" in path:
         return f"---\norphan: true\n---\n\n# {Path(path).stem}: solution\n\n```python\n{text}```\n"
-    parts = []
-    for cell in re.split(r"^# %%", text, flags=re.MULTILINE)[1:]:
-        kind, _, body = cell.partition("\n")
-        prose = "markdown" in kind
-        parts.append(re.sub(r"^# ?", "", body, flags=re.MULTILINE).strip() if prose else f"```python\n{body.strip()}\n```")
-        parts += [f"![the picture](pictures/{name}.svg)" for name in re.findall(r'^keep\("(\w+)"\)', body, re.MULTILINE)]
+    parts, printed = [], lessons.kept(Path(path).stem)
+    for cell in lessons.cells(text):
+        if cell.prose:
+            parts.append(re.sub(r"^# ?", "", cell.text, flags=re.MULTILINE).strip())
+            continue
+        parts.append(f"```python\n{cell.text.strip()}\n```")
+        if cell.number in printed:
+            parts += [f"On {lessons.machine(Path(path).stem)}:"] if cell.of_machine else []
+            parts.append(f"```text\n{printed[cell.number]}```")
+        parts += [f"![the picture](pictures/{name}.svg)" for name in re.findall(r'^keep\("(\w+)"\)', cell.text, re.MULTILINE)]
     return "\n\n".join(parts) + "\n"
 
 

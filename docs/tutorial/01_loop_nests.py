@@ -135,7 +135,7 @@ keep("01_loop_nests")
 # code of a function, for one core. numpy's product comes from a library that experts have tuned for years; it may use all
 # cores.
 
-# %%
+# %% tags=["machine"]
 M, K, N = 16, 1024, 1024
 a, b = (np.random.default_rng(0).uniform(-1, 1, shape).astype("float32") for shape in ((M, K), (K, N)))
 for name, func in programs(M, K, N).items():

@@ -81,7 +81,7 @@ keep("02_tensor_expressions")
 # lessons make them by hand and by search. Its outline looks quite different. Its results do not: `tir.equivalent` runs both on
 # random numbers.
 
-# %%
+# %% tags=["machine"]
 A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
 k = te.reduce_axis((0, 64), name="k")
 func = te.create_prim_func([A, B, te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])

@@ -107,7 +107,7 @@ assert tir.equivalent(product(13, 7, 13), s)
 # Here the rows of B are vectors, as in lesson 1, and only `j` and `k` are tiled: the part of B that stays in the cache is `k_1`
 # × `j_1`. Change the sizes, and find better ones; the best differ from processor to processor.
 
-# %%
+# %% tags=["machine"]
 M, K, N = 256, 1024, 1024
 a, b = (np.random.default_rng(0).uniform(-1, 1, shape).astype("float32") for shape in ((M, K), (K, N)))
 for k_tile, j_tile in ((1024, 1024), (256, 256), (64, 256), (8, 64)):

@@ -82,7 +82,7 @@ print(register_tile(func, 4, 16).func.outline())
 # estimates the cycles of an iteration, and so which share of the peak the loop can reach. We compile for one fixed kind of
 # processor, with 16 registers of 8 lanes, so that the counts are the same everywhere.
 
-# %%
+# %% tags=["machine"]
 TARGET = "llvm -mcpu x86-64-v3 -num-cores 1"
 
 
@@ -136,7 +136,7 @@ keep("05_vectors")
 # The same tiles for your processor, whose vectors may have more lanes, and then on all of its cores. `parallel` goes on the
 # outermost loop: starting threads takes time, so they should be started once, and each should have much to do.
 
-# %%
+# %% tags=["machine"]
 M, K, N = 384, 256, 384
 a, b = (np.random.default_rng(0).uniform(-1, 1, shape).astype("float32") for shape in ((M, K), (K, N)))
 lanes = tir.Target("llvm").machine.vector_bits // 32

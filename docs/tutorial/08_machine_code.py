@@ -39,7 +39,7 @@ print(llvm_ir[llvm_ir.index("loop.11:") : llvm_ir.index("done.12:")])
 # registers. And the assembly:
 
 
-# %%
+# %% tags=["machine"]
 def inner_loop(kernel):
     """The assembly of the innermost loop with most multiply-adds."""
     label = f".L{max(kernel.report().loops, key=lambda loop: loop.fma).label}:\n"
@@ -64,7 +64,7 @@ print(inner_loop(tir.build(product, TARGET)))
 #
 # Now the same with a register tile of 4 × 16:
 
-# %%
+# %% tags=["machine"]
 s = tir.Schedule(product)
 i_0, j_0, i_1, j_1 = s.tile("i", "j", 4, 16)
 s.reorder(i_0, j_0, "k", i_1, j_1)
@@ -96,7 +96,7 @@ assert inner_loop(tile).count("vfmadd231ps") == 8 and inner_loop(tile).count("vb
 # is computed at the tile that has just been finished, as long as it is in the cache.
 
 
-# %%
+# %% tags=["machine"]
 def packed(func, rows, columns):
     s = tir.Schedule(func)
     for block in ("C", "F"):
@@ -128,7 +128,7 @@ print(rungs["packed"].outline())
 # larger size, so only ratios compare. In the first rungs not even these: there the compiler made vectors by itself, here a loop
 # is a vector only where the schedule says so.
 
-# %%
+# %% tags=["machine"]
 inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
 check = instance.checker(inputs)
 calls, codes = {}, {}

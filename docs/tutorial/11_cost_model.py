@@ -47,7 +47,7 @@ assert len(programs) == 234 and len(NAMES) == 187
 # program is the sum over its statements. How good is it? Take all pairs of candidates, and ask how often it says rightly which
 # is faster. A coin gets half of them.
 
-# %%
+# %% tags=["machine"]
 target = tir.Target("llvm -mcpu znver4 -num-cores 2")
 
 
@@ -71,7 +71,7 @@ assert 0.6 < pair_accuracy(scores(estimate, programs), data.seconds[programs]) <
 #
 # A model must be judged by candidates that it has not seen. A third of them is kept back.
 
-# %%
+# %% tags=["machine"]
 order = np.random.default_rng(0).permutation(len(programs))
 held = programs[order[: len(programs) // 3]]
 rest = programs[order[len(programs) // 3 :]]

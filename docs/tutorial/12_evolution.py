@@ -67,7 +67,7 @@ print(rows[0], "and", others[0], "->", crossover(sketch, target, rows, others, r
 # Here is the whole loop. The best tenth survives; parents are drawn by rank, the better the likelier; of the children 85 % are
 # mutants of one parent, and 15 % have two. Beside it, random search looks at as many rows.
 
-# %%
+# %% tags=["machine"]
 SIZE, GENERATIONS = 128, 12
 
 
@@ -124,7 +124,7 @@ keep("12_evolution")
 # Which operator made children that were better than their parents? A search counts, and applies those more often that pay.
 # This is called **credit assignment**.
 
-# %%
+# %% tags=["machine"]
 for name, (tried, better) in sorted(credit.items(), key=lambda item: -item[1][1] / item[1][0]):
     print(f"{name:<20}{better:>4} of {tried:>4} children better than their parent")
 assert sum(tried for tried, _ in credit.values()) == SIZE * GENERATIONS

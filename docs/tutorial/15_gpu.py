@@ -106,7 +106,7 @@ if compiler is not None:  # g++
 # NVRTC is NVIDIA's compiler as a library; it needs no GPU, either. Its report says what one thread takes: few registers, and
 # no spills, that is, no values that have to go to slow memory as registers are short.
 
-# %%
+# %% tags=["machine"]
 try:
     report = tir.build(tiled, "cuda -arch sm_90").report()
     print(report)

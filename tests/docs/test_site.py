@@ -55,10 +55,12 @@ def test_links_are_those_of_the_site(texts):
     assert "[Targets" not in texts["reference/kernels.md"] and "](../targets.md)" in texts["reference/kernels.md"]
 
 
-def test_lessons_are_pages_with_their_pictures(texts):
+def test_lessons_are_pages_with_their_pictures_and_what_they_print(texts):
     lesson, solution = texts["tutorial/01_loop_nests.md"], texts["tutorial/solutions/01_loop_nests.md"]
     assert lesson.startswith("# 1. What does a loop nest cost?\n\nThe product") and "](solutions/01_loop_nests.md)" in lesson
     assert 'keep("01_loop_nests")\n```\n\n![the picture](pictures/01_loop_nests.svg)\n\n## On your machine\n' in lesson
+    assert "```\n\n```text\norder i, j, k: 5184 misses;  order i, k, j: 1152 misses\n```\n\nLook at" in lesson
+    assert re.search(r"\n```\n\nOn [^\n]+ \(llvm [^\n]+\):\n\n```text\ndot +[\d.]+ ms", lesson), "measured"
     assert '```python\n"""All six orders, counted.' in solution
     assert "docs/tutorial/pictures/01_loop_nests.svg" in site.sources()
 

@@ -7,10 +7,13 @@ import re
 import runpy
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from docs import lessons
 from tests.test_readme import ROOT
 
 COURSE = ROOT / "docs" / "tutorial"
@@ -33,11 +36,11 @@ def as_script(course, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     import matplotlib.pyplot as plt
 
-    def run(path: Path) -> None:
+    def run(path: Path, runner: Callable[[Path], Any]) -> Any:
         monkeypatch.syspath_prepend(path.parent)
         monkeypatch.chdir(path.parent)
         monkeypatch.delitem(sys.modules, "course", raising=False)
-        runpy.run_path(str(path), run_name="__main__")
+        return runner(path)
 
     with plt.rc_context():
         yield run
@@ -46,8 +49,12 @@ def as_script(course, monkeypatch):
 
 @pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("name", LESSONS)
-def test_a_lesson_runs_and_draws_its_picture(name, course, as_script):
-    as_script(course / f"{name}.py")
+def test_a_lesson_runs_prints_what_is_kept_and_draws_its_picture(name, course, as_script):
+    of_machine = {cell.number for cell in lessons.cells((COURSE / f"{name}.py").read_text()) if cell.of_machine}
+    printed, kept = as_script(course / f"{name}.py", lessons.run), lessons.kept(name)
+    assert printed.keys() == kept.keys(), f"python -m docs.lessons {name}"
+    for number in kept.keys() - of_machine:
+        assert printed[number] == kept[number], f"cell {number}: python -m docs.lessons {name}"
     drawn = (course / "pictures" / f"{name}.svg").read_text()
     assert drawn.rstrip().endswith("</svg>")
     assert (COURSE / "pictures" / f"{name}.svg").stat().st_size < 100_000
@@ -56,7 +63,7 @@ def test_a_lesson_runs_and_draws_its_picture(name, course, as_script):
 @pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_solution_runs(name, course, as_script):
-    as_script(course / "solutions" / f"{name}.py")
+    as_script(course / "solutions" / f"{name}.py", lambda path: runpy.run_path(str(path), run_name="__main__"))
 
 
 def test_a_lesson_is_a_notebook(course, monkeypatch):
