@@ -102,6 +102,13 @@ def stencil(n: int = 13) -> PrimFunc:
     return te.create_prim_func([A, C])
 
 
+def window_sums() -> PrimFunc:
+    """Sums of windows of three elements of a temporary."""
+    A, k = te.placeholder((7,), name="A"), te.reduce_axis((0, 3), name="k")
+    B = te.compute((9,), lambda i: A[i % 7] * 2.0, name="B")
+    return te.create_prim_func([A, te.compute((7,), lambda i: te.sum(B[i + k], axis=k), name="C")])
+
+
 def batched_matmul() -> PrimFunc:
     """C[b] = A[b] · B[b]."""
     A, B = te.placeholder((3, 7, 13), name="A"), te.placeholder((3, 13, 40), name="B")

@@ -11,16 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tir.analysis.context import accesses
 from tir.arith.bounds import ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.intervals import Ranges
 from tir.arith.mixed_radix import mixed_radix
-from tir.arith.polynomial import add, as_constant, constant, linear, polynomial, to_expr
+from tir.arith.polynomial import Polynomial, add, as_constant, constant, linear, names_in, polynomial, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
-from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjunction, conjuncts
-from tir.traverse import stores, substitute, variables
+from tir.ir import Axis, Block, Const, Expr, For, Iter, Store, Var, conjunction, conjuncts
+from tir.traverse import substatements, substitute, variables
 
 from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
 
@@ -241,10 +242,52 @@ def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
     return None
 
 
-def written_axes(block: Block, buffer: str) -> list[list[tuple[str, int] | None]]:
-    """For each store of a block to a buffer, and each dimension, the spatial axis that indexes it, with its offset."""
-    axes = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
-    return [[affine_index(i, axes) for i in s.indices] for s in stores(block) if s.buffer.name == buffer]
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An index `axis * tile + t + offset`, where loops inside of the block take t over range(tile); without an axis `t + offset`.
+    The offset is over what is bound outside of the block."""
+
+    axis: str | None
+    tile: int
+    offset: Expr
+
+
+def written_places(block: Block, buffer: str) -> list[list[Place | None]]:
+    """For each store of a block to a buffer, and each dimension, the place of the index; None where it is of another form."""
+    axes = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    others = {it.var.name for it in block.iters} - axes
+    found = []
+    for part in substatements(block):
+        for n, around in accesses(part):
+            if type(n) is Store and n.buffer.name == buffer:
+                inner = {x.name: x.extent for x in around.loops}
+                indices = [polynomial(simplify(around.closed(i), around.ranges({}))) for i in n.indices]
+                driving = [names_in(p) & inner.keys() for p in indices]
+                apart = len(set().union(*driving)) == sum(map(len, driving)) and not around.conditions
+                found.append([_place(p, i.dtype, axes, others, inner, apart) for p, i in zip(indices, n.indices, strict=True)])
+    return found
+
+
+def _place(
+    index: Polynomial, dtype: str, axes: set[str], others: set[str], inner: Mapping[str, Expr], apart: bool
+) -> Place | None:
+    here, there = split_terms(index, inner)
+    mine, rest = split_terms(there, axes)
+    tile = 1
+    if here:
+        radix = mixed_radix(here, inner) if apart else None
+        if radix is None or type(radix[1]) is not Const:
+            return None
+        tile = int(radix[1].value)
+    offset = to_expr(rest, dtype)
+    if names_in(rest) & others:
+        return None
+    if not mine:
+        return Place(None, tile, offset)
+    match linear(mine):
+        case (name, factor, 0) if factor == tile:
+            return Place(name, tile, offset)
+    return None
 
 
 def difference(a: Expr, b: Expr) -> int | None:
@@ -255,3 +298,13 @@ def difference(a: Expr, b: Expr) -> int | None:
 def shifted(e: Expr, by: int) -> Expr:
     """`e` plus a constant, folded."""
     return e if by == 0 else to_expr(add(polynomial(e), constant(by)), e.dtype)
+
+
+def in_elements(window: Window, place: Place) -> Window:
+    """A window of values of an axis as one of the elements at a place of it."""
+    tile, offset = place.tile, place.offset
+    if tile > 1:
+        limits = tuple((base, scale * tile, bound) for base, scale, bound in window.limits)
+        window = Window(simplify(window.start * tile), simplify(window.extent * tile), limits)
+    start = shifted(window.start, offset.value) if type(offset) is Const else simplify(window.start + offset)
+    return Window(start, window.extent, window.limits)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
-from tir.ir import Allocate, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
+from tir.assumptions import assumptions
+from tir.ir import Allocate, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
 from tir.memo import memoized
 from tir.nearest import did_you_mean
-from tir.traverse import children, loads, walk
+from tir.traverse import children, loads, substatements, walk
 
 from ..error import Mark, ScheduleError, listing
 from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
@@ -99,6 +100,7 @@ class Scope:
     func: PrimFunc
     around: tuple[Stmt, ...]  # from the root of the function to the enclosing block, inclusive; () for the whole function
     root: Stmt
+    through: tuple[Stmt, ...] = ()  # conditions (`if`) that are no leaves, but what is under them
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -110,6 +112,9 @@ class Scope:
                     visit(s, (*above, stmt))
             elif type(stmt) is For and (type(stmt.extent) is Const or not loads(stmt.extent)):
                 visit(stmt.body, (*above, stmt))
+            elif any(stmt is s for s in self.through):
+                for s in substatements(stmt):
+                    visit(s, (*above, stmt))
             else:
                 found.append(Leaf(stmt, above, len(found)))
 
@@ -171,10 +176,13 @@ class Scope:
         return next(n for n in walk(self.root) if type(n) is Buffer and n.name == name)
 
 
-def locate(func: PrimFunc, block: str) -> tuple[Scope, Leaf]:
-    """The scope that a block is in, and the block as a leaf of it; refuses a block under an `if` or a `let`."""
+def locate(func: PrimFunc, block: str, under_conditions: bool = False) -> tuple[Scope, Leaf]:
+    """The scope that a block is in, and the block as a leaf of it; refuses a block under a `let`, or an `if` but
+    `under_conditions`."""
     target, path = block_at(func, block)
     scope = scope_of(func, path)
+    if under_conditions:
+        scope = replace(scope, through=tuple(s for s in path[len(scope.around) :] if type(s) is If))
     for leaf in scope.leaves:
         if leaf.stmt is target:
             return scope, leaf
@@ -268,6 +276,13 @@ def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:
 def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
     """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
     return [s for s in path if type(s) is For], ranges_of(path, outside)
+
+
+def facts_of(scope: Scope, loops: Iterable[For]) -> list[Expr]:
+    """What holds in some loops of a scope, of variables with symbolic extents and of sizes."""
+    axes = [(it.var, it.extent) for s in scope.around if type(s) is Block for it in s.iters]
+    bound = [*axes, *((x.var, x.extent) for x in loops)]
+    return [*(v < extent for v, extent in bound if type(extent) is not Const), *assumptions(scope.func)]
 
 
 def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:

@@ -146,10 +146,12 @@ def _upper_bounds(block: Block, ignored: set[str], inner_only: bool) -> list[tup
     """The predicate as upper bounds, without conditions on `ignored` loops alone."""
     found = []
     for c in conjuncts(block.predicate):
-        upper = None if variables(c) <= ignored else upper_bound(c)
+        if set() < variables(c) <= ignored:
+            continue
+        upper = upper_bound(c)
         if upper is not None:
             found.append(upper)
-        elif not inner_only and not variables(c) <= ignored:
+        elif not inner_only:
             raise Unproved(f"the condition `{c}` is not an upper bound")
     return found
 

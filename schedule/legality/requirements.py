@@ -105,7 +105,7 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
         _need_shared_inputs(scope, leaf, shared(leaf.above, target))
         for other in running_between(scope, (*leaf.above, leaf.stmt), target):
             if other is not leaf and other.writes & leaf.inputs:
-                _need_final_inputs(scope, leaf, other)
+                need_final_inputs(scope, leaf, other)
 
 
 def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> None:
@@ -124,7 +124,7 @@ def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> N
             )
 
 
-def _need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf) -> None:
+def need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf, hint: str | None = None) -> None:
     """Refuse a block that may read other values of what `other` writes than here: that must come first, and be final."""
     changed = sorted(other.writes & leaf.inputs)
     if other.order > leaf.order:
@@ -150,7 +150,7 @@ def _need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf) -> None:
         (loops[-1], "the loop around both"),
         (other.stmt, f"writes {early}"),
         (leaf.stmt, f"reads {early}"),
-        hint=f"compute {other.quoted} in loops of its own, before {leaf.quoted}",
+        hint=hint or f"compute {other.quoted} in loops of its own, before {leaf.quoted}",
     )
 
 

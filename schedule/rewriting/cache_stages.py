@@ -13,13 +13,32 @@ from tir.arith.intervals import UNBOUNDED, Interval, Ranges
 from tir.arith.polynomial import excess, linear
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, If, Iter, Let, Load, Node, Seq, Stmt, Store, Var, conjunction, conjuncts
+from tir.ir import (
+    TRUE,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Iter,
+    Let,
+    Load,
+    Node,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    conjunction,
+    conjuncts,
+)
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
 from tir.traverse import loads, replace_stmt, rewrite, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
-from ..legality.axis_windows import Window, shifted, windows, written_axes
+from ..legality.axis_windows import Place, Window, in_elements, windows, written_places
 from ..legality.dataflow import Leaf, Scope, loops_and_ranges, shared
 from ..legality.iter_map import Unproved, proving
 from ..primitive import is_parameter, nest_at
@@ -55,6 +74,21 @@ def need_only_reads(reader: Leaf, name: str) -> None:
             (reader.stmt, f"reads and writes {name}"),
             hint=f"cache_write gives the block that makes `{name}` a copy to read and to write",
         )
+
+
+def need_whole_reduction(scope: Scope, leaf: Leaf) -> None:
+    """Refuse a reduction that goes on in other iterations of the enclosing block, where its copy would be another."""
+    moving = {name for name, r in scope.ranges.items() if r != (0, 0)}
+    for it in leaf.block.iters:
+        beyond = sorted(variables(it.binding) & moving) if it.axis is Axis.REDUCE else []
+        if scope.block is not None and beyond:
+            raise ScheduleError(
+                f"{leaf.quoted} goes on reducing over `{it.var.name}` in other iterations of `{scope.block.name}`, in which "
+                "its copy is allocated",
+                (scope.block, f"its `{beyond[0]}` drives the reduction"),
+                (leaf.stmt, "reduces"),
+                hint=f"give {leaf.quoted} the copy before blockize",
+            )
 
 
 def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list[Leaf]:
@@ -110,11 +144,13 @@ def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
 
 
 def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
-    """After the nest of a buffer's only writer, or in loops shared with a reader: before the first reader in any case."""
-    common: tuple[Stmt, ...] = (scope.root,) if type(scope.root) is Seq else ()
+    """After the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader: before the first reader."""
+    whole = (*writer.above, writer.stmt)
+    inside = max((n + 1 for n, s in enumerate(whole) if type(s) is If), default=0)
+    common = whole[: inside + 1] if type(whole[inside]) is Seq else whole[:inside]
     for r in readers:
-        common = max(common, shared((*writer.above, writer.stmt), r.above), key=len)
-    path = common or (scope.root,)
+        common = max(common, shared(whole, r.above), key=len)
+    path = common if common and type(common[-1]) is Seq else (*common, whole[inside])
     position = next(n for n, s in enumerate(parts(path[-1])) if writer.under(s)) + 1
     return CopyPlace(path, position, *loops_and_ranges(common, scope.ranges))
 
@@ -210,14 +246,14 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
     """
     block = leaf.block
     dims = _dimensions(block, target)
-    own = {v: it.var - offset if offset else it.var for it, (v, offset) in zip(copying.iters, dims, strict=True)}
+    own = {d.axis: (it.var - d.offset) // d.tile for it, d in zip(copying.iters, dims, strict=True) if d.axis is not None}
     conditions, rest = _split_axis_conditions(block)
     share = windows(rest, loops, leaf.inside(loops))
     result: dict[str, Window] = {}
-    for it, (v, offset) in zip(copying.iters, dims, strict=True):
-        window = share[v]
-        result[it.var.name] = Window(shifted(window.start, offset), window.extent, window.limits)
-    return result, tuple(substitute(c, own) for c in conditions)
+    for it, d in zip(copying.iters, dims, strict=True):
+        whole = Window(Const(0, it.extent.dtype), Const(1, it.extent.dtype)) if d.axis is None else share[d.axis]
+        result[it.var.name] = in_elements(whole, d)
+    return result, tuple(simplify(substitute(c, own)) for c in conditions)
 
 
 def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractContextManager[None]:
@@ -254,12 +290,14 @@ def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
     return conditions, block.with_(predicate=conjunction(*rest)) if conditions else block
 
 
-def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
-    """For each dimension the axis that indexes it, with its offset; raises Unproved unless each axis indexes one."""
+def _dimensions(block: Block, target: Buffer) -> list[Place]:
+    """For each dimension the place at which a block writes; raises Unproved unless each axis is in one of them."""
     axes = sorted(it.var.name for it in block.iters if it.axis is Axis.SPATIAL)
-    found = written_axes(block, target.name)
+    units = {it.var.name for it in block.iters if it.extent == Const(1, it.extent.dtype)}
+    found = written_places(block, target.name)
     for dims in found:
-        if None in dims or sorted(d[0] for d in dims if d) != axes:
+        used = sorted(d.axis for d in dims if d is not None and d.axis is not None)
+        if None in dims or [v for v in used if v not in units] != [v for v in axes if v not in units] or not {*used} <= {*axes}:
             raise Unproved(
                 "its axes are not those of the buffer", f"each spatial axis must index one dimension of `{target.name}`"
             )
@@ -274,5 +312,7 @@ def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
 def need_stores(block: Block) -> None:
     """Raise Unproved unless an instance of a block reaches all of its stores."""
     for s in walk_stmts(block.body):
+        if type(s) is Block and s.predicate == TRUE:
+            continue
         if not (isinstance(s, (Store, Seq, Let)) or (type(s) is For and type(s.extent) is Const and s.extent.value > 0)):
             raise Unproved("it may not reach its store")

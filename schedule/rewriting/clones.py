@@ -85,10 +85,10 @@ def with_starting_inits(
     to it, `around`.
     """
 
-    def started(b: Block, inside: dict[str, Interval], loops: tuple[For, ...]) -> Block:
+    def started(b: Block, inside: dict[str, Interval], loops: tuple[For, ...], outer: dict[Var, Expr]) -> Block:
         if b.init is None:
             return b
-        steps = [it.binding for it in b.iters if it.axis is Axis.REDUCE]
+        steps = [substitute(it.binding, outer) for it in b.iters if it.axis is Axis.REDUCE]
         if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside, facts) for step in steps):
             need_no_threads(b, loops, set().union(*map(variables, steps)))
             return b.with_(init=None)
@@ -100,13 +100,14 @@ def with_starting_inits(
             )
         return b
 
-    def visit(s, inside: dict[str, Interval], loops: tuple[For, ...]):
+    def visit(s, inside: dict[str, Interval], loops: tuple[For, ...], outer: dict[Var, Expr]):
         if type(s) is Block:
-            s = started(s, inside, loops)
+            s = started(s, inside, loops, outer)
             if type(s.body) is Store:
                 return s
+            outer = {**outer, **{it.var: substitute(it.binding, outer) for it in s.iters}}
         within = ranges_of([s], inside)
         own = (*loops, s) if type(s) is For else loops
-        return map_statements(s, lambda c: visit(c, within, own))
+        return map_statements(s, lambda c: visit(c, within, own, outer))
 
-    return visit(stmt, ranges, tuple(s for s in around if type(s) is For))
+    return visit(stmt, ranges, tuple(s for s in around if type(s) is For), {})

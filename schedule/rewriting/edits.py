@@ -26,12 +26,14 @@ class Insertion:
     new: Stmt
 
 
-def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], insertion: Insertion | None = None) -> PrimFunc:
-    """`func` with statements replaced, by identity, and one inserted; None removes, with the loops and sequences left empty."""
-    if insertion is not None:
-        around = list(parts(insertion.body))
-        around.insert(insertion.position, insertion.new)
-        func = edited(func, [(insertion.body, seq(*around))])
+def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], *insertions: Insertion) -> PrimFunc:
+    """`func` with statements replaced, by identity, and others inserted, all into one body; None removes, with the loops and
+    sequences left empty."""
+    if insertions:
+        around = list(parts(insertions[0].body))
+        for x in sorted(insertions, key=lambda x: x.position, reverse=True):
+            around.insert(x.position, x.new)
+        func = edited(func, [(insertions[0].body, seq(*around))])
     table = {id(old): new for old, new in changes}
 
     def visit(stmt: Stmt) -> Stmt | None:

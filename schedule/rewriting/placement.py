@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tir.analysis.context import accesses
 from tir.analysis.regions import Regions, hull
@@ -29,8 +29,10 @@ def laid_out(
     names: Names,
     preserve_unit_loops: bool = False,
     exact: bool = False,
+    facts: Sequence[Expr] = (),
 ) -> Stmt:
-    """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges.
+    """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges, and in
+    which some facts hold.
 
     An iteration variable without a window runs over its whole domain. What of a window is outside of the domain is cut off:
     at once where its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless
@@ -58,8 +60,8 @@ def laid_out(
         within: tuple[Expr, ...] = (binding >= 0, binding < it.extent)
         if window.start == Const(0, window.start.dtype) and difference(window.extent, it.extent) == 0:
             within = ()
-        conditions += [simplify(c, inside) for c in within if not prove(c, proving)]
-        conditions += [simplify(c, inside) for c in window.conditions(offset) if not prove(c, proving, within)]
+        conditions += [simplify(c, inside) for c in within if not prove(c, proving, facts)]
+        conditions += [simplify(c, inside) for c in window.conditions(offset) if not prove(c, proving, (*facts, *within))]
     return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
 
 

@@ -28,8 +28,12 @@ def draw(rng: np.random.Generator, options: Sequence[Any]) -> Any:
 def program(rng: np.random.Generator) -> PrimFunc:
     """A random program."""
     kind = rng.random()
-    if kind < 0.55:
+    if kind < 0.42:
         return stages(rng)
+    if kind < 0.50:
+        return sized(rng)
+    if kind < 0.55:
+        return windows(rng)
     if kind < 0.65:
         return matrix_chain(rng)
     if kind < 0.75:
@@ -98,7 +102,7 @@ def _stage(rng: np.random.Generator, tensors: list[te.Tensor], inputs: int, name
         around = [(p, d) for p, d in zip(place, shape, strict=True)]
         around += [(a.value, d) for a, d in zip(axes, terms, strict=True)]
         value = _read(rng, source, around)
-        what = rng.integers(6)
+        what = rng.integers(7)
         other = draw(rng, tensors)
         if other.dtype != dtype:
             other = source
@@ -113,6 +117,8 @@ def _stage(rng: np.random.Generator, tensors: list[te.Tensor], inputs: int, name
         elif what == 4 and around:
             x, d = draw(rng, around)
             value = draw(rng, (te.if_then_else, te.select))(x < max(1, d // 2), value, te.const(2, dtype))
+        elif what == 5:
+            value = value * te.const(2, dtype)
         if not axes:
             return value
         where = te.not_equal((axes[0].value + (place[0] if place else 0)) % 3, 1) if rng.random() < 0.15 else None
@@ -168,6 +174,8 @@ def matrix_chain(rng: np.random.Generator) -> PrimFunc:
     m, n, k, p = (int(draw(rng, EXTENTS[1:])) for _ in range(4))
     if rng.random() < 0.3:
         return biased(rng, m, n, k)
+    if rng.random() < 0.2:
+        return product_of_bytes(rng, m, n, k)
     A, B, E = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.placeholder((n, p), name="E")
     r, t = te.reduce_axis((0, k), name="k"), te.reduce_axis((0, n), name="n")
     C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
@@ -203,6 +211,63 @@ def biased(rng: np.random.Generator, m: int, n: int, k: int) -> PrimFunc:
     if rng.random() < 0.4:
         return te.create_prim_func([A, B, E, te.compute((m, n), lambda i, j: te.maximum(D[i, j], 0.0), name="F")])
     return te.create_prim_func([A, B, E, D])
+
+
+def product_of_bytes(rng: np.random.Generator, m: int, n: int, k: int) -> PrimFunc:
+    """A matmul of int8, the sums int32."""
+    A, B = te.placeholder((m, k), "int8", name="A"), te.placeholder((k, n), draw(rng, ("int8", "uint8")), name="B")
+    r = te.reduce_axis((0, k), name="k")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r].astype("int32") * B[r, j].astype("int32"), axis=r), name="C")
+    return te.create_prim_func([A, B, C])
+
+
+def sized(rng: np.random.Generator) -> PrimFunc:
+    """Stages over sizes that only a call knows: elementwise, windows, sums, a matmul, a transposition."""
+    n, k = te.var("n"), draw(rng, (te.var("k"), 3, 5))
+    A = te.placeholder((n, k), name="A")
+    r = te.reduce_axis((0, k), name="r")
+    given: list[Any] = [A]
+    match rng.integers(5):
+        case 0:
+            C = te.compute((n, k), lambda i, j: A[i, j] + 1.0, name="C")
+        case 1:
+            C = te.compute((n,), lambda i: te.sum(A[i, r], axis=r), name="C")
+        case 2:
+            B = te.placeholder((k, n), name="B")
+            C = te.compute((n, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+            given.append(B)
+        case 3:
+            w = te.reduce_axis((0, 3), name="w")
+            X = te.compute((n + 2, k), lambda i, j: te.if_then_else(te.all(i >= 1, i < n + 1), A[i - 1, j], 0.0), name="X")
+            C = te.compute((n, k), lambda i, j: te.sum(X[i + w, j], axis=w), name="C")
+        case _:
+            C = te.compute((k, n), lambda i, j: A[j, i] * 2.0, name="C")
+    made = [C]
+    if rng.random() < 0.5:
+        made.append(te.compute(C.shape, lambda *i: te.maximum(C(*i), 1.0), name="D"))
+    return te.create_prim_func([*given, *(made if rng.random() < 0.2 else made[-1:]), n, *([k] if isinstance(k, Var) else [])])
+
+
+def windows(rng: np.random.Generator) -> PrimFunc:
+    """Two or three stages each element of which is a sum over a window of the stage before: rows that can be kept."""
+    m, n = (int(draw(rng, EXTENTS[2:])) for _ in range(2))
+    w, depth = int(draw(rng, (2, 3))), int(draw(rng, (1, 1, 2)))
+    step = draw(rng, (1, 1, 2)) if w == 3 else 1
+    rows = [m]
+    for _ in range(depth):
+        rows.append((rows[-1] - 1) * step + w)
+    A = te.placeholder((rows[-1], n), name="A")
+    last = te.compute((rows[-1], n), lambda i, j: A[i, j] + 1.0, name="B")
+    for d in reversed(range(depth)):
+        last = _window_sums(rng, last, rows[d], n, w, step, f"C{d}")
+    return te.create_prim_func([A, last])
+
+
+def _window_sums(rng: np.random.Generator, source: te.Tensor, m: int, n: int, w: int, step: int, name: str) -> te.Tensor:
+    if rng.random() < 0.5:
+        r = te.reduce_axis((0, w), name="r")
+        return te.compute((m, n), lambda i, j: te.sum(source[i * step + r, j], axis=r), name=name)
+    return te.compute((m, n), lambda i, j: source[i * step, j] + source[i * step + (w - 1), j], name=name)
 
 
 def layers(rng: np.random.Generator) -> PrimFunc:

@@ -14,8 +14,8 @@ from schedule.primitive import REGISTRY
 from schedule.random_variables import as_variable
 from schedule.trace import Step
 from tests.schedule.random_programs import draw
-from tir.ir import Axis, Binary, Block, Buffer, Const, For, Iter, Load, PrimFunc, Select, Store, Var
-from tir.traverse import blocks, loads, loops, path_to, stores, variables
+from tir.ir import TRUE, Axis, Binary, Block, Buffer, Const, For, Iter, Load, PrimFunc, Select, Seq, Store, Var
+from tir.traverse import blocks, loads, loops, path_to, stores, variables, walk
 
 # How often a primitive is drawn, where not once.
 WEIGHTS = {
@@ -148,6 +148,12 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             if name == "split" and d.rng.random() < 0.1:
                 kept |= {"names": [d.one("outer", "i", "x0"), *(f"inner{n}" for n in range(len(factors) - 1))]}
             return [loop, factors], kept
+        case "assume":
+            of = [p.name for p in s.func.params if isinstance(p, Var)] or d.loops or ["n"]
+            size = d.one(*of)
+            return [
+                d.one(f"{size} % {d.int(2, 5)} == 0", f"{size} >= {d.int(0, 5)}", f"{size} % 12 == 0 and {size} <= 48", size)
+            ], {}
         case "fuse":
             of = d.around(s) or [loop]
             at = d.int(0, max(1, len(of) - 1))
@@ -261,7 +267,7 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "decompose_padding":
             choosing = [b.name for b in blocks(s.func) if type(b.body) is Store and type(b.body.value) is Select]
             block = d.one(*choosing) if choosing and d.rng.random() < 0.9 else block
-            return [block, d.one(*(d.around(s) or [loop]), loop)], {}
+            return [block, d.one(*(s.get_loops(block) if block in d.blocks else []), loop)], {}
         case "storage_align":
             return [block, d.buffer(block, True), d.int(-2, 3), d.one(2, 4, 16), d.int(0, 3)], {}
         case _:
@@ -444,15 +450,26 @@ def _keeping(s: Schedule, d: Draw) -> Recipe:
 
 
 def _rolling(s: Schedule, d: Draw) -> Recipe:
-    producers = [b.name for b in blocks(s.func) if s.get_consumers(b.name)]
+    temporary = {b.name for b in s.func.allocs}
+    own = [b.name for b in blocks(s.func) if b.init is None and {x.buffer.name for x in stores(b.body)} <= temporary]
+    producers = [b for b in own if s.get_consumers(b)]
     if not producers:
         raise Unprepared
     block = d.one(*producers)
     loops_around = s.get_loops(s.get_consumers(block)[0])
     if not loops_around:
         raise Unprepared
-    yield "compute_at", [block, d.one(*loops_around)], {}
+    loop = d.one(loops_around[0], *loops_around)
+    if d.rng.random() < 0.2:
+        yield "split", [loop, [None, 2]], {}
+        loop = d.one(*s.get_loops(s.get_consumers(block)[0]))
+    yield "compute_at", [block, loop], {}
+    above = [b for b in s.get_producers(block) if loop in s.get_loops(block)]
+    if above and d.rng.random() < 0.6:
+        yield "compute_at", [above[0], loop], {}
     yield "rolling_buffer", [block, 0], {}
+    if above and loop in s.get_loops(above[0]):
+        yield "rolling_buffer", [above[0], 0], {}
 
 
 def _splitting_as_drawn(s: Schedule, d: Draw) -> Recipe:
@@ -463,6 +480,85 @@ def _splitting_as_drawn(s: Schedule, d: Draw) -> Recipe:
         [as_variable(v, n) for v, n in zip(last.results, last.names, strict=True)] if last is not None and last.names else [2, 2]
     )
     yield "split", [loop, drawn], {}
+
+
+def _assuming(s: Schedule, d: Draw) -> Recipe:
+    """Tiles of an extent that is known to be a multiple."""
+    size = d.one(*([p.name for p in s.func.params if isinstance(p, Var)] or [None]))
+    if size is None:
+        raise Unprepared
+    factor = d.one(2, 3, 4)
+    yield "split", [_loop(s, d, lambda x: x.extent == Var(size)).name, [None, factor]], {"tail": d.one("perfect", "guard")}
+    yield "assume", [f"{size} % {factor * d.one(1, 2)} == 0"], {}
+    yield "split", [_loop(s, d, lambda x: x.extent == Var(size)).name, [None, factor]], {"tail": "perfect"}
+
+
+def _factoring(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: b.init is not None and any(type(x) is Binary and x.op == "*" for x in walk(b.body)))
+    yield "factor_out", [block.name], {}
+
+
+def _seeding(s: Schedule, d: Draw) -> Recipe:
+    """A reduction, and a block that adds to its result."""
+    pairs = [(b.name, c) for b in blocks(s.func) if b.init is not None for c in s.get_consumers(b.name) if _adds(s, c)]
+    if not pairs:
+        raise Unprepared
+    yield "fuse_reduction_epilogue", [*d.one(*pairs)], {}
+
+
+def _adds(s: Schedule, block: str) -> bool:
+    body = next(b.body for b in blocks(s.func) if b.name == block)
+    return type(body) is Store and type(body.value) is Binary and body.value.op in "+-"
+
+
+def _in_bytes(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: b.init is not None and any(x.buffer.dtype == "int8" for x in loads(b.body)))
+    of = [x.buffer.name for x in loads(block.body) if x.buffer.dtype == "int8"]
+    yield "make_unsigned", [block.name, d.one(*of)], {}
+
+
+def _aligning(s: Schedule, d: Draw) -> Recipe:
+    """Rows of a temporary, further apart."""
+    temporary = {b.name for b in s.func.allocs if len(b.shape) > 1}
+    block = _block(s, d, lambda b: any(x.buffer.name in temporary for x in stores(b.body)))
+    buffer = next(x.buffer for x in stores(block.body) if x.buffer.name in temporary)
+    factor = d.one(2, 3, 16)
+    yield "storage_align", [block.name, buffer.name, d.int(0, len(buffer.shape) - 1), factor, d.int(0, factor)], {}
+
+
+def _separating(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: any(len(x.buffer.shape) > 1 for x in stores(b)))
+    yield "set_axis_separator", [block.name, ["write", 0], [1]], {}
+
+
+def _padding_stage(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: b.predicate == TRUE and any(type(x) is Select for x in walk(b.body)))
+    reads = [x.buffer.name for c in walk(block.body) if type(c) is Select for x in loads(c)]
+    yield "stage_padding", [block.name, d.one(*reads) if reads else 0], {}
+
+
+def _undoing_copy(s: Schedule, d: Draw) -> Recipe:
+    """A copy in another layout, and the result made in its place after all."""
+    block = _block(s, d, lambda b: type(b.body) is Store)
+    before = {b.name for b in blocks(s.func)}
+    if d.rng.random() < 0.5:
+        yield "reindex", [block.name, ["write", 0]], {}
+    else:
+        yield "cache_write", [block.name, 0, "global"], {}
+    made = [b.name for b in blocks(s.func) if b.name not in before]
+    yield "write_in_place", [d.one(*(made or [block.name]))], {}
+
+
+def _inlining_back(s: Schedule, d: Draw) -> Recipe:
+    """A block without a sum, put into the only block that it reads from."""
+    block = _block(s, d, lambda b: b.init is None and len(s.get_producers(b.name)) == 1)
+    yield "reverse_compute_inline", [block.name], {}
+
+
+def _several_in_one(s: Schedule, d: Draw) -> Recipe:
+    """The blocks of one nest as one."""
+    nest = _loop(s, d, lambda x: type(x.body) is Seq and len([*blocks(x)]) > 1)
+    yield "blockize", [[b.name for b in blocks(nest)]], {}
 
 
 RECIPES: dict[str, Callable[[Schedule, Draw], Recipe]] = {
@@ -476,7 +572,29 @@ RECIPES: dict[str, Callable[[Schedule, Draw], Recipe]] = {
     "stage_mem": _keeping,
     "sample_tile": _splitting_as_drawn,
     "rolling_buffer": _rolling,
+    "assume": _assuming,
+    "factor_out": _factoring,
+    "fuse_reduction_epilogue": _seeding,
+    "make_unsigned": _in_bytes,
+    "storage_align": _aligning,
+    "set_axis_separator": _separating,
+    "stage_padding": _padding_stage,
+    "write_in_place": _undoing_copy,
+    "blockize": _several_in_one,
+    "reverse_compute_inline": _inlining_back,
 }
+
+
+RARE = (
+    "assume",
+    "blockize",
+    "factor_out",
+    "fuse_reduction_epilogue",
+    "make_unsigned",
+    "rolling_buffer",
+    "stage_padding",
+    "tensorize",
+)  # what few functions have something for
 
 
 class Crash(Exception):
@@ -492,17 +610,24 @@ def attempt(s: Schedule, rng: np.random.Generator, counts: Counter[tuple[str, bo
 
     Raises Crash for what is neither accepted nor refused as it should be; the message of each refusal is rendered, with its witness.
     """
+    if rng.random() < 0.2:  # a recipe that the function has something for
+        for name in rng.permutation(RARE):
+            if (accepted := _cook(s, name, rng, counts)) is not None:
+                return accepted
     names = sorted(REGISTRY)
     weights = np.array([WEIGHTS.get(n, 1) for n in names])
     name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
-    recipe = RECIPES.get(name)
-    if recipe is not None and rng.random() < 0.6:
-        try:
-            accepted = [_take(s, *step, counts) for step in recipe(s, Draw(s.func, rng))]
-        except Unprepared:
-            return False
-        return accepted[-1]
+    if name in RECIPES and rng.random() < 0.6:
+        return bool(_cook(s, name, rng, counts))
     return _take(s, name, *arguments(s, name, rng), counts)
+
+
+def _cook(s: Schedule, name: str, rng: np.random.Generator, counts: Counter[tuple[str, bool]] | None) -> bool | None:
+    """Take the steps of a recipe; whether the last was accepted, None where the function has nothing for them."""
+    try:
+        return [_take(s, *step, counts) for step in RECIPES[name](s, Draw(s.func, rng))][-1]
+    except Unprepared:
+        return None
 
 
 def _take(s: Schedule, name: str, args: list[Any], kwargs: dict[str, Any], counts: Counter[tuple[str, bool]] | None) -> bool:
@@ -531,5 +656,19 @@ def _take(s: Schedule, name: str, args: list[Any], kwargs: dict[str, Any], count
     except Exception as error:
         raise Crash("crash", step(), f"{type(error).__name__}: {error}") from error
     if counts is not None:
-        counts[name, accepted] += 1
+        for form in (name, *_forms(name, args, kwargs)):
+            counts[form, accepted] += 1
     return accepted
+
+
+def _forms(name: str, args: list[Any], kwargs: dict[str, Any]) -> list[str]:
+    """What a call is counted as besides its name: the forms of a primitive that have rules of their own."""
+    match name:
+        case "split":
+            return [
+                *([f"split tail={kwargs['tail']}"] if "tail" in kwargs else []),
+                *(["split names="] if "names" in kwargs else []),
+            ]
+        case "blockize":
+            return ["blockize of several"] if isinstance(args[0], list) else []
+    return []

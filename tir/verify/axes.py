@@ -9,8 +9,10 @@ import numpy as np
 
 from ..analysis.axis_conditions import axis_conditions
 from ..analysis.context import Access
+from ..arith.bounds import bounds
 from ..arith.enumeration import distinct_rows
 from ..arith.injectivity import determined
+from ..arith.intervals import Interval
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
@@ -31,7 +33,8 @@ def check_axes(func: PrimFunc) -> Iterator[Finding]:
 
 def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:
     own = scope.own
-    spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL and own[it.var.name] != 1]
+    varying = [it for it in b.iters if own[it.var.name] != 1 and not _is_fixed(bounds(it.binding, scope.ranges))]
+    spatial = [it.var.name for it in varying if it.axis is Axis.SPATIAL]
     private = {a.name for a in b.allocs}
     runs = axis_conditions(b, scope.ranges, scope.outer.keys() - {x.name for x in scope.loops})
     accesses = ([] if b.init is None else accesses_in(b.init, *first_iteration(b), *runs)) + accesses_in(b.body, *runs)
@@ -48,6 +51,10 @@ def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:
                     text = f"cannot prove that iterations of block `{b.name}` that differ in {names} keep apart in `{name}`"
                     yield Finding("unproved", text, b)
         yield from _reduction(b, group, scope)
+
+
+def _is_fixed(interval: Interval) -> bool:
+    return interval[0] is not None and interval[0] == interval[1]
 
 
 def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iterator[Finding]:

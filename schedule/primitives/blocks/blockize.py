@@ -94,7 +94,8 @@ def blockize(func: PrimFunc, target: str | list[str], preserve_unit_iters: bool 
               over the loops outside and those inside, 0 <= inner < f; a condition on both concerns one axis only; and where an
               init moves outside, each loop inside drives spatial or reduce axes, not both, and is bound to no thread if it drives
               the reduction, they visit each point once, and the reduction starts where they start.
-              Several blocks: if they stand in neighbouring statements that hold no others. An iteration variable is spatial if
+              Several blocks: if they stand in neighbouring statements that hold no others, and no thread drives a reduction that
+              has its init. An iteration variable is spatial if
               the iterations of its loop are independent, as for `parallel`, and so are those of the loops around, else opaque.
     Example   matmul: s.blockize("k")
     """
@@ -153,6 +154,9 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
             (other, "would be inside, too"),
             hint=f"blockize({[*targets, other.name]}), or move it out",
         )
+    for b in inside:
+        if b.init is not None:
+            need_no_threads(b, loops_on(common), driving(b, Axis.REDUCE))
     names = Names.of(func)
     outer = [x for x in loops_on(common) if any(x.name in variables(s) for s in held)]
     visible = {it.var.name for s in (*common, *held) for b in ([s] if type(s) is Block else blocks(s)) for it in b.iters}

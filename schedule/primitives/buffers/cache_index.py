@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, Iter, Load, Node, PrimFunc, Stmt, Store, Var, nest, seq
-from tir.traverse import loads, map_children, rewrite, substitute, tree_size, variables, walk
+from tir.traverse import loads, map_children, rewrite, stores, substitute, tree_size, variables, walk
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
@@ -20,7 +20,8 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
     """Compute the indices at which a block reads buffers before its nest, and read them from memory; returns the names of the
     new blocks, one for each expression.
 
-    An index counts if it computes something from the axes: a variable, a constant and what is loaded do not. With `cse_thresh`
+    An index counts if it computes something from the axes, of a buffer that the block does not write: a variable, a constant and
+    what is loaded do not. With `cse_thresh`
     above 0 it is instead what occurs so often among the indices and their parts, the largest such expressions.
 
     Rewrite   for i, j: S(A[i // 3 + j % 2])
@@ -62,7 +63,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
         return copies[n] if n in copies else map_children(n, replaced)
 
     def visit(n: Node) -> Node | None:
-        if type(n) is Load:
+        if type(n) is Load and n.buffer.name not in leaf.writes:
             return n.with_(indices=tuple(map(replaced, n.indices)))
         return None
 
@@ -76,7 +77,8 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
 
 def _expressions(block: Block, cse_thresh: int, axes: Collection[str]) -> list[Expr]:
     """The expressions over the axes of a block that its indices compute, in order of their first use."""
-    indices = [i for x in loads(block) for i in x.indices]
+    written = {x.buffer.name for x in stores(block)}
+    indices = [i for x in loads(block) if x.buffer.name not in written for i in x.indices]
     if not cse_thresh:
         return [*dict.fromkeys(i for i in indices if _computes(i, axes))]
     counts = Counter(e for i in indices for e in walk(i) if isinstance(e, Expr) and _computes(e, axes))

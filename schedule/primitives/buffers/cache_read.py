@@ -7,7 +7,7 @@ from tir.ir import Buffer, PrimFunc
 from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
-from ...legality.dataflow import buffer_of, locate
+from ...legality.dataflow import buffer_of, facts_of, locate
 from ...primitive import primitive
 from ...rewriting.cache_stages import (
     copy_block,
@@ -63,7 +63,7 @@ def cache_read(
     if place.loops or scope.block is not None or source.name not in scope.outputs:
         reads, _ = accessed(place.path[-1], place.ranges, (source.name,))
         windows = needed(copying, {copy.name: reads[source.name]}, place.ranges) if source.name in reads else {}
-    placed = laid_out(copying, windows, place.ranges, names)
+    placed = laid_out(copying, windows, place.ranges, names, facts=facts_of(scope, place.loops))
     placed = where_read(scope, placed, source.name, consumers, place.loops, place.ranges)
     changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
     return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name

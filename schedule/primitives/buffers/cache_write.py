@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tir.ir import Buffer, PrimFunc
+from tir.analysis.regions import block_regions
+from tir.ir import Axis, Block, Buffer, If, PrimFunc
 from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
-from ...legality.dataflow import buffer_of, locate
+from ...legality.dataflow import buffer_of, facts_of, locate
 from ...legality.iter_map import Unproved
 from ...legality.privatisation import writes_all_reads
 from ...legality.requirements import need_complete, need_only_writer, need_read_later
@@ -16,12 +17,13 @@ from ...rewriting.cache_stages import (
     finished,
     named_readers,
     need_scope,
+    need_whole_reduction,
     place_behind,
     proving_part,
     restricted,
     where_read,
 )
-from ...rewriting.edits import Names, edited, with_buffer
+from ...rewriting.edits import Insertion, Names, edited, with_buffer
 from ...rewriting.placement import laid_out
 
 
@@ -38,26 +40,33 @@ def cache_write(
     Rewrite   S: C[i] = f(i)
            => S: C_local[i] = f(i)
               for ax0 in range(N): C[ax0] = C_local[ax0]
-              The copying block stands after the nest of `block`; inside loops shared with readers of C it copies the part
-              that is finished in their iteration, under the conditions that the block has on its axes.
-    Legal     if the block is data parallel or a reduction with its init, alone in writing C, nothing reads C before it, and what
-              is copied is all written: the block runs over its whole domain, or where conditions on its axes hold, and each of
-              its spatial axes, plus a constant, indexes one dimension of C, in all stores the same; or C is a temporary of which
+              The copying block stands after the nest of `block`, under the same `if`; inside loops shared with readers of C, and
+              inside a block, it copies the part that is finished in their iteration, under the conditions that the block has on
+              its axes. Of a reduction without an init, such as one inside of a blockized one, the copy starts from C.
+    Legal     if the block is data parallel, a reduction with its init, or one that reads of C what it writes, alone in writing C,
+              nothing reads C before it, and what is copied is all written: the block runs over its whole domain, or where
+              conditions on its axes hold, and each of its spatial axes, or a tile for each of its values, plus what is bound
+              outside, indexes one dimension of C, in all stores the same; or C is a temporary of which
               no reader shares a loop with the block, copied as far as it is read. What `consumer_blocks`, each of which must read
               C, read of a C that had values before has been written by then.
     Example   matmul: s.cache_write("C", 0, "local")
     """
-    scope, leaf = locate(func, block)
+    scope, leaf = locate(func, block, under_conditions=True)
     memory = need_scope(storage_scope)
     producer = leaf.block
     target = buffer_of(producer, write_buffer_index, written=True)
-    need_complete(scope, leaf, "given a copy to write")
+    updating = _updates(producer, target)
+    if not updating:
+        need_complete(scope, leaf, "given a copy to write")
+        need_whole_reduction(scope, leaf)
     need_only_writer(scope, leaf, "given a copy to write")
     readers = [r for r in scope.readers(target.name) if r is not leaf]
     need_read_later(readers, leaf)
     moved = named_readers(readers, target.name, consumer_blocks or ())
+    guard = next((s for s in reversed(leaf.above) if type(s) is If), None)
     for r in moved:
-        if target.name in scope.outputs and not writes_all_reads(scope, leaf, r, target.name):
+        certain = guard is None or r.under(guard)
+        if target.name in scope.outputs and not (certain and writes_all_reads(scope, leaf, r, target.name)):
             raise ScheduleError(
                 f"{r.quoted} may read elements of `{target.name}` that `{block}` has not written by then, and the copy lacks",
                 (producer, f"writes {target.name}"),
@@ -66,7 +75,7 @@ def cache_write(
             )
     remaining = [r for r in readers if r not in moved]
     place = place_behind(scope, leaf, remaining)
-    loops, ranges = place.loops, place.ranges
+    loops, ranges, facts = place.loops, place.ranges, facts_of(scope, place.loops)
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
     copying = copy_block(names, copy.name, copy, target)
@@ -76,10 +85,25 @@ def cache_write(
     with proving_part(leaf, target, loops):
         try:
             share, conditions = finished(leaf, target, copying, loops)
-            placed = restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
+            placed = restricted(laid_out(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)
         except Unproved:
-            if loops or not own or not readers or target.name in scope.outputs:
+            if loops or updating or guard is not None or not own or not readers or target.name in scope.outputs:
                 raise
             placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
+    insertions = [place.insertion(placed)]
+    if updating:
+        first = copy_block(names, f"{copy.name}_start", target, copy)
+        with proving_part(leaf, target, loops):
+            share, conditions = finished(leaf, target, first, loops)
+        start = restricted(laid_out(first, share, ranges, names, exact=True, facts=facts), conditions, ranges)
+        insertions.append(Insertion(place.path[-1], place.position - 1, start))
     changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
-    return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name
+    return with_buffer(edited(func, changes, *insertions), scope.block, copy), copying.name
+
+
+def _updates(block: Block, target: Buffer) -> bool:
+    """Whether a block goes on with a reduction that something else has begun, and reads of a buffer what it writes of it."""
+    if block.init is not None or not block.is_reduction or any(it.axis is Axis.OPAQUE for it in block.iters):
+        return False
+    reads, writes = block_regions(block.with_(reads=None, writes=None))
+    return target.name in reads and reads[target.name] == writes[target.name]

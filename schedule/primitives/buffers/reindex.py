@@ -13,7 +13,7 @@ from tir.traverse import rewrite, substitute, variables, walk
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window, windows
-from ...legality.dataflow import buffer_of, locate
+from ...legality.dataflow import buffer_of, facts_of, locate
 from ...legality.requirements import in_bounds, need_complete, need_only_writer, need_read_later
 from ...primitive import find_block, primitive
 from ...rewriting.cache_stages import (
@@ -21,6 +21,7 @@ from ...rewriting.cache_stages import (
     need_only_reads,
     need_scope,
     need_stores,
+    need_whole_reduction,
     place_behind,
     place_to_copy,
     proving_part,
@@ -149,10 +150,11 @@ def _read_through_copy(
         )
     share: dict[str, Window] = {}
     inner = leaf.inside(loops)
-    if loops or not _whole(reader, ranges_of(inner, ranges)):
+    if loops or scope.block is not None or not _whole(reader, ranges_of(inner, ranges)):
         share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges)
     own: dict[str, Expr] = {it.var.name: mine.var for it, mine in zip(_used_axes(reader, place), copying.iters, strict=True)}
-    placed = where_read(scope, laid_out(copying, share, ranges, names), source.name, [leaf], loops, ranges, own)
+    placed = laid_out(copying, share, ranges, names, facts=facts_of(scope, loops))
+    placed = where_read(scope, placed, source.name, [leaf], loops, ranges, own)
     return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 
@@ -160,6 +162,7 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
     scope, leaf = locate(func, block)
     writer = leaf.block
     need_complete(scope, leaf, "given a copy to write")
+    need_whole_reduction(scope, leaf)
     need_only_writer(scope, leaf, "given a copy to write")
     place = _access_indices(writer, target)
     used = _used_axes(writer, place)
@@ -179,7 +182,7 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
         need_stores(writer)
         finished = windows(writer, stand.loops, leaf.inside(stand.loops))
     share = {mine.var.name: finished[it.var.name] for mine, it in zip(copying.iters, used, strict=True)}
-    placed = laid_out(copying, share, stand.ranges, names)
+    placed = laid_out(copying, share, stand.ranges, names, facts=facts_of(scope, stand.loops))
     return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 

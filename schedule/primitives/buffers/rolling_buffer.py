@@ -14,7 +14,7 @@ from ...error import ScheduleError
 from ...legality.axis_windows import Window, covered_windows
 from ...legality.dataflow import Leaf, Scope, buffer_of, locate
 from ...legality.iter_map import proving
-from ...legality.requirements import need_own_temporary, own_axes, single_store
+from ...legality.requirements import need_final_inputs, need_own_temporary, own_axes, single_store
 from ...primitive import primitive
 from ...rewriting.edits import edited, unstated
 
@@ -35,7 +35,8 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes; the innermost loop
               around it that holds other statements is serial, and holds all readers, behind the block; an iteration writes a
               window of W elements of one dimension, which starts 0 < s < W elements after the one before, and the same part of
-              all other dimensions; the readers reach nothing else; and nothing in the loop writes what the block reads.
+              all other dimensions; the readers reach nothing else; and what the block reads is the same in all iterations: what
+              writes it in the loop stands before the block, and writes to each element what it always writes there.
     Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
     """
     scope, leaf = locate(func, block)
@@ -106,7 +107,7 @@ def _rolling_loop(leaf: Leaf) -> For:
 
 
 def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer) -> None:
-    """Refuse readers outside of the loop or before the block, and writers of what the block reads."""
+    """Refuse readers outside of the loop or before the block, and inputs of which an iteration may read other values."""
     for x in scope.readers(buffer.name):
         if not x.under(loop) or x.order < leaf.order:
             where = "outside of" if not x.under(loop) else "before it in"
@@ -118,12 +119,16 @@ def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer
             )
     for x in scope.leaves_under(loop):
         changed = sorted(x.writes & leaf.inputs)
-        if changed:
+        if x is not leaf and changed and x.order > leaf.order:
             raise ScheduleError(
-                f"{x.quoted} writes `{changed[0]}`, from which `{leaf.name}` computes, in `{loop.name}`",
-                (x.stmt, f"writes {changed[0]}"),
+                f"{x.quoted} writes `{changed[0]}`, from which `{leaf.name}` computes, behind it in `{loop.name}`",
                 (leaf.stmt, f"reads {changed[0]}"),
+                (x.stmt, f"writes {changed[0]}"),
                 hint="what the iteration before computed would no longer be right",
+            )
+        if x is not leaf and changed:
+            need_final_inputs(
+                scope, leaf, x, hint=f"roll `{leaf.name}` before what it reads, or compute {x.quoted} before the loop"
             )
 
 

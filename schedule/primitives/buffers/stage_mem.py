@@ -12,7 +12,7 @@ from tir.traverse import replace_buffers, rewrite_statements, substitute, variab
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
-from ...legality.dataflow import Leaf, Scope, buffer_called, locate, loops_and_ranges, need_not_vectorized
+from ...legality.dataflow import Leaf, Scope, buffer_called, facts_of, locate, loops_and_ranges, need_not_vectorized
 from ...primitive import KIND_WORDS, blocks_below, named_at, primitive
 from ...rewriting.cache_stages import copy_block, finished, need_scope, proving_part, restricted, where_read
 from ...rewriting.edits import Names, edited, with_accesses, with_buffer
@@ -85,7 +85,8 @@ def _copy_nests(
         copying = copy_block(names, copy.name, source, copy)
         region = accessed(target, ranges, (buffer,))[0][buffer]
         windows = needed(copying, {copy.name: region}, ranges) if loops else {}
-        before = where_read(scope, laid_out(copying, windows, ranges, names), buffer, users, loops, ranges)
+        placed = laid_out(copying, windows, ranges, names, facts=facts_of(scope, loops))
+        before = where_read(scope, placed, buffer, users, loops, ranges)
         return before, None, [copying.name]
     _need_writers(users, writers, buffer)
     first: Stmt | None = None

@@ -172,9 +172,10 @@ def _overlapping(target: For, above: list[Stmt], factors: list[int | None], part
 
 
 def _guard(stmt: Stmt, condition: Expr) -> Stmt:
-    """`stmt` where `condition` holds: in the predicates of its blocks, and as an `if` around what has none."""
+    """`stmt` where `condition` holds: in the predicates of its blocks, and as an `if` around what has none, or has one that reads
+    memory, as it may do only where the condition holds."""
     match stmt:
-        case Block():
+        case Block() if not loads(stmt.predicate):
             return stmt.with_(predicate=conjunction(stmt.predicate, condition))
         case Seq(stmts):
             return Seq(tuple(_guard(s, condition) for s in stmts))

@@ -11,7 +11,7 @@ from tir.memory import SHARED
 from tir.traverse import stores, variables
 
 from ...error import ScheduleError, listing
-from ...legality.dataflow import Leaf, Scope, locate, locate_loop, shared_loops
+from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, shared_loops
 from ...legality.requirements import need_own_temporary, need_read_later, need_safe_domain, need_unchanged_inputs
 from ...primitive import path as path_of
 from ...primitive import primitive
@@ -70,7 +70,8 @@ def compute_at(
     reads, _ = accessed(nest(together, target.body), outside, moved.writes)
     windows = needed(producer, reads, ranges)
     removed = edited(func, [(producer, None)])
-    placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops)
+    facts = facts_of(scope, (x for x in path if type(x) is For))
+    placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)
     return edited(removed, [], Insertion(target.body, position, placed)), None
 
 

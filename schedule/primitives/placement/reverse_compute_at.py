@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tir.analysis.context import Context, accesses
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Ranges
-from tir.arith.mixed_radix import mixed_radix
-from tir.arith.polynomial import linear, polynomial, split_terms
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
-from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store
-from tir.traverse import loads, substatements, variables
+from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt
+from tir.traverse import loads, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Window, affine_index, shifted, windows
-from ...legality.dataflow import Leaf, Scope, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
+from ...legality.axis_windows import Place, Window, affine_index, in_elements, shifted, windows, written_places
+from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete
 from ...primitive import path as path_of
@@ -80,7 +78,8 @@ def reverse_compute_at(
     first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
     position = pick_position(index, first, len(stmts), target)
     removed = edited(func, [(consumer, None)])
-    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True)
+    facts = facts_of(scope, (x for x in path if type(x) is For))
+    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True, facts=facts)
     return edited(removed, [], Insertion(target.body, position, placed)), None
 
 
@@ -252,8 +251,8 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
                 marks[0],
                 hint=f"let {source.name!r} write dimension {n} at one of its axes, or choose a loop outside of its loops",
             )
-        v, offset, tile = dim
-        window, extent = _in_elements(share[v], tile), simplify(extents[v] * tile)
+        assert dim.axis is not None
+        window, extent = in_elements(share[dim.axis], replace(dim, offset=Const(0))), simplify(extents[dim.axis] * dim.tile)
         if window.extent == extent and not window.limits:
             continue
         read = affine_index(index, axes)
@@ -264,7 +263,8 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
                 *marks,
                 hint="choose a loop further outside, in which all of that dimension is finished",
             )
-        axis, shift = axes[read[0]], offset - read[1]
+        assert type(dim.offset) is Const
+        axis, shift = axes[read[0]], int(dim.offset.value) - read[1]
         if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
             raise ScheduleError(
                 f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes",
@@ -282,41 +282,13 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
     return result
 
 
-def _in_elements(window: Window, tile: int) -> Window:
-    """A window of tiles as one of elements."""
-    if tile == 1:
-        return window
-    limits = tuple((base, scale * tile, bound) for base, scale, bound in window.limits)
-    return Window(simplify(window.start * tile), simplify(window.extent * tile), limits)
-
-
-def _written_dimensions(block: Block, name: str) -> list[tuple[str, int, int] | None]:
-    """For each dimension of a buffer the axis of the block that indexes it, its offset, and how many elements belong to one value
-    of the axis (1, or the tile that loops inside of the block run over), the same in all stores."""
-    result: list[tuple[str, int, int] | None] | None = None
-    axes = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
-    for part in substatements(block):
-        for n, around in accesses(part):
-            if type(n) is not Store or n.buffer.name != name:
-                continue
-            dims = [_tile(around.closed(i), around, axes) for i in n.indices]
-            if len({d[0] for d in dims if d}) < len([d for d in dims if d]):
-                dims = [None] * len(dims)
-            result = dims if result is None else [a if a == b else None for a, b in zip(result, dims, strict=True)]
-    return result or []
-
-
-def _tile(index: Expr, around: Context, axes: set[str]) -> tuple[str, int, int] | None:
-    """(v, c, f) where an index is v * f + c for an axis v, and loops inside run over all f elements of the tile."""
-    inside = {x.name: x.extent for x in around.loops}
-    here, there = split_terms(polynomial(simplify(index, around.ranges({}))), set(inside))
-    match linear(there):
-        case (name, 1, offset) if name in axes and not here:
-            return name, offset, 1
-        case (name, factor, 0) if name in axes and here and not around.conditions:
-            found = mixed_radix(here, inside)
-            return (name, 0, factor) if found is not None and found[1] == Const(factor) else None
-    return None
+def _written_dimensions(block: Block, name: str) -> list[Place | None]:
+    """For each dimension of a buffer the place at which a block writes it, the same in all stores, if that is a constant distance
+    from an axis that indexes no other dimension."""
+    first, *others = written_places(block, name)
+    dims = [a if all(other[n] == a for other in others) else None for n, a in enumerate(first)]
+    axes = [p.axis for p in dims if p is not None]
+    return [p if p is not None and axes.count(p.axis) == 1 and p.axis and type(p.offset) is Const else None for p in dims]
 
 
 def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:

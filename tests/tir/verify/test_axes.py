@@ -201,3 +201,20 @@ def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32"), n: T.int3
 """
     )
     assert messages(f) == ["unproved: cannot prove that block `C` begins its reduction with its init"]
+
+
+def test_an_axis_of_which_one_value_runs():
+    f = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
+    for i in range(3):
+        with T.block("B"):
+            v = T.axis.spatial(3, i)
+            for j in range(1):
+                with T.block("inner"):
+                    w = T.axis.spatial(2, j)
+                    B[v] = A[v]
+"""
+    )
+    assert messages(f) == []

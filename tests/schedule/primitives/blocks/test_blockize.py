@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.programs import chain, elementwise, matmul, reduction, relu_of_matmul, stencil, vector
+from tests.programs import chain, elementwise, matmul, reduction, relu_of_matmul, stencil, vector, window_sums
 from tests.schedule.harness import Checked, check, refuse
 from tir.ir import Const, For, Var
 from tir.script import parse
@@ -398,5 +398,25 @@ blockize(['C', 'C_o']): `C` is inside `C_o`
    14 |         with T.block("C_o"):
       |         ^^^^^^^^^^^^^^^^^^^^ in the list, too
   hint: leave one of them out
+""",
+    )
+
+
+def test_several_blocks_that_threads_reduce_together():
+    s = Schedule(window_sums())
+    s.bind("k", "threadIdx.x")
+    s.compute_at("B", "k")
+    refuse(
+        s,
+        """
+blockize(['B', 'C']): `k`, which drives the reduction, is bound to threadIdx.x: threads that reduce together need the init
+   10 |         for k in T.thread_binding(3, thread="threadIdx.x"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ drives the reduction
+   11 |             with T.block("B"):
+   12 |                 v_i = T.axis.spatial(9, i_1 + k)
+   13 |                 B[v_i] = A[v_i % 7] * T.float32(2.0)
+   14 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: do this before bind
 """,
     )

@@ -69,3 +69,26 @@ cache_index('C', 'global'): no index of `C` computes anything from its axes
   hint: indices that are variables, constants or loaded are read as they are
 """,
     )
+
+
+def test_the_place_of_a_sum_is_no_index():
+    A, k = te.placeholder((12,), name="A"), te.reduce_axis((0, 3), name="k")
+    s = Checked(te.create_prim_func([A, te.compute((6,), lambda i: te.sum(A[i * 2 + k % 2], axis=k), name="C")]))
+    s.transform_block_layout("C", "lambda i, k: (i // 2, i % 2, k)")
+    s.cache_index("C", "local")
+    check(
+        s,
+        """
+        index_0 = T.alloc_buffer((3, 2, 3), "int32", scope="local")
+        for ax0_1, ax1_1, ax2_1 in T.grid(3, 2, 3):
+            with T.block("index_0"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2_1])
+                index_0[v0, v1, v2] = v0 * 4 + v1 * 2 + v2 % 2
+        for ax0, ax1, ax2 in T.grid(3, 2, 3):
+            with T.block("C"):
+                v0, v1, v2 = T.axis.remap("SSR", [ax0, ax1, ax2])
+                with T.init():
+                    C[v0 * 2 + v1] = T.float32(0.0)
+                C[v0 * 2 + v1] = C[v0 * 2 + v1] + A[index_0[v0, v1, v2]]
+        """,
+    )

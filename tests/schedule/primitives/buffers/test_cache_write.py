@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.programs import chain, matmul, relu_of_matmul, stencil
+from tests.programs import chain, matmul, relu_of_matmul, stencil, window_sums
 from tests.schedule.harness import Checked, check, refuse, tiled_matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -336,9 +336,14 @@ def test_refuses_a_decomposed_reduction():
     refuse(
         s,
         """
-        cache_write('C_update', 0, 'local'): `C_update` updates `C` without an init, so it cannot be given a copy to write
+        cache_write('C_update', 0, 'local'): `C_init` writes `C` too, so `C_update` cannot be given a copy to write
+            9 |         with T.block("C_init"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
+           10 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           11 |             C[v_i, v_j] = T.float32(0.0)
+           12 |         for k in range(5):
            13 |             with T.block("C_update"):
-              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes C
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
           hint: do this before decompose_reduction
         """,
     )
@@ -490,4 +495,172 @@ def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
                 T.where(ax0 < 9)
                 B[v0] = B_local[v0]
         """,
+    )
+
+
+UNDER_IF = """
+@T.prim_func
+def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7, 5), "float32"), D: T.Buffer((7, 5), "float32")):
+    for i in range(7):
+        if A[i, 0] > T.float32(0):
+            for j in range(5):
+                with T.block("C"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    C[v, w] = A[v, w] * T.float32(2)
+    for i, j in T.grid(7, 5):
+        with T.block("D"):
+            v, w = T.axis.remap("SS", [i, j])
+            D[v, w] = C[v, w] + T.float32(1)
+"""
+
+
+def test_under_a_condition():
+    """What is written where it holds is copied where it holds."""
+    s = Checked(parse(UNDER_IF))
+    s.cache_write("C", 0, "local")
+    check(
+        s,
+        """
+        C_local = T.alloc_buffer((7, 5), scope="local")
+        for i in range(7):
+            if A[i, 0] > T.float32(0.0):
+                for j in range(5):
+                    with T.block("C"):
+                        v, w = T.axis.remap("SS", [i, j])
+                        C_local[v, w] = A[v, w] * T.float32(2.0)
+                for ax0 in range(5):
+                    with T.block("C_local"):
+                        v0, v1 = T.axis.remap("SS", [i, ax0])
+                        C[v0, v1] = C_local[v0, v1]
+        for i_1, j_1 in T.grid(7, 5):
+            with T.block("D"):
+                v, w = T.axis.remap("SS", [i_1, j_1])
+                D[v, w] = C[v, w] + T.float32(1.0)
+        """,
+    )
+    refuse(
+        Schedule(parse(UNDER_IF)),
+        """
+cache_write('C', 0, 'local', ['D']): `D` may read elements of `C` that `C` has not written by then, and the copy lacks
+   10 |                 with T.block("C"):
+      |                 ^^^^^^^^^^^^^^^^^^ writes C
+   11 |                     v, w = T.axis.remap("SS", [i, j])
+   12 |                     C[v, w] = A[v, w] * T.float32(2.0)
+   13 |     for i_1, j_1 in T.grid(7, 5):
+   14 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ reads C
+  hint: leave `D` out of consumer_blocks: it then reads `C` itself
+""",
+    )
+
+
+def blockized() -> Checked:
+    s = Checked(matmul(8, 6, 13))
+    io, ii = s.split("i", [None, 4])
+    ko, ki = s.split("k", [None, 3])
+    s.reorder(io, "j", ko, ii, ki)
+    s.blockize(ii)
+    return s
+
+
+def test_inside_a_blockized_block():
+    """The reduction goes on from what `C_o` has begun."""
+    s = blockized()
+    s.cache_write("C", 0, "local")
+    check(
+        s,
+        """
+        for i_0, j, k_0 in T.grid(2, 13, 2):
+            with T.block("C_o"):
+                v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i_0, j, k_0])
+                C_local = T.alloc_buffer((8, 13), scope="local")
+                with T.init():
+                    for i_1_init in range(4):
+                        with T.block("C_init"):
+                            v_i_i = T.axis.spatial(4, i_1_init)
+                            v_j_i = T.axis.spatial(1, 0)
+                            C[v_i_o * 4 + v_i_i, v_j_o + v_j_i] = T.float32(0.0)
+                for ax0_1 in range(4):
+                    with T.block("C_local_start"):
+                        v0 = T.axis.spatial(8, v_i_o * 4 + ax0_1)
+                        v1 = T.axis.spatial(13, v_j_o)
+                        C_local[v0, v1] = C[v0, v1]
+                for i_1, k_1 in T.grid(4, 3):
+                    with T.block("C"):
+                        v_i_i = T.axis.spatial(4, i_1)
+                        v_j_i = T.axis.spatial(1, 0)
+                        v_k_i = T.axis.reduce(3, k_1)
+                        C_local[v_i_o * 4 + v_i_i, v_j_o + v_j_i] = C_local[v_i_o * 4 + v_i_i, v_j_o + v_j_i] + A[v_i_o * 4 + v_i_i, v_k_o * 3 + v_k_i] * B[v_k_o * 3 + v_k_i, v_j_o + v_j_i]
+                for ax0 in range(4):
+                    with T.block("C_local"):
+                        v0 = T.axis.spatial(8, v_i_o * 4 + ax0)
+                        v1 = T.axis.spatial(13, v_j_o)
+                        C[v0, v1] = C_local[v0, v1]
+        """,
+    )
+
+
+def test_of_a_blockized_block():
+    s = blockized()
+    s.cache_write("C_o", 0, "local")
+    check(
+        s,
+        """
+        C_local = T.alloc_buffer((8, 13), scope="local")
+        for i_0, j, k_0 in T.grid(2, 13, 2):
+            with T.block("C_o"):
+                v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i_0, j, k_0])
+                with T.init():
+                    for i_1_init in range(4):
+                        with T.block("C_init"):
+                            v_i_i = T.axis.spatial(4, i_1_init)
+                            v_j_i = T.axis.spatial(1, 0)
+                            C_local[v_i_o * 4 + v_i_i, v_j_o + v_j_i] = T.float32(0.0)
+                for i_1, k_1 in T.grid(4, 3):
+                    with T.block("C"):
+                        v_i_i = T.axis.spatial(4, i_1)
+                        v_j_i = T.axis.spatial(1, 0)
+                        v_k_i = T.axis.reduce(3, k_1)
+                        C_local[v_i_o * 4 + v_i_i, v_j_o + v_j_i] = C_local[v_i_o * 4 + v_i_i, v_j_o + v_j_i] + A[v_i_o * 4 + v_i_i, v_k_o * 3 + v_k_i] * B[v_k_o * 3 + v_k_i, v_j_o + v_j_i]
+        for ax0, ax1 in T.grid(8, 13):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_local[v0, v1]
+        """,
+    )
+
+
+def reduced_in_blocks() -> Schedule:
+    """Sums that go on in the next iteration of an enclosing block."""
+    s = Schedule(window_sums())
+    s.compute_at("B", "k")
+    s.blockize(["B", "C"])
+    return s
+
+
+def test_refuses_a_reduction_that_goes_on():
+    refuse(
+        reduced_in_blocks(),
+        """
+cache_write('C', 0, 'local'): `C` goes on reducing over `v_k` in other iterations of `outer_B_C_`, in which its copy is allocated
+   10 |         with T.block("outer_B_C_"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^ its `v_k_1` drives the reduction
+      ...
+   15 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ reduces
+  hint: give `C` the copy before blockize
+""",
+    )
+    refuse(
+        reduced_in_blocks(),
+        """
+reindex('C', ['write', 0]): `C` goes on reducing over `v_k` in other iterations of `outer_B_C_`, in which its copy is allocated
+   10 |         with T.block("outer_B_C_"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^ its `v_k_1` drives the reduction
+      ...
+   15 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ reduces
+  hint: give `C` the copy before blockize
+""",
+        lambda s: s.reindex("C", ("write", 0)),
     )

@@ -509,3 +509,32 @@ def test_refuses_places_that_there_are_not():
               |         ^^^^^^^^^^^^^^^^^^ writes it
         """,
     )
+
+
+def test_what_an_iteration_of_a_block_reads():
+    s = Checked(chain())
+    s.reverse_compute_at("C", "j")
+    s.blockize(["B", "C"])
+    s.reindex_cache_read("C", 0, "shared", lambda i, j: (j, i))
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("outer_B_C_"):
+                v_i_1, v_j_1 = T.axis.remap("SS", [i, j])
+                B_shared = T.alloc_buffer((13, 7), scope="shared")
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_j_1)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                with T.block("B_shared"):
+                    v0 = T.axis.spatial(7, v_i_1)
+                    v1 = T.axis.spatial(13, v_j_1)
+                    B_shared[v1, v0] = B[v0, v1]
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_j_1)
+                    C[v_i, v_j] = B_shared[v_j, v_i] * T.float32(3.0)
+        """,
+    )

@@ -115,6 +115,86 @@ def test_the_innermost_of_two_tile_loops_rolls():
     )
 
 
+def test_rows_of_rows():
+    """`P` is computed from what `B` computes again: the reader rolls first, then what it reads."""
+    s = Checked(stencil())
+    s.compute_at("P", "i_2")
+    s.compute_at("B", "i_2")
+    other = Schedule(s.func)
+    s.rolling_buffer("P", 0)
+    s.rolling_buffer("B", 0)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((3,))
+        P = T.alloc_buffer((3,))
+        for i_2 in range(13):
+            for ax0_1 in range(3):
+                with T.block("B"):
+                    v_i = T.axis.opaque(13, i_2 + ax0_1 - 1)
+                    T.where(i_2 + ax0_1 - 1 >= 0 and i_2 + ax0_1 - 1 < 13 and (i_2 == 0 or ax0_1 >= 2))
+                    B[v_i % 3] = A[v_i] * T.float32(2.0)
+            for ax0 in range(3):
+                with T.block("P"):
+                    v_i = T.axis.opaque(15, i_2 + ax0)
+                    T.where(i_2 == 0 or ax0 >= 2)
+                    P[v_i % 3] = T.if_then_else(v_i >= 1 and v_i < 14, B[(v_i + 2) % 3], T.float32(0.0))
+            with T.block("C"):
+                v_i = T.axis.spatial(13, i_2)
+                C[v_i] = P[v_i % 3] + P[(v_i + 1) % 3] + P[(v_i + 2) % 3]
+        """,
+    )
+    other.rolling_buffer("B", 0)
+    refuse(
+        other,
+        """
+rolling_buffer('P', 0): `P` may read `B` before `B` has finished it
+   10 |     for i_2 in range(13):
+      |     ^^^^^^^^^^^^^^^^^^^^^ the loop around both
+   11 |         for ax0_1 in range(3):
+   12 |             with T.block("B"):
+      |             ^^^^^^^^^^^^^^^^^^ writes B
+      ...
+   17 |             with T.block("P"):
+      |             ^^^^^^^^^^^^^^^^^^ reads B
+  hint: roll `P` before what it reads, or compute `B` before the loop
+""",
+    )
+
+
+def test_an_input_written_behind():
+    refuse(
+        Schedule(parse(BEHIND)),
+        """
+rolling_buffer('X', 0): `D` writes `A`, from which `X` computes, behind it in `i`
+   10 |             with T.block("X"):
+      |             ^^^^^^^^^^^^^^^^^^ reads A
+      ...
+   16 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ writes A
+  hint: what the iteration before computed would no longer be right
+""",
+    )
+
+
+BEHIND = """
+@T.prim_func
+def main(A: T.Buffer((15,), "float32"), C: T.Buffer((13,), "float32")):
+    X = T.alloc_buffer((15,))
+    for i in range(13):
+        for x in range(3):
+            with T.block("X"):
+                v = T.axis.spatial(15, i + x)
+                X[v] = A[v] * T.float32(2.0)
+        with T.block("C"):
+            v = T.axis.spatial(13, i)
+            C[v] = X[v] + X[v + 2]
+        with T.block("D"):
+            v = T.axis.spatial(13, i)
+            A[v] = T.float32(0.0)
+"""
+
+
 def test_refusals():
     s = Schedule(chain())
     refuse(
@@ -147,21 +227,6 @@ rolling_buffer('C', 0): `C` reduces, and its elements are not final where they a
    10 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
   hint: only what is stored once can be kept
-""",
-    )
-    s = Schedule(stencil())
-    s.compute_at("P", "i_2")
-    s.compute_at("B", "i_2")
-    refuse(
-        s,
-        """
-rolling_buffer('P', 0): `B` writes `B`, from which `P` computes, in `i_2`
-   12 |             with T.block("B"):
-      |             ^^^^^^^^^^^^^^^^^^ writes B
-      ...
-   17 |             with T.block("P"):
-      |             ^^^^^^^^^^^^^^^^^^ reads B
-  hint: what the iteration before computed would no longer be right
 """,
     )
     s = Schedule(stencil())

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from schedule import Schedule, ScheduleError
-from tests.programs import matmul, symbolic, vector
+from tests.programs import matmul, symbolic, vector, window_sums
 from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tir.traverse import path_to
 
@@ -212,4 +212,43 @@ loop_partition('j_k_fused', [3, None]): it cannot be shown in which part the red
       |         ^^^^^^^^^^^^^^^^^^ a reduction
   hint: decompose_reduction first
 """,
+    )
+
+
+def test_a_reduction_inside_of_a_block():
+    """Only the first part starts it."""
+    s = Checked(window_sums())
+    s.compute_at("B", "k")
+    s.blockize(["B", "C"])
+    s.loop_partition("k", [1, 2])
+    check(
+        s,
+        """
+        B = T.alloc_buffer((9,))
+        for i_1 in range(7):
+            for k_0 in range(1):
+                with T.block("outer_B_C__k_0"):
+                    v_i_1 = T.axis.opaque(7, i_1)
+                    v_k_1 = T.axis.opaque(3, k_0)
+                    with T.block("B_k_0"):
+                        v_i = T.axis.spatial(9, v_i_1 + v_k_1)
+                        B[v_i] = A[v_i % 7] * T.float32(2.0)
+                    with T.block("C_k_0"):
+                        v_i = T.axis.spatial(7, v_i_1)
+                        v_k = T.axis.reduce(3, v_k_1)
+                        with T.init():
+                            C[v_i] = T.float32(0.0)
+                        C[v_i] = C[v_i] + B[v_i + v_k]
+            for k_1 in range(2):
+                with T.block("outer_B_C__k_1"):
+                    v_i_1 = T.axis.opaque(7, i_1)
+                    v_k_1 = T.axis.opaque(3, k_1 + 1)
+                    with T.block("B_k_1"):
+                        v_i = T.axis.spatial(9, v_i_1 + v_k_1)
+                        B[v_i] = A[v_i % 7] * T.float32(2.0)
+                    with T.block("C_k_1"):
+                        v_i = T.axis.spatial(7, v_i_1)
+                        v_k = T.axis.reduce(3, v_k_1)
+                        C[v_i] = C[v_i] + B[v_i + v_k]
+        """,
     )

@@ -400,3 +400,31 @@ split('j', [None, 4], tail='overlap'): `C` reads what is written under `j`, so a
   hint: tail="guard" or tail="cut" runs each iteration once
 """,
     )
+
+
+LOADED = """
+@T.prim_func
+def main(A: T.Buffer((7,), "int32"), C: T.Buffer((7,), "int32")):
+    for i in range(7):
+        with T.block("C"):
+            v = T.axis.spatial(7, i)
+            T.where(A[i] > 0)
+            C[v] = A[v]
+"""
+
+
+def test_a_condition_that_reads_memory():
+    """It is evaluated in the tile only where the loop was."""
+    s = Checked(parse(LOADED))
+    s.split("i", [None, 4])
+    check(
+        s,
+        """
+        for i_0, i_1 in T.grid(2, 4):
+            if i_0 * 4 + i_1 < 7:
+                with T.block("C"):
+                    v = T.axis.spatial(7, i_0 * 4 + i_1)
+                    T.where(A[i_0 * 4 + i_1] > 0)
+                    C[v] = A[v]
+        """,
+    )

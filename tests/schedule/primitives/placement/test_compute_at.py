@@ -694,3 +694,18 @@ def test_what_threads_share_is_computed_for_all_of_them():
                         C[v_i, v_j] = B_shared[v_i, v_j] * T.float32(3.0)
         """,
     )
+
+
+def test_no_condition_where_it_is_known_to_hold():
+    """`i_1 < n` and `ax0 < 3` say that `i_1 + ax0 < n + 2`."""
+    n, k = te.var("n"), te.reduce_axis((0, 3), name="k")
+    A = te.placeholder((n,), name="A")
+    X = te.compute((n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), A[i - 1], 0.0), name="X")
+    before = te.create_prim_func([A, te.compute((n,), lambda i: te.sum(X[i + k], axis=k), name="C"), n])
+    s = Schedule(before)
+    s.compute_at("X", "i_1")
+    assert s.func.outline().splitlines()[3:5] == [
+        "        for ax0 in 3:",
+        "            X[i_1 + ax0] = (A[i_1 + ax0 - 1] if i_1 + ax0 >= 1 and i_1 + ax0 < n + 1 else 0)",
+    ]
+    same_numbers(before, s.func, {"n": 7})

@@ -623,8 +623,36 @@ def test_tiles_of_a_size_that_the_call_gives(assumed):
         f"    for i_0 in {'n // 4' if assumed else '(n + 3) // 4'}:",
         f"        for i_1_1 in 4, j in 7{'' if assumed else ' where i_0 * 4 + i_1_1 < n'}:",
         "            B[i_0 * 4 + i_1_1, j] = A[i_0 * 4 + i_1_1, j] * 2",
-        "        for ax0 in 4, ax1 in 7 where i_0 * 4 + ax0 < n:",
+        f"        for ax0 in 4, ax1 in 7{'' if assumed else ' where i_0 * 4 + ax0 < n'}:",
         "            C[i_0 * 4 + ax0, ax1] = B[i_0 * 4 + ax0, ax1] + 1",
     ]
     for size in (4, 12) if assumed else (1, 4, 13):
         same_numbers(before, s.func, {"n": size})
+
+
+NEVER = """
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+    S = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("S"):
+            v = T.axis.spatial(7, i)
+            S[v] = A[v]
+    for j in range(7):
+        with T.block("C"):
+            v = T.axis.spatial(7, j)
+            T.where({condition})
+            C[v] = S[v]
+"""
+
+
+@pytest.mark.parametrize("condition", ["A[0] > T.float32(0.0)", "T.bool(False)"])
+def test_a_condition_on_no_loop_stays(condition):
+    refuse(
+        Schedule(parse(NEVER.format(condition=condition))),
+        f"""
+reverse_compute_at('C', 'i'): it cannot be shown that `C` runs over its whole domain, once: the condition `{condition}` is not an upper bound
+   13 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
