@@ -38,6 +38,7 @@ from tir.traverse import loops
 STEPS = 12
 SIZES = (1, 7, 4, 5, 13, 24)  # of functions whose sizes are open; the last holds for all that is assumed
 SECONDS = 30  # of processor time, a case, at most
+HANG = 300  # seconds on the clock, of a compiled function, at most: others may use the processor
 REGRESSIONS = Path(__file__).parent / "regressions"
 
 
@@ -281,7 +282,7 @@ class Compiler:
         assert self._pipe is not None
         try:
             self._pipe.send((before, after, seed))
-            if self._pipe.poll(SECONDS):
+            if self._pipe.poll(HANG):
                 return self._pipe.recv()
             found = "the compiled function hangs"
         except (EOFError, OSError):

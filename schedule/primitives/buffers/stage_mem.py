@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
+from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.simplify import simplify
@@ -91,7 +92,8 @@ def _copy_nests(
     _need_writers(users, writers, buffer)
     first: Stmt | None = None
     made: list[str] = []
-    if buffer in writers[0].reads and writers[0].block.init is None:  # it reads elements that it has not written itself
+    begins = writers[0].block
+    if begins.init is None and not writes_before_reads(begins, source, dict(ranges)):  # it reads what it has not written itself
         copying = copy_block(names, copy.name, source, copy)
         first = _where_written(writers, source, copying, loops, ranges, names)
         made.append(copying.name)

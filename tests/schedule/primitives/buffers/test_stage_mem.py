@@ -655,3 +655,31 @@ for ax0, ax1 in T.grid(7, 13):
         B[v0, v1] = whole[v0, v1]
 """,
     )
+
+
+def test_a_temporary_that_the_block_itself_writes_first():
+    s = Checked(chain())
+    s.reverse_compute_at("C", "j")
+    s.blockize(["B", "C"])
+    s.stage_mem("outer_B_C_", "B", "staged", "local")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        staged = T.alloc_buffer((7, 13), scope="local")
+        for i, j in T.grid(7, 13):
+            with T.block("outer_B_C_"):
+                v_i_1, v_j_1 = T.axis.remap("SS", [i, j])
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_j_1)
+                    staged[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_j_1)
+                    C[v_i, v_j] = staged[v_i, v_j] * T.float32(3.0)
+            with T.block("staged_back"):
+                v0, v1 = T.axis.remap("SS", [i, j])
+                B[v0, v1] = staged[v0, v1]
+        """,
+    )
