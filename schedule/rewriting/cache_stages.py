@@ -144,7 +144,7 @@ def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
 
 
 def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
-    """After the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader: before the first reader."""
+    """After the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader, the first of them."""
     whole = (*writer.above, writer.stmt)
     inside = max((n + 1 for n, s in enumerate(whole) if type(s) is If), default=0)
     common = whole[: inside + 1] if type(whole[inside]) is Seq else whole[:inside]
