@@ -1,27 +1,16 @@
 """What the parts of the search are worth: the best found against the number of trials, without one part at a time.
 
-Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS. The schedule that needs no search is no
-candidate here, so that a curve is the search's own, though in the full space evolution begins with the seeds of templates, unless
-it has `no start`; the bests of all runs, that schedule and numpy are timed in turns at the end.
-With `--minutes M` a row makes as many seeds as its share of the time allows, always as many of each configuration. With `--save
-DIR` all candidates are recorded in `DIR/records`, one file a run, so that an interrupted benchmark goes on where it ended; and
-`DIR/ablation.md` and a picture for each number of threads show all rows measured so far.
-
-`no bandit` gives all sketches as many trials; `concrete features` lowers every candidate that is scored, in place of one symbolic
-program for all rows of a variant, which makes runs many times as long.
-
-`best` is the speed of what was found relative to the fastest of the row, the median over the seeds, with its quartiles; `area`
-the mean of the same over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest; `a run` the
-seconds of one. As in figure 7 of the Ansor paper (OSDI 2020), except that times are those of this machine.
+Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS; what is shown says INTRODUCTION. With
+`--minutes M` a row makes as many seeds as its share of the time allows, always as many of each configuration. With `--save DIR`
+all candidates are recorded in `DIR/records`, one file a run, so that an interrupted benchmark goes on where it ended. As in
+figure 7 of the Ansor paper (OSDI 2020), except that times are those of this machine.
 """
 
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,8 +93,7 @@ def compared(
     """The results of a row of a table: one a configuration, by its arguments of `make_policy`."""
     instance = programs.instance(*table[row])
     task = task_of(table[row], options)
-    with ExitStack() as stack:
-        folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
+    with options.folder() as folder:
         runs = _runs(task, row, folder, options, configurations)
         raced, beside = _race(task, [ran.best for made in runs.values() for ran in made])
     fastest = min(raced)

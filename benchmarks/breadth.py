@@ -1,14 +1,10 @@
 """The default schedule beside numpy and torch, on many small programs of all kinds: products of odd forms, reductions, copies.
 
 It is there to find kinds of programs for which the default schedule is slow. Peers are given the same formula, `peer`, where they
-compute it without large temporaries; what only looks at its operand in another order is copied into an array that is there.
-Results are compared with the formula in float64, or int64, before anything is timed.
-
-The shapes of the rows `drawn-...` are drawn with `--seed`, so that none of them was chosen: the same ones for each type.
-
-On one thread, each program is also timed as it is written, without a schedule: `of_written` says how many times faster than that
-the default schedule is, which should never be less than 1. It is timed too in the equal ways to write it of `wordings`, in turns
-with itself: `slower` says how many times as long each takes.
+compute it without large temporaries. Results are compared with the formula in float64, or int64, before anything is timed. The
+shapes of the rows `drawn-...` are drawn with `--seed`, so that none of them was chosen.
+On one thread, each program is also timed without a schedule: `of_written` says how many times faster than that the default
+schedule is, which should never be less than 1; and in the equal ways to write it of `wordings`: `slower`.
 """
 
 from __future__ import annotations
@@ -36,9 +32,9 @@ Shape = tuple[int, ...]
 
 
 class Program(NamedTuple):
-    """A function of arrays of `shapes` and one dtype, whose result has another one where `result` says so: `build` makes its
-    tensor expression, `peer` what numpy and torch do, or torch its function `torch`, where that is named, of the second array
-    transposed where that is `across`; those in `timed` do it without much other work."""
+    """A function of arrays of `shapes` and one dtype, whose result has that of `result`, if named: `build` makes its tensor
+    expression, `peer` what numpy and torch do, or torch's function `torch`, of the second array transposed if `across`; those in
+    `timed` are timed."""
 
     shapes: tuple[Shape, ...]
     build: Callable[..., te.Tensor]

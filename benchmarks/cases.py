@@ -89,7 +89,8 @@ CASES = _cases()
 
 def draw(seed: int, count: int = DRAWN) -> tuple[str, ...]:
     """The names of so many single operators of at most FLOP operations, drawn without replacement, none more than TWICE."""
-    small = [name for name, c in CASES.items() if c.operator not in SUBGRAPHS and _flop(c) <= FLOP]
+    flop = {name: workloads.get(c.program).flop(*c.shape) for name, c in CASES.items() if c.operator not in SUBGRAPHS}
+    small = [name for name, n in flop.items() if n <= FLOP]
     taken: Counter[str] = Counter()
     found = []
     for name in np.random.default_rng(seed).permutation(small).tolist():
@@ -97,7 +98,3 @@ def draw(seed: int, count: int = DRAWN) -> tuple[str, ...]:
             taken[CASES[name].operator] += 1
             found.append(name)
     return tuple(name for name in CASES if name in found)
-
-
-def _flop(case: Case) -> int:
-    return workloads.get(case.program).flop(*case.shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,18 +101,12 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     kernel = tir.build(func, target)
     result |= {"schedule": options.schedule, "schedule_s": middle - start, "build_s": time.perf_counter() - middle}
     contenders = {"tir": kernel.bind(*inputs, *outputs), **rivals}
-    result |= circumstances()
-
-    check = instance.checker(inputs)
-    checks = {name: checked(call, outputs, check) for name, call in contenders.items()}
-    result["tolerance"] = checks["tir"].tolerance
-    result["errors"] = {name: c.max_error if np.isfinite(c.max_error) else None for name, c in checks.items()}
+    found, checks = judged(contenders, outputs, instance.checker(inputs))
+    result |= circumstances() | found
     if not checks["tir"].ok:
         yield {**result, "error": f"wrong result: {checks['tir']}"}
         return
     right = {name: call for name, call in contenders.items() if checks[name].ok}
-    if wrong := [name for name in contenders if name not in right]:
-        result["note"] = f"the result of {', '.join(wrong)} is wrong: left out"
 
     if entry.against == "copy":  # in turns too, as the bandwidth changes from moment to moment
         right["copy"] = copier(result["bytes"], target)  # reads as much as the row moves, and writes as much again
@@ -125,6 +119,18 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     if options.schedule == "default":
         pages.keep(options.save, "cpu", row, result, write)
     yield result
+
+
+def judged(
+    contenders: Mapping[str, Callable[[], Any]], outputs: Sequence[np.ndarray], check: Callable[[Any], Check]
+) -> tuple[dict[str, Any], dict[str, Check]]:
+    """The tolerance, the errors of the contenders and a note on those that are wrong; and their checks."""
+    checks = {name: checked(call, outputs, check) for name, call in contenders.items()}
+    errors = {name: c.max_error if np.isfinite(c.max_error) else None for name, c in checks.items()}
+    result: dict[str, Any] = {"tolerance": next(iter(checks.values())).tolerance, "errors": errors}
+    if wrong := [name for name, c in checks.items() if not c.ok]:
+        result["note"] = f"the result of {', '.join(wrong)} is wrong: left out"
+    return result, checks
 
 
 def checked(call: Callable[[], Any], outputs: Sequence[np.ndarray], check: Callable[[Any], Check]) -> Check:

@@ -1,18 +1,14 @@
 """A simulated farm: how busy the search keeps 256 devices, what it costs the coordinator, and whether it finds as much.
 
 First some candidates of a row are measured here (`--trials`, by default 192; with `--save DIR` they are kept in `DIR/ROW.db`).
-Then devices are pretended, on a Dask scheduler and workers in processes of their own: to measure a candidate takes SLOWNESS times
-as long as to build and run the recorded ones that are most like it took, as on boards that are so much slower, and its time is
-theirs, a few per cent off, always the same.
-
-`utilisation` is the share of the time for which devices are busy, between the moments when so many candidates as there are
-devices were measured and when so many are left to begin; `utilisation_of_all` that from the first beginning to the last
-result. `best_ms` is the best
-pretended time after `candidates`. `coordinator_cpu` is the CPU seconds a second that the process of the search takes, records
-written, `coordinator_mib` its largest size.
-
-The other results are about what is found with equal numbers of candidates, on one device in rounds, and on many, whose time
-passes without waiting, and which stands still while the search thinks: the geometric mean over `--seeds` searches.
+Then devices are pretended, on a Dask scheduler and workers in processes of their own: a candidate takes SLOWNESS times as long as
+the recorded ones that are most like it took, as on boards that are so much slower, and its time is theirs, a few per cent off,
+always the same.
+`utilisation` is the share of the time for which devices are busy, but for the first and the last candidate of each;
+`utilisation_of_all` that from the first beginning to the last result. `best_ms` is the best pretended time after `candidates`.
+`coordinator_cpu` is the CPU seconds a second that the process of the search takes, `coordinator_mib` its largest size.
+The other results are what is found with equal numbers of candidates, on one device in rounds, and on many, whose time passes
+without waiting: the geometric mean over `--seeds` searches.
 """
 
 from __future__ import annotations
@@ -20,12 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import resource as usage
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,8 +96,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     target = tir.Target("llvm", num_cores=options.threads)
     task = _task(row, target)
     with ExitStack() as stack:
-        folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory())).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = stack.enter_context(options.folder())
         gathered(row, target, folder, options)
         times = Recorded(str(folder / f"{row}.db"), task.key)
         each = SLOTS // PROCESSES

@@ -30,8 +30,8 @@ PRODUCTS = {"float16": "float16", "bfloat16": "bfloat16", "tf32": "float32", "fl
 class Row:
     """A workload at a shape, or a product of matrices (M, N, K) whose `name` is the type of its factors.
 
-    It is scheduled by the library, or the best of so many `trials`. `moved` are the bytes that must move where memory is the
-    limit. What is hoped for: `goal` times torch's speed, `goal_copy` of the bandwidth of a copy.
+    Scheduled by the library, or the best of so many `trials`. `moved` are the bytes of a row that memory limits. Hoped for:
+    `goal` times torch's speed, `goal_copy` of the bandwidth of a copy.
     """
 
     name: str

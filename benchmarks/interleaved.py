@@ -1,8 +1,6 @@
 """Kernels in turns with calls of other libraries in one process, as in an app: what that takes from them, and from torch's.
 
-A library's idle threads may spin on the cores for some time after its call, and its data pushes that of others out of the caches.
-Each row is a program, ours and torch's: called again and again, and after a matrix product of numpy or of torch each time, which
-is not timed.
+A library's idle threads may spin on the cores after its call, and its data pushes that of others out of the caches.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What the ways to call a kernel cost: by place, by name, with outputs that are made, with arrays of other libraries.
-
-The kernel adds two small arrays, so that a call is all that is timed. Rows of other libraries' arrays are those that are
-installed.
-"""
+"""What the ways to call a kernel cost: by place, by name, with outputs that are made, with arrays of other libraries."""
 
 from __future__ import annotations
 

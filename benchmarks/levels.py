@@ -1,8 +1,6 @@
-"""The default schedule for each level of x86-64 that this processor has (v2, v3, v4: vectors of 128, 256 and 512 bits), in turns
-with that for the processor itself.
+"""The default schedule for each level of x86-64 that this processor has, in turns with that for the processor itself.
 
-Kernels for a level are what a library or an app ships to machines that it does not know. Each is compared with a float64
-reference before it is timed, and its speed with the peak that the level's multiply-adds reach here.
+Kernels for a level are what ships to machines that are not known. Each is compared with a float64 reference first.
 """
 
 from __future__ import annotations

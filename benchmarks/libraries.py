@@ -1,7 +1,6 @@
 """Which kernels the libraries that we compare with have chosen for this processor, and whether they are those of a lesser one.
 
-OpenBLAS and torch look at the processor when they are loaded; variables of the environment, such as OPENBLAS_CORETYPE and
-ATEN_CPU_CAPABILITY, can have them take kernels for others.
+Variables such as OPENBLAS_CORETYPE and ATEN_CPU_CAPABILITY can have OpenBLAS and torch take kernels for other processors.
 """
 
 from __future__ import annotations

@@ -13,10 +13,8 @@ eight highest relative to the best of all; means over the draws. `fit_ms` is how
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,9 +63,7 @@ class Known(NamedTuple):
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """A result for the formula; by loss, one for each number of candidates taught, and one for those of other rows."""
     target = tir.Target("llvm", num_cores=options.threads)
-    with ExitStack() as stack:
-        folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
+    with options.folder() as folder:
         mine = gathered(row, target, folder, options)
         there = [name for name in ROWS if name != row and (folder / f"{name}.db").exists()]
         others = [known for name in there for known in kept(name, target, folder)]

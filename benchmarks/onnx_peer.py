@@ -28,10 +28,10 @@ def onnx_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[], 
     import onnxruntime as ort
     from onnx import helper
 
-    make = _PROGRAMS.get(instance.name)
-    if make is None:
+    if instance.name not in _PROGRAMS:
         return None
-    shaped, nodes, constants = make(instance, tuple(np.asarray(a) for a in inputs))
+    given, make = tuple(map(np.asarray, inputs)), _PROGRAMS[instance.name]
+    shaped, nodes, constants = make(instance, given) if callable(make) else (given, make, {})
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(instance.dtype))
     graph = helper.make_graph(
         [helper.make_node(op, read.split(), made.split(), **attributes) for op, read, made, attributes in nodes],
@@ -61,18 +61,6 @@ def onnx_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[], 
 Program = tuple[Arrays, list[Node], dict[str, float]]
 
 
-def _product(instance: Instance, inputs: Arrays) -> Program:
-    return inputs, [("MatMul", "x0 x1", "y", {})], {}
-
-
-def _add_relu(instance: Instance, inputs: Arrays) -> Program:
-    return inputs, [("Add", "x0 x1", "s", {}), ("Relu", "s", "y", {})], {}
-
-
-def _mlp(instance: Instance, inputs: Arrays) -> Program:
-    return inputs, [("MatMul", "x0 x1", "c", {}), ("Exp", "c", "d", {}), ("MatMul", "d x2", "y", {})], {}
-
-
 def _conv2d(instance: Instance, inputs: Arrays) -> Program:
     X, K = inputs
     stride, padding = instance.shape[-2:]
@@ -81,14 +69,6 @@ def _conv2d(instance: Instance, inputs: Arrays) -> Program:
         K, groups = K[:, None], X.shape[1]
     how = {"strides": [stride, stride], "pads": [padding] * 4, "group": groups}
     return (X, K), [("Conv", "x0 x1", "c", how), ("Relu", "c", "y", {})], {}
-
-
-def _softmax(instance: Instance, inputs: Arrays) -> Program:
-    return inputs, [("Softmax", "x0", "y", {"axis": 1})], {}
-
-
-def _layernorm(instance: Instance, inputs: Arrays) -> Program:
-    return inputs, [("LayerNormalization", "x0 x1 x2", "y", {"axis": 1, "epsilon": EPSILON})], {}
 
 
 def _attention(instance: Instance, inputs: Arrays) -> Program:
@@ -102,14 +82,15 @@ def _attention(instance: Instance, inputs: Arrays) -> Program:
     return inputs, nodes, {"factor": 1 / sqrt(instance.shape[-1])}
 
 
-_PROGRAMS: dict[str, Callable[[Instance, Arrays], Program]] = {
-    "gmm": _product,
-    "gemv": _product,
-    "add_relu": _add_relu,
-    "mlp": _mlp,
+# The nodes of each program, or what makes them of its shape, with its inputs and constants.
+_PROGRAMS: dict[str, list[Node] | Callable[[Instance, Arrays], Program]] = {
+    "gmm": [("MatMul", "x0 x1", "y", {})],
+    "gemv": [("MatMul", "x0 x1", "y", {})],
+    "add_relu": [("Add", "x0 x1", "s", {}), ("Relu", "s", "y", {})],
+    "mlp": [("MatMul", "x0 x1", "c", {}), ("Exp", "c", "d", {}), ("MatMul", "d x2", "y", {})],
     "conv2d": _conv2d,
     "depthwise": _conv2d,
-    "softmax": _softmax,
-    "layernorm": _layernorm,
+    "softmax": [("Softmax", "x0", "y", {"axis": 1})],
+    "layernorm": [("LayerNormalization", "x0 x1 x2", "y", {"axis": 1, "epsilon": EPSILON})],
     "attention": _attention,
 }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 SCHEDULES = ("default", "tuned", "unscheduled")
@@ -37,3 +41,11 @@ class Options:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """The folder `save`, or without it one that is removed at the end."""
+        with TemporaryDirectory() as temporary:
+            found = Path(self.save or temporary).absolute()
+            found.mkdir(parents=True, exist_ok=True)
+            yield found

@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tir.workloads import EPSILON, Arrays, Instance
+from tir.ir import const_shape
+from tir.workloads import EPSILON, Arrays, Instance, Shape
+
+Call = Callable[[], Any]
 
 
 def installed() -> bool:
@@ -18,87 +21,55 @@ def installed() -> bool:
     return find_spec("torch") is not None
 
 
-def rivals(instance: Instance, inputs: Arrays, outputs: Arrays, threads: int) -> dict[str, Callable[[], Any]]:
+def rivals(instance: Instance, inputs: Arrays, outputs: Arrays, threads: int) -> dict[str, Call]:
     """The program in numpy, which writes to `outputs`, and in torch where that is installed and has it, by name.
 
     To be made before any kernel of ours is built: building loads the OpenMP runtime, and where torch brings the one that ours
     will share, its threads wait as torch has them wait.
     """
-    found: dict[str, Callable[[], Any]] = {"numpy": lambda: instance.numpy(inputs, outputs)}
+    found: dict[str, Call] = {"numpy": lambda: instance.numpy(inputs, outputs)}
     if installed() and (call := torch_call(instance, inputs, threads)) is not None:
         found["torch"] = call
     return found
 
 
-def torch_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[], Any] | None:
+def torch_call(instance: Instance, inputs: Arrays, threads: int) -> Call | None:
     """The program in torch on these arrays, not copied; None for one that is not written here."""
     import torch
 
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
-    out = torch.empty(_shape(instance), dtype=getattr(torch, instance.dtype))
+    out = torch.empty(const_shape(instance.func.buffers[-1]), dtype=getattr(torch, instance.dtype))
     return torch_program(instance.name, tuple(torch.from_numpy(np.asarray(a)) for a in inputs), out, instance.shape)
 
 
-def torch_program(name: str, inputs: tuple[Any, ...], out: Any, shape: tuple[int, ...]) -> Callable[[], Any] | None:
+def torch_program(name: str, inputs: tuple[Any, ...], out: Any, shape: tuple[int, ...]) -> Call | None:
     """A program in torch on tensors of any device, in `out` where torch can; None for one that is not written here."""
     import torch
 
     make = _PROGRAMS.get(name)
-    return None if make is None else make(torch, inputs, out, shape)
+    return None if make is None else make(torch, out, shape, *inputs)
 
 
-def _shape(instance: Instance) -> tuple[int, ...]:
-    from tir.ir import const_shape
-
-    return const_shape(instance.func.buffers[-1])
+# --- the call of each program: of the module torch, the result, the shape, and the inputs ---------------------------------
 
 
-def _gmm(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    A, B = inputs
-    return lambda: torch.matmul(A, B, out=out)
-
-
-def _gemv(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    A, x = inputs
-    return lambda: torch.mv(A, x, out=out)
-
-
-def _add_relu(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    A, B = inputs
-    return lambda: torch.add(A, B, out=out).relu_()
-
-
-def _mlp(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    A, B, E = inputs
+def _mlp(torch: Any, out: Any, shape: Shape, A: Any, B: Any, E: Any) -> Call:
     D = A.new_empty((A.shape[0], B.shape[1]))
     return lambda: torch.matmul(torch.matmul(A, B, out=D).exp_(), E, out=out)
 
 
-def _conv2d(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    X, K = inputs
-    stride, padding = shape[-2:]
-    return lambda: torch.relu_(torch.conv2d(X, K, None, stride, padding))
+def _conv2d(torch: Any, out: Any, shape: Shape, X: Any, K: Any) -> Call:
+    return lambda: torch.relu_(torch.conv2d(X, K, None, *shape[-2:]))
 
 
-def _depthwise(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    X, K = inputs
+def _depthwise(torch: Any, out: Any, shape: Shape, X: Any, K: Any) -> Call:
     stride, padding = shape[-2:]
     kernel = K.unsqueeze(1)
     return lambda: torch.relu_(torch.conv2d(X, kernel, None, stride, padding, groups=X.shape[1]))
 
 
-def _softmax(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    (X,) = inputs
-    return lambda: torch.softmax(X, 1, out=out)
-
-
-def _layernorm(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    X, weight, bias = inputs
-    return lambda: torch.layer_norm(X, X.shape[1:], weight, bias, EPSILON)
-
-
-def _attention(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+def _attention(torch: Any, out: Any, shape: Shape, *inputs: Any) -> Call:
     Q, K, V = (a.unsqueeze(0) for a in inputs)
     scale = 1 / sqrt(shape[-1])
     attend = torch.nn.functional.scaled_dot_product_attention
@@ -109,11 +80,6 @@ def _attention(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Cal
 # are put into it beforehand, as modules of torch have them.
 
 
-def _channels_first(torch: Any, images: Any) -> Any:
-    """Images (N, ..., C) seen as (N, C, ...)."""
-    return images.movedim(-1, 1)
-
-
 def _kernels(torch: Any, kernels: Any) -> Any:
     """Kernels (K, ..., CI, CO) as (CO, CI, K, ...), in the channels-last format where there is one."""
     moved = kernels.movedim((-1, -2), (0, 1)).contiguous()
@@ -121,11 +87,11 @@ def _kernels(torch: Any, kernels: Any) -> Any:
     return moved.contiguous(memory_format=formats[moved.ndim]) if moved.ndim in formats else moved
 
 
-def _convolution(name: str) -> Callable[..., Callable[[], Any]]:
+def _convolution(name: str) -> Callable[..., Call]:
     """A convolution of images with their channels last by the function of torch."""
 
-    def make(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-        X, K = _channels_first(torch, inputs[0]), _kernels(torch, inputs[1])
+    def make(torch: Any, out: Any, shape: Shape, images: Any, kernels: Any) -> Call:
+        X, K = images.movedim(-1, 1), _kernels(torch, kernels)
         dims = X.ndim - 2
         stride, padding, dilation, groups = (*shape[dims + 4 :], *(1, 1)[len(shape) - dims - 6 :])
         convolve = getattr(torch, name)
@@ -134,9 +100,8 @@ def _convolution(name: str) -> Callable[..., Callable[[], Any]]:
     return make
 
 
-def _conv_bn_relu(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    X, K = _channels_first(torch, inputs[0]), _kernels(torch, inputs[1])
-    bias, scale, offset = inputs[2:]
+def _conv_bn_relu(torch: Any, out: Any, shape: Shape, images: Any, kernels: Any, bias: Any, scale: Any, offset: Any) -> Call:
+    X, K = images.movedim(-1, 1), _kernels(torch, kernels)
     mean, variance = torch.zeros_like(bias), torch.ones_like(bias)
     stride, padding = shape[-2:]
     normalise = torch.nn.functional.batch_norm
@@ -148,27 +113,23 @@ def _conv_bn_relu(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> 
     return call
 
 
-def _depthwise_nhwc(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    X = _channels_first(torch, inputs[0])
-    K = inputs[1].movedim(-1, 0).unsqueeze(1).contiguous(memory_format=torch.channels_last)
+def _depthwise_nhwc(torch: Any, out: Any, shape: Shape, images: Any, kernels: Any) -> Call:
+    X, K = images.movedim(-1, 1), kernels.movedim(-1, 0).unsqueeze(1).contiguous(memory_format=torch.channels_last)
     stride, padding = shape[-2:]
     return lambda: torch.conv2d(X, K, None, stride, padding, groups=X.shape[1]).movedim(1, -1)
 
 
-def _conv2d_transpose(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    X = _channels_first(torch, inputs[0])
-    K = inputs[1].permute(2, 3, 0, 1).contiguous(memory_format=torch.channels_last)
-    stride, padding = shape[-2:]
-    return lambda: torch.conv_transpose2d(X, K, None, stride, padding).movedim(1, -1)
+def _conv2d_transpose(torch: Any, out: Any, shape: Shape, images: Any, kernels: Any) -> Call:
+    X, K = images.movedim(-1, 1), kernels.permute(2, 3, 0, 1).contiguous(memory_format=torch.channels_last)
+    return lambda: torch.conv_transpose2d(X, K, None, *shape[-2:]).movedim(1, -1)
 
 
-def _capsule(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+def _capsule(torch: Any, out: Any, shape: Shape, X: Any, K: Any) -> Call:
     """The rows of capsules as images of their own, their columns as channels."""
-    X, K = inputs
     N, H, W, side, _, CI = X.shape
     images = X.permute(0, 3, 1, 2, 4, 5).reshape(N * side, H, W, side * CI)
     kernel = _kernels(torch, K.permute(0, 1, 2, 4, 3, 5).reshape(*K.shape[:2], side * CI, -1))
-    seen = _channels_first(torch, images)
+    seen = images.movedim(-1, 1)
     stride, padding = shape[-2:]
 
     def call() -> Any:
@@ -178,21 +139,15 @@ def _capsule(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Calla
     return call
 
 
-def _norm(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    (A,) = inputs
-    return lambda: torch.linalg.vector_norm(A, dim=(1, 2), out=out)
-
-
-def _attention_weights(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
-    Q, K = inputs
+def _attention_weights(torch: Any, out: Any, shape: Shape, Q: Any, K: Any) -> Call:
     query, key = Q.transpose(1, 2), K.permute(0, 2, 3, 1)
     return lambda: torch.softmax(torch.matmul(query, key), -1, out=out)
 
 
-_PROGRAMS: dict[str, Callable[..., Callable[[], Any]]] = {
-    "gmm": _gmm,
-    "gemv": _gemv,
-    "add_relu": _add_relu,
+_PROGRAMS: dict[str, Callable[..., Call]] = {
+    "gmm": lambda torch, out, shape, A, B: lambda: torch.matmul(A, B, out=out),
+    "gemv": lambda torch, out, shape, A, x: lambda: torch.mv(A, x, out=out),
+    "add_relu": lambda torch, out, shape, A, B: lambda: torch.add(A, B, out=out).relu_(),
     "mlp": _mlp,
     "conv2d": _conv2d,
     "depthwise": _depthwise,
@@ -203,9 +158,9 @@ _PROGRAMS: dict[str, Callable[..., Callable[[], Any]]] = {
     "depthwise_nhwc": _depthwise_nhwc,
     "conv2d_transpose": _conv2d_transpose,
     "capsule": _capsule,
-    "norm": _norm,
+    "norm": lambda torch, out, shape, A: lambda: torch.linalg.vector_norm(A, dim=(1, 2), out=out),
     "attention_weights": _attention_weights,
-    "softmax": _softmax,
-    "layernorm": _layernorm,
+    "softmax": lambda torch, out, shape, X: lambda: torch.softmax(X, 1, out=out),
+    "layernorm": lambda torch, out, shape, X, scale, bias: lambda: torch.layer_norm(X, X.shape[1:], scale, bias, EPSILON),
     "attention": _attention,
 }

@@ -1,9 +1,8 @@
 """Milliseconds of CPU time that one call of each primitive takes on programs of about 50 statements.
 
-The call is repeated on one function, which it does not change. Checking the arguments counts, recording the step does too.
-`chain` is fifty elementwise stages; `mixed` is seven times a product, a bias, a relu, a padding, a window, the maxima of the
-rows and a difference; `fused` is the same, all of it computed in one loop over tiles of rows. `refused` is a call that ends in an
-error whose message is not read, `refused and read` one whose message is.
+The call is repeated on one function, checks and recording included. `chain` is fifty elementwise stages; `mixed` seven groups of
+a product and six stages; `fused` the same in one loop over tiles of rows. `refused` is a call that ends in an error whose message
+is not read, `refused and read` one whose message is.
 """
 
 from __future__ import annotations

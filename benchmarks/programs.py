@@ -17,6 +17,7 @@ from schedule.machine import PAGE_BYTES
 from tir import te, workloads
 from tir.ir import PrimFunc
 from tir.workloads import CACHE_ELEMENTS, INTRINSIC_ROUNDINGS, Arrays, Bounded, Instance, Parameter, Workload
+from workloads.workload import sums_of_products
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -31,23 +32,6 @@ def _gemv_build(dtype: str, M: int, K: int) -> PrimFunc:
     k = te.reduce_axis((0, K), name="k")
     y = te.compute((M,), lambda i: te.sum(A[i, k] * x[k], axis=k), name="y")
     return te.create_prim_func([A, x, y], name="gemv")
-
-
-def _gemv_draw(rng: np.random.Generator, M: int, K: int) -> Arrays:
-    return rng.uniform(-1, 1, (M, K)), rng.uniform(-1, 1, K)
-
-
-def _gemv_numpy(dtype: str, M: int, K: int) -> Callable[[Arrays, Arrays], None]:
-    def run(inputs: Arrays, outputs: Arrays) -> None:
-        np.matmul(inputs[0], inputs[1], out=outputs[0])
-
-    return run
-
-
-def _gemv_reference(inputs: Arrays, M: int, K: int) -> tuple[Bounded, ...]:
-    """An inner product of length K."""
-    A, x = inputs
-    return (Bounded(A @ x, np.abs(A) @ np.abs(x), K),)
 
 
 # --- add_relu: Y = max(A + B, 0) ---------------------------------------------------------------------------------------
@@ -142,14 +126,14 @@ def _attention_reference(inputs: Arrays, heads: int, S: int, D: int) -> tuple[Bo
 _PROGRAMS = {
     w.name: w
     for w in (
-        Workload(
+        sums_of_products(
             name="gemv",
             summary="y = A·x: a matrix times a vector",
             parameters=(Parameter("M", 4096, "number of rows"), Parameter("K", 4096, "number of columns")),
             build=_gemv_build,
-            draw=_gemv_draw,
-            numpy=_gemv_numpy,
-            reference=_gemv_reference,
+            shapes=lambda M, K: ((M, K), (K,), (M,)),
+            multiply=lambda dtype, M, K: lambda A, x, y: np.matmul(A, x, out=y),
+            terms=lambda M, K: K,
             flop=lambda M, K: 2 * M * K,
         ),
         Workload(
@@ -206,9 +190,8 @@ def arrays(instance: Instance, seed: int) -> tuple[Arrays, Arrays]:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that starts 64 bytes after the start of a page, as every contender gets its arrays. Libraries that allocate large
-    arrays get such addresses; if they changed from run to run, so would the time: a load waits for a store whose address has the
-    same last twelve bits."""
+    """A copy that starts 64 bytes after the start of a page, as all contenders get: a load waits for a store whose address has
+    the same last twelve bits, so times would change with addresses."""
     storage = np.empty(array.nbytes + PAGE_BYTES, np.uint8)
     start = (64 - storage.ctypes.data) % PAGE_BYTES
     result = storage[start : start + array.nbytes].view(array.dtype).reshape(array.shape)

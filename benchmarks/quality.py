@@ -1,22 +1,16 @@
 """What a search finds in some minutes, beside the schedule that needs no search, numpy and, where installed, torch.
 
-Each row is tuned for `--trials` candidates or `--seconds`, whichever ends first; then what was found, the default schedule and
-the peers are timed in turns in one process, as everywhere here. The rows are those of `cpu`, where a schedule written by hand is
-to be reached, and the cases of the Ansor paper (`benchmarks.cases`), for which none was written; of these ten are drawn, with a
-seed.
-
+Each row is tuned for `--trials` candidates or `--seconds`, whichever ends first; then what was found and the others are timed in
+turns. The rows are those of `cpu`, where a schedule written by hand is to be reached, and the cases of the Ansor paper
+(`benchmarks.cases`), for which none was written; of these ten are drawn, with a seed.
 With `--save DIR` the candidates are recorded in `DIR/quality.db`: a row goes on where it ended, and one whose budget is used up
-is only timed. The budget in seconds is what the searches of a row took together. With `--minutes M` all rows take about so long:
-each, the timing at its end included, an equal share of what is left, so that what one does not need goes to those after it.
-`DIR/quality.md` and a picture for each number of threads show all rows measured so far.
+is only timed. With `--minutes M` all rows take about so long: each an equal share of what is left.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +74,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "flop": instance.flop,
         **circumstances(),
     }
-    with ExitStack() as stack:
-        folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
-        records = stack.enter_context(Records(folder / "quality.db"))
+    with options.folder() as folder, Records(folder / "quality.db") as records:
         found = search(task, records, options)
         best = records.best(task.key, target)
         tuned = tir.best_schedule(instance.func, target, records=records) if best is not None else None
@@ -141,18 +132,10 @@ def compared(instance: Instance, tuned: Schedule, target: tir.Target, options: O
     }
     contenders = {name: kernel.bind(*inputs, *outputs) for name, kernel in kernels.items()} | rivals
 
-    check = instance.checker(inputs)
-    checks = {name: cpu.checked(call, outputs, check) for name, call in contenders.items()}
-    result: dict[str, Any] = {
-        "tolerance": checks["tuned"].tolerance,
-        "errors": {name: c.max_error if np.isfinite(c.max_error) else None for name, c in checks.items()},
-    }
-    wrong = [name for name, c in checks.items() if not c.ok]
-    if ours := [name for name in wrong if name in kernels]:
+    result, checks = cpu.judged(contenders, outputs, instance.checker(inputs))
+    if ours := [name for name in kernels if not checks[name].ok]:
         return {**result, "error": f"{ours[0]}: {checks[ours[0]]}"}
-    if wrong:
-        result["note"] = f"the result of {', '.join(wrong)} is wrong: left out"
-    right = {name: call for name, call in contenders.items() if name not in wrong}
+    right = {name: call for name, call in contenders.items() if checks[name].ok}
     before = Roof.measure(options.threads, instance.dtype)
     timings = race(right, Effort(seconds=TIMED, warm=warm(options.threads)))
     roof = before.best(Roof.measure(options.threads, instance.dtype))

@@ -1,8 +1,6 @@
 """What it costs that a size is not known: one kernel for all sizes beside kernels for constant ones.
 
-The kernel is compiled with some sizes named (`tir.compile(sizes=...)`). It is timed at these, where a variant of it runs, and at
-sizes that nobody named, where the program for all sizes does, in turns with the kernel that the same size has as a constant.
-Results are compared before anything is timed. `loss` is how much longer the kernel for all sizes takes.
+It is timed at sizes that are named, where a variant of it runs, and at others; results are compared first.
 """
 
 from __future__ import annotations

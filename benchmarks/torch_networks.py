@@ -104,10 +104,6 @@ class UNet(nn.Module):
         return self.last(x)
 
 
-def _unet() -> tuple[nn.Module, Tensors]:
-    return UNet(), (torch.randn(1, 3, 256, 256),)
-
-
 def _dcgan() -> tuple[nn.Module, Tensors]:
     """The generator of DCGAN (Radford et al., 2015) for images of 64²."""
     widths = [100, 512, 256, 128, 64]
@@ -129,10 +125,6 @@ class Recurrent(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.lstm(x)[0])
-
-
-def _lstm() -> tuple[nn.Module, Tensors]:
-    return Recurrent(), (torch.randn(1, 32, 512),)
 
 
 class Bert(nn.Module):
@@ -193,9 +185,9 @@ NETWORKS: dict[str, Network] = {
     "squeezenet1_1": _image("squeezenet1_1", 3, 224, 224),
     "densenet121": _image("densenet121", 3, 224, 224),
     "inception_v3": _image("inception_v3", 3, 299, 299, aux_logits=True, init_weights=False),
-    "unet": _unet,
+    "unet": lambda: (UNet(), (torch.randn(1, 3, 256, 256),)),
     "dcgan": _dcgan,
-    "lstm": _lstm,
+    "lstm": lambda: (Recurrent(), (torch.randn(1, 32, 512),)),
     "bert": _bert,
     "gpt2_prefill": _gpt2(64, 0),
     "gpt2_decode": _gpt2(1, 64),

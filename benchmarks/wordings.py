@@ -36,7 +36,7 @@ from tir.ir import (
     nest,
     seq,
 )  # fmt: skip
-from tir.traverse import blocks, loads, move_accesses, replace_buffers, rewrite, substitute, walk
+from tir.traverse import blocks, loads, move_accesses, replace_buffers, rewrite, stores, substitute, walk
 
 Way = Callable[[PrimFunc], PrimFunc | None]
 
@@ -66,7 +66,7 @@ def _(func: PrimFunc) -> PrimFunc | None:
     if b is None:
         return None
     turned = {it.var: simplify(it.extent - 1) - it.var for it in _reduce_axes(b) if it.extent != Const(1)}
-    return _with_block(func, b, b.with_(body=_substituted(b.body, turned)))
+    return _with_block(func, b, b.with_(body=substitute(b.body, turned)))
 
 
 @way("an axis of the sum as two")
@@ -90,7 +90,7 @@ def _(func: PrimFunc) -> PrimFunc | None:
 def _(func: PrimFunc) -> PrimFunc | None:
     b = _last(func)
     found = next(((it, n) for it in _spatial(b) if (n := _divisor(it))), None)
-    return None if found is None or _selects(b) else _split(func, b, *found)
+    return None if found is None or any(isinstance(n, Select) for n in walk(b.body)) else _split(func, b, *found)
 
 
 @way("a result with a dimension of one element")
@@ -257,10 +257,6 @@ def _spatial(b: Block) -> list[Iter]:
     return [it for it in b.iters if it.axis is Axis.SPATIAL]
 
 
-def _selects(b: Block) -> bool:
-    return any(isinstance(n, Select) for n in walk(b.body))
-
-
 def _divisor(it: Iter) -> int | None:
     """A number by which an axis can be split in two."""
     length = it.extent.value  # type: ignore[attr-defined]
@@ -269,13 +265,8 @@ def _divisor(it: Iter) -> int | None:
 
 def _operands(func: PrimFunc, b: Block | None) -> list[Load]:
     """The elements of parameters that a block reads."""
-    parameters = {p.name for p in func.buffers}
-    return [] if b is None else [x for x in dict.fromkeys(loads(b.body)) if x.buffer.name in parameters - {_written(b)}]
-
-
-def _written(b: Block) -> str:
-    assert isinstance(b.body, Store)
-    return b.body.buffer.name
+    read = set(func.buffers) - {x.buffer for x in stores(b.body)} if b is not None else set()
+    return [] if b is None else [x for x in dict.fromkeys(loads(b.body)) if x.buffer in read]
 
 
 def _used_once(func: PrimFunc, buffer: Buffer) -> bool:
@@ -296,10 +287,6 @@ def _inserted(func: PrimFunc, block: str, stmt: Any) -> Any:
     for s in getattr(func.body, "stmts", (func.body,)):
         parts += [stmt, s] if any(b.name == block for b in blocks(s)) else [s]
     return seq(*parts)
-
-
-def _substituted(node: Any, mapping: dict[Var, Expr]) -> Any:
-    return substitute(node, mapping)
 
 
 def _split(func: PrimFunc, b: Block, it: Iter, factor: int) -> PrimFunc:
