@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,6 +42,33 @@ def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, 
         samples.append(sample())
     low, median, high = np.quantile(samples, (0.25, 0.5, 0.75))
     return Timing(float(median), (float(low), float(high)), len(samples), calls, tuple(samples))
+
+
+def in_turns(
+    calls: Sequence[Callable[[], object]], seconds: float, least: int, most: int = 1_000_000, sample: float = 0.0
+) -> list[list[float]]:
+    """Seconds of each of some calls in rounds in which all have a turn, after a call of each to warm up.
+
+    A turn is the mean of as many calls as fill `sample` seconds. There are rounds for `seconds`, from `least` to `most` of them.
+    """
+    for call in calls:
+        call()
+    repeats = [max(1, min(10_000, int(sample / max(_seconds(call, 1), 1e-8)))) for call in calls]
+    samples: list[list[float]] = [[] for _ in calls]
+    end = time.perf_counter() + seconds
+    with without_collector():
+        while len(samples[0]) < least or (time.perf_counter() < end and len(samples[0]) < most):
+            for own, call, count in zip(samples, calls, repeats, strict=True):
+                own.append(_seconds(call, count))
+    return samples
+
+
+def _seconds(call: Callable[[], object], count: int) -> float:
+    """Seconds of a call, the mean of `count` in a row."""
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from codegen.timing import in_turns
 from search.keys import key
 from search.measure.provenance import fingerprint
 from search.records import Records
@@ -211,7 +212,8 @@ def tune_graph(
         kept = tuple(_keep_defaults(progress, before, after, inputs, known, seed))
         if kept:
             after = compile(graph, target, records=known)
-        default, tuned = in_turns(before.bind(inputs), after.bind(inputs))
+        samples = in_turns([before.bind(inputs), after.bind(inputs)], SECONDS, MIN_RUNS, MAX_RUNS)
+        default, tuned = map(statistics.median, samples)
         return TunedNetwork(after, default, tuned, progress, kept, result)
 
 
@@ -295,15 +297,3 @@ def _by_key(model: Model, inputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         if row.func is not None:
             found[key(row.func)] = found.get(key(row.func), 0.0) + row.seconds
     return found
-
-
-def in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
-    """The median seconds of each of some calls, timed in turns, after one of each to warm up."""
-    samples: list[list[float]] = [[] for _ in calls]
-    begin = time.perf_counter()
-    while len(samples[0]) <= MIN_RUNS or (time.perf_counter() - begin < SECONDS and len(samples[0]) < MAX_RUNS):
-        for own, call in zip(samples, calls, strict=True):
-            start = time.perf_counter()
-            call()
-            own.append(time.perf_counter() - start)
-    return tuple(statistics.median(own[1:]) for own in samples)

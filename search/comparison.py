@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from codegen import Kernel, Target, backend, build
-from codegen.timing import duration, without_collector
+from codegen.timing import duration, in_turns
 from schedule import Schedule
 from tir import display
 from tir.ir import Const, PrimFunc, need_func
@@ -100,16 +99,10 @@ def compare(
             raise ValueError(f"{name!r} takes other parameters than {next(iter(kernels))!r}: {kernel!r}")
     arrays = random_inputs(first.func, np.random.default_rng(seed)) if inputs is None else list(inputs)
     calls = {name: kernel.bind(*arrays) for name, kernel in kernels.items()}
-    repeats = {name: _repeats(call) for name, call in calls.items()}
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    end = time.perf_counter() + seconds
-    with without_collector():
-        while time.perf_counter() < end or len(samples[next(iter(samples))]) < MIN_ROUNDS:
-            for name, call in calls.items():
-                samples[name].append(_sample(call, repeats[name]))
+    samples = map(tuple, in_turns(list(calls.values()), seconds, MIN_ROUNDS, sample=SAMPLE_SECONDS))
     fixed = all(isinstance(d, Const) for b in first.func.buffers for d in b.shape)
     reports = {name: _report(kernel) for name, kernel in kernels.items()}
-    return Compared({name: tuple(s) for name, s in samples.items()}, flop(first.func) if fixed else 0, reports)
+    return Compared(dict(zip(calls, samples, strict=True)), flop(first.func) if fixed else 0, reports)
 
 
 def _report(kernel: Kernel) -> str:
@@ -126,16 +119,3 @@ def _kernel(program: Program, target: Target) -> Kernel:
     made = build(program if isinstance(program, Schedule) else need_func(program, "compare"), target)
     assert isinstance(made, Kernel)
     return made
-
-
-def _sample(call: Callable[[], object], repeats: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - start) / repeats
-
-
-def _repeats(call: Callable[[], object]) -> int:
-    """How many calls fill a sample; the first one warms up."""
-    call()
-    return max(1, min(10_000, int(SAMPLE_SECONDS / max(_sample(call, 1), 1e-8))))
