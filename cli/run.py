@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from timeit import timeit
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +91,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.check and not _check(graph, inputs, outputs):
         return 1
     run = model.bind(inputs)
-    print(f"one call on {target.num_cores} thread(s): {sampled(lambda: _seconds(run), 1, 0.5, 5, 1000)}")
+    print(f"one call on {target.num_cores} thread(s): {sampled(lambda: timeit(run, number=1), 1, 0.5, 5, 1000)}")
     if args.profile:
         print(model.profile(inputs))
     return 0
@@ -133,12 +134,6 @@ def _error(found: np.ndarray, wanted: np.ndarray) -> float:
         return float("inf")
     size = np.sqrt(np.mean(np.square(wanted[finite]))) if finite.any() else 0.0
     return float(np.max(np.abs(found[finite] - wanted[finite]), initial=0.0) / max(size, np.finfo(wanted.dtype).tiny))
-
-
-def _seconds(run) -> float:
-    begin = time.perf_counter()
-    run()
-    return time.perf_counter() - begin
 
 
 def _summary(array: np.ndarray) -> str:

@@ -93,11 +93,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="write a page on how the search went, as one HTML file; of a network FILE.png: the picture",
     )
-    p.add_argument(
-        "--export",
-        metavar="FILE",
-        help="of a network: write it, as tuned, as a library (.so) or object file (.o)",
-    )
+    p.add_argument("--export", metavar="FILE", help="of a network: write it, as tuned, as a library (.so) or object file (.o)")
     p.add_argument(
         "--inputs",
         metavar="FILE.npz",
@@ -163,8 +159,13 @@ def check(args: argparse.Namespace) -> str:
     if wrong:
         takes = ", ".join(f"--{option}" for option in (*OPTIONS[mode], "json", "quiet") if f"--{option}" != mode)
         raise Usage(f"{', '.join(wrong)} does not go with {mode}, which takes {takes}")
-    if args.shape is not None:
-        args.shape = _shapes(args.shape) if mode == "a network" else _only(args.shape)
+    if args.shape is not None and mode == "a network":
+        with refusing("--shape", argparse.ArgumentTypeError):
+            args.shape = list(map(input_shape, args.shape))
+    elif args.shape is not None:
+        if len(args.shape) > 1:
+            raise Usage(f"--shape: the sizes of a workload were expected once, got {' and '.join(args.shape)}")
+        (args.shape,) = args.shape
     if command is not None:
         _check_command(command, args)
     elif mode == "a network":
@@ -181,19 +182,6 @@ def check(args: argparse.Namespace) -> str:
         if args.words[0] not in workloads.names():
             raise Usage(f"no workload and no command is named {args.words[0]!r}{meant}")
     return mode
-
-
-def _only(shapes: list[str]) -> str:
-    """The sizes of a workload, which are given once."""
-    if len(shapes) > 1:
-        raise Usage(f"--shape: the sizes of a workload were expected once, got {' and '.join(shapes)}")
-    return shapes[0]
-
-
-def _shapes(texts: list[str]) -> list[tuple[str, tuple[int, ...]]]:
-    """The shapes of inputs of a network."""
-    with refusing("--shape", argparse.ArgumentTypeError):
-        return list(map(input_shape, texts))
 
 
 def _meant(args: argparse.Namespace) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from codegen.timing import duration
@@ -17,7 +17,8 @@ from ..networks import export, exportable, load, parse_processor
 from ..options import Usage, measurable, refusing, writable
 from .arguments import parse_model, parse_policy
 from .cluster import Workers
-from .progress import workers_table
+from .progress import is_terminal, workers_table
+from .saved import reported
 
 if TYPE_CHECKING:
     from graph import Graph
@@ -29,22 +30,17 @@ DEFAULT_SECONDS = 600.0  # of a run, where neither trials nor seconds are given
 ROWS = 16  # tasks that are shown while it runs, and at the end unless they were tuned; the others are one row
 
 
-def _check_report() -> None:
-    """Usage if the library that draws the report is missing, checked before the search begins."""
-    from search.report import available
-
-    if not available():
-        raise Usage("--report draws with matplotlib, which is not installed: pip install 'tir-compiler[report]'")
-
-
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Search, show the progress, and print the result; the exit status. `options` go to `tune_graph`."""
     target = parse_processor(args.target or "llvm", args.threads)
     if "measurer" not in options:
         measurable(target)
     if args.report is not None:
+        from search.report.network import PICTURES
+
         writable("--report", args.report)
-        _check_report()
+        if args.report.endswith(PICTURES) and find_spec("matplotlib") is None:
+            raise Usage("--report draws pictures with matplotlib, which is not installed: pip install 'tir-compiler[report]'")
     if args.export is not None:
         exportable(args.export)
     graph = load(args.words[0], args.shape or ())
@@ -81,9 +77,8 @@ def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, tar
         records = None if args.records is None else stack.enter_context(Records(args.records))
         if not args.quiet:
             print(f"{graph.name}: compiling it with default schedules", file=sys.stderr, flush=True)
-            live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
             workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
-            made = LiveNetwork(args.trials, seconds, workers=workers) if live else None
+            made = LiveNetwork(args.trials, seconds, workers=workers) if is_terminal(sys.stderr) else None
             shown = made or NetworkLines(args.trials, seconds, sys.stderr, workers)
             stack.callback(shown.close)
             callbacks.append(shown)
@@ -173,7 +168,8 @@ class LiveNetwork(NetworkLines):
 
         from search.report.network import COLUMNS, joined, rows
 
-        table = Table(title=self._title(), title_justify="left", box=None, pad_edge=False)
+        title = "compiling" if self._progress is None else f"{self._progress.name}: {self.status(self._progress)}"
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for n, column in enumerate(("kernel", *COLUMNS)):
             table.add_column(column, justify="right" if n else "left", no_wrap=True)
         if self._progress is not None:
@@ -184,9 +180,6 @@ class LiveNetwork(NetworkLines):
         from rich.console import Group
 
         return Group(table, workers_table(self._workers))
-
-    def _title(self) -> str:
-        return "compiling" if self._progress is None else f"{self._progress.name}: {self.status(self._progress)}"
 
     def close(self) -> None:
         self._live.stop()
@@ -246,18 +239,7 @@ def _report(path: str, found: TunedNetwork, stream: Any) -> None:
 
     progress, target = found.progress, found.model.target
     report = NetworkReport(
-        progress.name,
-        str(target),
-        target.num_cores,
-        found.before,
-        found.after,
-        task_times(progress),
-        progress.curve,
-        found.elapsed,
-        progress.device,
-    )
-    try:
-        write(path, report)
-        print(f"how the search went: {path}", file=stream)
-    except OSError as error:
-        print(f"warning: could not write {path}: {error.strerror}", file=sys.stderr)
+        progress.name, str(target), target.num_cores, found.before, found.after, task_times(progress), progress.curve,
+        found.elapsed, progress.device,
+    )  # fmt: skip
+    reported(path, lambda: write(path, report), stream)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
 from tir.ir import PrimFunc, const_shape
 
+from ..networks import read_arrays
 from ..options import Usage, refusing, running, sizes
 
 if TYPE_CHECKING:
@@ -70,12 +70,7 @@ def read_inputs(path: str | None, func: PrimFunc) -> dict[str, np.ndarray]:
         return {}
     from search.measure.reference import given_inputs
 
-    with refusing("--inputs", (OSError, ValueError, BadZipFile)):  # ValueError for objects, which reading could execute
-        file = np.load(path)
-        if isinstance(file, np.ndarray):
-            raise ValueError(f"{path} holds one array; numpy.savez writes several, by name")
-        with file:
-            inputs = {name: file[name] for name in file.files}
+    inputs = read_arrays("--inputs", path)
     try:
         given_inputs(func, inputs)
     except ValueError as error:

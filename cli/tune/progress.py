@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 
 MAX_WORKERS = 16  # of a cluster that are shown
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    """Whether a table in it can be updated."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class LineProgress:

@@ -45,7 +45,10 @@ def run_command(args: argparse.Namespace) -> int:
             case "import":
                 return _import(records, words, args)
             case _:
-                return _prune(records, args)
+                removed = records.prune(DEFAULT_KEEP if args.keep is None else args.keep)
+                counts = {"removed": removed, "records": len(records)}
+                _say(counts, f"removed {removed} records; {len(records)} are left", args)
+                return 0
 
 
 def _list(records: Records, as_json: bool) -> int:
@@ -186,12 +189,6 @@ def _lines(name: str) -> Iterator[str]:
             yield from file
     except UnicodeDecodeError:
         raise Usage(f"import: {name} is not text; what export wrote was expected") from None
-
-
-def _prune(records: Records, args: argparse.Namespace) -> int:
-    removed = records.prune(DEFAULT_KEEP if args.keep is None else args.keep)
-    _say({"removed": removed, "records": len(records)}, f"removed {removed} records; {len(records)} are left", args)
-    return 0
 
 
 def _say(content: dict[str, Any], text: str, args: argparse.Namespace) -> None:

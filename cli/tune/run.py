@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from contextlib import ExitStack
@@ -15,8 +14,8 @@ from ..options import Usage, measurable, parse_target, refusing, writable
 from .arguments import parse_model, parse_mutations, parse_policy, parse_rules, parse_space
 from .cluster import Workers
 from .program import parse_program, read_inputs
-from .progress import LineProgress, LiveProgress
-from .saved import Saver, saved_to
+from .progress import LineProgress, LiveProgress, is_terminal
+from .saved import Saver, reported, saved_to
 from .table import as_json, describe, table
 
 if TYPE_CHECKING:
@@ -99,9 +98,8 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
     ):
         records = None if args.records is None else stack.enter_context(Records(args.records))
         if not args.quiet:
-            live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
             workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
-            progress = LiveProgress(workers=workers) if live else LineProgress(sys.stderr, workers)
+            progress = LiveProgress(workers=workers) if is_terminal(sys.stderr) else LineProgress(sys.stderr, workers)
             stack.callback(progress.close)
             callbacks.append(progress)
         trials = args.trials if args.trials is not None or args.seconds is not None else 64
@@ -128,20 +126,12 @@ def _print(
         errors = result.max_error, result.tolerance
         print(as_json(header, result.task.flop, result.outcomes, result.elapsed, times, errors, result.scored))
     if args.report is not None:
-        _report(args.report, result, report)
+        from search.report import write
+
+        reported(args.report, lambda: write(args.report, result), report)
 
 
 def show(func: PrimFunc, trace: Any, args: argparse.Namespace, options: dict[str, Any]) -> None:
     """Print the program of a trace, as the builder in use makes it."""
     made = import_module(options.get("builder", "search.measure.builder")).schedule(func, trace)
     print(f"\n{made.script() if args.show else made.outline()}", file=sys.stderr if args.json else sys.stdout)
-
-
-def _report(path: str, result: Result, stream: Any) -> None:
-    from search.report import write
-
-    try:
-        write(path, result)
-        print(f"how the search went: {path}", file=stream)
-    except OSError as error:
-        print(f"warning: could not write {path}: {error.strerror}", file=sys.stderr)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tir.files import write_atomically
 
@@ -24,6 +26,15 @@ def save(path: Path, content: dict[str, Any]) -> None:
 
 def saved_to(path: str | Path, workload: str) -> str:
     return f"saved to {path}; build it again with: python -m tir.tune {workload} --apply {path}"
+
+
+def reported(path: str, write: Callable[[], None], stream: IO[str]) -> None:
+    """Write a report, and say so; a warning where it cannot be written."""
+    try:
+        write()
+        print(f"how the search went: {path}", file=stream)
+    except OSError as error:
+        print(f"warning: could not write {path}: {error.strerror}", file=sys.stderr)
 
 
 class Saver:

@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
 
 def describe(program: Program, target: str, threads: int) -> dict[str, Any]:
-    return {
-        "workload": program.name,
-        "shape": list(program.shape),
-        "dtype": program.dtype,
-        "target": target,
-        "threads": threads,
-    }
+    about = {"workload": program.name, "shape": list(program.shape), "dtype": program.dtype}
+    return {**about, "target": target, "threads": threads}
 
 
 def as_json(

@@ -1,17 +1,10 @@
 """How a tuning run went, as one self-contained HTML page: `write("report.html", tir.autotune(...))`.
 
-That of a network, `network.write`, is drawn with matplotlib, which the extra `report` installs.
+That of a network is `network.write`.
 """
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from .page import page, write
 
-__all__ = ["available", "page", "write"]
-
-
-def available() -> bool:
-    """Whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
+__all__ = ["page", "write"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from html import escape
 
 from tir.ir import Block, PrimFunc
@@ -41,18 +42,16 @@ def by_block(rules: tuple[str, ...], names: list[str]) -> dict[str, list[str]]:
 def derivations(result: Result) -> str:
     """The graph of the blocks, and below it a row for each sketch with the rule that was applied to each block."""
     names = [b.name for b in _leaves(result.task.func)]
-    tried: dict[str, int] = {}
-    for m in result.measurements:
-        tried[m.candidate.sketch] = tried.get(m.candidate.sketch, 0) + 1
+    tried = Counter(m.candidate.sketch for m in result.measurements)
     if not result.sketches or not names:
         return ""
     head = "".join(f"<th class=text>{escape(n)}</th>" for n in names)
     rows = []
-    for s in sorted(result.sketches, key=lambda s: -tried.get(s.name, 0)):
+    for s in sorted(result.sketches, key=lambda s: -tried[s.name]):
         made = by_block(s.rules, names)
         cells = "".join(f"<td class=text>{escape('; '.join(made.get(n, [])))}</td>" for n in names)
         rows.append(f"<tr><td>{escape(s.name)}</td>{cells}<td class=text>{escape('; '.join(made.get('', [])))}</td>"
-                    f"<td>{tried.get(s.name, 0)}</td></tr>")  # fmt: skip
+                    f"<td>{tried[s.name]}</td></tr>")  # fmt: skip
     first = f"<tr><th>sketch</th>{head}<th class=text>on what rules made</th><th>trials</th></tr>"
     table = f"<table class=rules>{first}{''.join(rows)}</table>"
     return graph(result.task.func) + f'<div class="wide">{table}</div>'

@@ -67,12 +67,10 @@ def side_by_side(before: str, after: str) -> tuple[str, str]:
     return "".join(marked[0]), "".join(marked[1])
 
 
-def changed_lines(before: str, after: str, context: int = 2) -> str:
+def changed_lines(before: str, after: str) -> str:
     """The change from one text to another as lines with marks, the contents of `pre`; empty where they are equal."""
-    found = []
-    for line in [*difflib.unified_diff(before.splitlines(), after.splitlines(), n=context, lineterm="")][2:]:
-        kind = {"+": "plus", "-": "minus"}.get(line[0], "")
-        found.append(
-            f'<span class="{kind}">{escape(line)}</span>' if kind else f"<span>{escape('…' if line[0] == '@' else line)}</span>"
-        )
-    return "".join(found)
+    found = ""
+    for line in [*difflib.unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")][2:]:
+        mark = {"+": ' class="plus"', "-": ' class="minus"'}.get(line[0], "")
+        found += f"<span{mark}>{escape('…' if line[0] == '@' else line)}</span>"
+    return found

@@ -11,8 +11,8 @@ from codegen.timing import duration
 from tir.files import write_atomically
 
 from ..measure.provenance import processor, versions
-from . import network_figures as figures
-from .html import document, section, table
+from .html import document, section, table, wide
+from .svg import Chart, bars
 
 BARS = 24  # tasks in the picture; the others are one bar
 PICTURES = (".png", ".svg")  # names of files that get the picture alone
@@ -28,6 +28,15 @@ class TaskTime:
     before: float
     after: float
     trials: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.label}  ({self.calls})" if self.calls > 1 else self.label
+
+    @property
+    def gain(self) -> str:
+        """How many times faster it became; empty where it did not."""
+        return f"{self.before / self.after:.2f} ×" if self.after < self.before else ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,9 @@ def write(path: str | Path, report: NetworkReport) -> None:
     """Write the report, or its picture alone where the file is named so. OSError, ModuleNotFoundError (matplotlib)."""
     place = Path(path)
     if place.suffix in PICTURES:
-        write_atomically(place, figures.bars(joined(report.tasks), place.suffix[1:]))
+        from .network_figures import picture
+
+        write_atomically(place, picture(joined(report.tasks), place.suffix[1:]))
     else:
         write_atomically(place, page(report))
 
@@ -64,19 +75,39 @@ def page(report: NetworkReport) -> str:
     where = report.device or processor()
     times = (("default schedules", report.before), ("tuned", report.after))
     network = [(name, duration(seconds), _times(report.before, seconds)) for name, seconds in times]
-    kernels = figures.bars(joined(report.tasks))
-    fall = figures.latency(report.curve, report.elapsed)
     sections = [
         f"<h1>{escape(report.name)}</h1>",
         f"<p>{escape(report.target)} on {escape(where)}; {cores}; {trials} trials in {report.elapsed:.1f} s</p>",
         table(("", "a call", "× default"), network),
-        section("Kernels", "Where the time of the network goes, those that took longest first.", kernels),
-        section("Time of the network", "Estimated from its kernels, as the search went on.", fall),
+        section("Kernels", KERNELS, wide(_kernels(joined(report.tasks)))),
+        section("Time of the network", "Estimated from its kernels, as the search went on.", _latency(report)),
         "<h2>All kernels</h2>",
         table(("kernel", *COLUMNS), rows(report.tasks)),
         f"<p>{escape(made)}</p>",
     ]
     return document(f"Tuning of {report.name}", sections)
+
+
+KERNELS = "Milliseconds in one call of the network, of those that took longest first: by default schedules grey, tuned blue."
+
+
+def _kernels(tasks: Sequence[TaskTime]) -> str:
+    lines = []
+    for t in tasks:
+        lines.append((t.title, t.before, f"{1e3 * t.before:.3g}", "grey"))
+        lines.append(("", t.after, f"{1e3 * t.after:.3g}  {t.gain}".rstrip(), "blue"))
+    return bars("milliseconds by kernel, before and after tuning", lines, 1060)
+
+
+def _latency(report: NetworkReport) -> str | None:
+    """The estimated time of the network, by the seconds of the run."""
+    if not report.curve:
+        return None
+    points = [(at, 1e3 * seconds) for at, seconds in (*report.curve, (report.elapsed, report.curve[-1][1]))]
+    label, top = "time of the network by seconds of the run", 1.05 * max(y for _, y in points)
+    chart = Chart(760, 300, label, (0, report.elapsed), (0, top), "seconds", "milliseconds")
+    chart.line(points, "orange", steps=True)
+    return chart.svg()
 
 
 def joined(tasks: Sequence[TaskTime], most: int = BARS) -> list[TaskTime]:
