@@ -180,7 +180,7 @@ class _Search:
         self.temporaries = {b.name: b for b in func.allocs if b.scope == "global"}
         self.written = Counter(s.buffer.name for s in stores(func.body))
         self.read = Counter(x.buffer.name for x in loads(func.body))
-        self.sizes = {p.name for p in func.params if isinstance(p, Var)}
+        self.sizes = {p.name for p in func.sizes}
 
     def movable(self, path: Sequence[Stmt], stmts: tuple[Stmt, ...]) -> _Found | None:
         """The statements, if it is sound to move them."""

@@ -16,7 +16,7 @@ from tir.arith.bounds import extent_range
 from tir.arith.intervals import Ranges
 from tir.assumptions import assumptions
 from tir.constants import constants
-from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, Var, buffer_nbytes, const_shape
+from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, const_shape
 from tir.script.outline import signature_text
 from tir.traverse import stores, substatements
 
@@ -311,7 +311,7 @@ def _stores(s: Stmt, ranges: Ranges) -> float:
 def _locked_size(func: PrimFunc) -> int:
     """Up to which sizes, a power of two, no other thread of Python runs during a call; 0 where others always do. Where no size is
     open, 1 says that none does."""
-    names = [p.name for p in func.params if isinstance(p, Var)]
+    names = [p.name for p in func.sizes]
     found = 0
     for size in (2**n for n in range(MAX_LOCKED_STORES.bit_length() if names else 1)):
         if _stores(func.body, dict.fromkeys(names, (size, size))) > MAX_LOCKED_STORES:

@@ -45,7 +45,7 @@ class Signature:
         self.inputs = tuple(p for p in func.params if p.name not in self._made)
         self.last = func.params == (*self.inputs, *self.outputs)
         self._names = [p.name for p in func.params]
-        self._sizes = any(isinstance(p, Var) for p in func.params)
+        self._sizes = bool(func.sizes)
         self._plans: dict[tuple, _Plan] = {}
 
     @cached_property
@@ -204,16 +204,11 @@ def _read_first(body: Stmt, name: str) -> bool:
 def _first_access(s: Stmt, name: str) -> str | None:
     if isinstance(s, Block) and s.init is not None and (found := _first_access(s.init, name)) is not None:
         return found
-    if any(n.buffer.name == name for e in _own(s) for n in loads(e)):
+    if any(n.buffer.name == name for e in children(s) if isinstance(e, Expr) for n in loads(e)):
         return "read"
     if isinstance(s, Store):
         return "write" if s.buffer.name == name else None
     return next((found for part in substatements(s) if (found := _first_access(part, name)) is not None), None)
-
-
-def _own(s: Stmt) -> Sequence[Expr]:
-    """The expressions of a statement itself."""
-    return [c for c in children(s) if isinstance(c, Expr)]
 
 
 def _written_whole(func: PrimFunc, b: Buffer) -> bool:

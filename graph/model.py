@@ -114,7 +114,8 @@ class Model:
         """
         status, outputs = self._called(self._run, inputs)
         if status == DECLINED:
-            _, outputs = self._called(self._unchecked, [_readable(a) for a in self._arranged(inputs)])
+            arrays = [_readable(a) for a in self._arranged(inputs)]
+            _, outputs = self._called(lambda *given: self._functions[0](*map(address, given)), arrays)
         return outputs
 
     def bind(self, *inputs) -> Callable[[], list[np.ndarray]]:
@@ -137,9 +138,6 @@ class Model:
         if status not in (0, DECLINED):
             raise MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
         return status, outputs
-
-    def _unchecked(self, *arrays: np.ndarray) -> int:
-        return self._functions[0](*map(address, arrays))
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """Where the time of a call goes: of each kernel the median of `runs` runs of the whole network, after one to warm up.

@@ -19,7 +19,6 @@ from tir.verify.bounds import refuse_out_of_bounds
 
 from .records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
 from .sizes import Sizes, adapted, combinations
-from .sizes import sizes as sizes_of
 
 if TYPE_CHECKING:
     from codegen.cuda import CudaKernel
@@ -34,11 +33,11 @@ def compile_function(
     function of those sizes, which runs where a call has them. ValueError for `sizes` of a function that has none open, and of a
     kernel for a device.
     """
-    if sizes is not None and not sizes_of(func):
+    if sizes is not None and not func.sizes:
         raise ValueError(f"sizes was given, but no size of {func.name} is open")
     if sizes is not None and backend(target).device is not None:
         raise ValueError(f"sizes is for processors, target llvm, got {target.kind}")
-    rows = combinations(func, sizes) if sizes_of(func) else []
+    rows = combinations(func, sizes) if func.sizes else []
     fixed = [specialize(func, row) for row in rows] or [func]
     found = [looked_up(f, target, records) for f in fixed]
     recorded = [x.record.measurement.candidate.trace for x in found if x is not None and x.record is not None]

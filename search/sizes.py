@@ -19,7 +19,7 @@ from schedule.primitive import find_loop, path
 from schedule.random_variables import map_leaves, with_values
 from tir import dtypes
 from tir.ir import Block, Const, For, Kind, PrimFunc
-from tir.specialize import sizes, specialize
+from tir.specialize import specialize
 from tir.traverse import blocks, stores
 
 TYPICAL_SIZE = 128  # a size where none is named: a few vectors, and more than the rows of a register tile
@@ -34,7 +34,7 @@ def combinations(func: PrimFunc, named: Sizes | None) -> list[dict[str, int]]:
 
     Without `named`, one of TYPICAL_SIZE each. Raises ValueError where one is left out, or `specialize` refuses it.
     """
-    own = [v.name for v in sizes(func)]
+    own = [v.name for v in func.sizes]
     if named is None:
         return [dict.fromkeys(own, TYPICAL_SIZE)]
     if missing := [name for name in own if name not in named]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from .arith.enumeration import UnknownValue, evaluate
 from .arith.polynomial import polynomial
-from .ir import Binary, Const, Expr, PrimFunc, Var, annotated, annotation
+from .ir import Binary, Const, Expr, PrimFunc, annotated, annotation
 from .memo import memoized
 from .traverse import variables
 
@@ -28,7 +28,7 @@ def assumptions(func: PrimFunc) -> tuple[Expr, ...]:
         return ()
     from . import script
 
-    sizes = {p.name: p for p in func.params if isinstance(p, Var)}
+    sizes = {p.name: p for p in func.sizes}
     found = []
     for text in texts:
         try:

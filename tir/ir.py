@@ -478,6 +478,11 @@ class PrimFunc(Node):
         """The parameters that are buffers, in call order."""
         return tuple(p for p in self.params if isinstance(p, Buffer))
 
+    @property
+    def sizes(self) -> tuple[Var, ...]:
+        """The parameters that are sizes, in call order."""
+        return tuple(p for p in self.params if isinstance(p, Var))
+
     def script(self) -> str:
         """The function in the script dialect, as Python source."""
         return _printer().func_text(self)

@@ -6,14 +6,9 @@ from collections.abc import Mapping
 
 from .arith.simplify import simplify
 from .assumptions import ASSUMED, assumptions, broken_assumption, with_assumption
-from .ir import Buffer, Const, For, Iter, Node, PrimFunc, Var
+from .ir import Buffer, Const, For, Iter, Node, PrimFunc
 from .nearest import no_such
 from .traverse import rewrite, substitute, variables
-
-
-def sizes(func: PrimFunc) -> tuple[Var, ...]:
-    """The parameters of a function that are sizes, in call order."""
-    return tuple(p for p in func.params if isinstance(p, Var))
 
 
 def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
@@ -22,7 +17,7 @@ def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
     Raises ValueError for a name that is no size, a value that is no positive integer, or values of which the function takes
     for granted that they are not given.
     """
-    known = {v.name: v for v in sizes(func)}
+    known = {v.name: v for v in func.sizes}
     for name, value in values.items():
         if name not in known:
             raise ValueError(no_such(f"size of {func.name}", name, known))

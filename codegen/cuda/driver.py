@@ -91,9 +91,9 @@ def attribute(name: str, device: int = 0) -> int:
     return int(call("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}"), call("cuDeviceGet", device)))
 
 
-def architecture(device: int = 0) -> str:
+def architecture() -> str:
     """The device's own architecture, as "sm_90"."""
-    return f"sm_{attribute('COMPUTE_CAPABILITY_MAJOR', device)}{attribute('COMPUTE_CAPABILITY_MINOR', device)}"
+    return f"sm_{attribute('COMPUTE_CAPABILITY_MAJOR')}{attribute('COMPUTE_CAPABILITY_MINOR')}"
 
 
 @cache

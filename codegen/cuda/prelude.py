@@ -17,12 +17,12 @@ __device__ __forceinline__ void {name}(void* r0, void* r1, void* r2, void* r3, c
 }}"""
 
 
-def _mma(total: str, factor: str, depth: int) -> str:
+def _mma(factor: str, depth: int) -> str:
     kind = "float" if factor == "tf32" else "unsigned short"
     return f"""// c += a * b for matrices of 16 x 8, 16 x {depth} and {depth} x 8, which the lanes of a warp hold together.
-__device__ __forceinline__ void mma_m16n8k{depth}_{factor}_{total}(float* c, const {kind}* a, const {kind}* b) {{
+__device__ __forceinline__ void mma_m16n8k{depth}_{factor}_f32(float* c, const {kind}* a, const {kind}* b) {{
   const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
-  asm("mma.sync.aligned.m16n8k{depth}.row.col.{total}.{factor}.{factor}.{total} "
+  asm("mma.sync.aligned.m16n8k{depth}.row.col.f32.{factor}.{factor}.f32 "
       "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
@@ -73,9 +73,9 @@ __device__ __forceinline__ float tf32(float x) {
 }""",
     "ldmatrix_x4": _ldmatrix(""),
     "ldmatrix_x4_trans": _ldmatrix("trans"),
-    "mma_m16n8k16_f16_f32": _mma("f32", "f16", 16),
-    "mma_m16n8k16_bf16_f32": _mma("f32", "bf16", 16),
-    "mma_m16n8k8_tf32_f32": _mma("f32", "tf32", 8),
+    "mma_m16n8k16_f16_f32": _mma("f16", 16),
+    "mma_m16n8k16_bf16_f32": _mma("bf16", 16),
+    "mma_m16n8k8_tf32_f32": _mma("tf32", 8),
     "mma_m16n8k16_f16_f16": """// c += a * b for matrices of 16 x 8, 16 x 16 and 16 x 8, which the lanes of a warp hold together.
 __device__ __forceinline__ void mma_m16n8k16_f16_f16(unsigned short* c, const unsigned short* a, const unsigned short* b) {
   unsigned* z = (unsigned*)c;

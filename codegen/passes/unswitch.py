@@ -39,7 +39,8 @@ def _conditions(s: Stmt) -> list[Expr]:
     match s:
         case Store():
             update = _update(s)
-            return [] if update is None else [c for c in conjuncts(update.condition) if _of_indices(c)]
+            # What loads or may overflow could be decided otherwise elsewhere.
+            return [] if update is None else [c for c in conjuncts(update.condition) if not wraps(c)]
         case For(var, _, body):
             return [c for c in _conditions(body) if var.name not in variables(c)]
         case If(_, then, None):
@@ -49,11 +50,6 @@ def _conditions(s: Stmt) -> list[Expr]:
             return [c for c in first if all(c in o for o in others)]
         case _:
             return []
-
-
-def _of_indices(condition: Expr) -> bool:
-    """Whether a condition is the same wherever it is decided: nothing is loaded for it, and no arithmetic in it can overflow."""
-    return not wraps(condition)
 
 
 def _without(s: Stmt, known: set[Expr]) -> Stmt:

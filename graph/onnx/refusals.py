@@ -64,14 +64,6 @@ def operands_of(node: onnx.NodeProto, operands: Mapping[int, str]) -> list[tuple
     return [(n, a) for n, a in operands.items() if n < len(node.input) and node.input[n]]
 
 
-def _open_operand(node: onnx.NodeProto, operands: Mapping[int, str], known: Container[str]) -> str:
-    """What is wrong with the operands of a node that must be constant; empty if nothing is."""
-    for n, attribute in operands_of(node, operands):
-        if node.input[n] not in known:
-            return f"its {attribute}, `{node.input[n]}`, must be constant"
-    return ""
-
-
 def trimmed(inputs: Sequence[Any]) -> list[Any]:
     """Inputs without those at the end that are left out."""
     count = max((n + 1 for n, given in enumerate(inputs) if given), default=0)
@@ -80,9 +72,11 @@ def trimmed(inputs: Sequence[Any]) -> list[Any]:
 
 def _misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
     """Why an operator does not take a node; empty if it does."""
-    if reason := _open_operand(node, found.operands, known):
-        return reason
-    given = {a.name for a in node.attribute} | {a for _, a in operands_of(node, found.operands)}
+    operands = operands_of(node, found.operands)
+    for n, attribute in operands:
+        if node.input[n] not in known:
+            return f"its {attribute}, `{node.input[n]}`, must be constant"
+    given = {a.name for a in node.attribute} | {a for _, a in operands}
     if unknown := found.unknown(given):
         return f"the attribute {unknown[0]} is not there"
     if missing := [a for a in found.required if a not in given]:

@@ -249,8 +249,8 @@ def power(x, y):
     return te.compute(product.shape, formula, name="pow")
 
 
-def _variadic(name: str, since: int, combine: Formula, dtype: str = "float", mean: bool = False) -> None:
-    @operator(name, since)
+def _variadic(name: str, combine: Formula, dtype: str = "float", mean: bool = False) -> None:
+    @operator(name, since=8)
     def define(*xs):
         same_type(*xs, dtype=dtype)
 
@@ -262,10 +262,10 @@ def _variadic(name: str, since: int, combine: Formula, dtype: str = "float", mea
         return elementwise(label(name), formula, *xs)
 
 
-_variadic("Sum", 8, lambda x, y: x + y)
-_variadic("Mean", 8, lambda x, y: x + y, mean=True)
-_variadic("Max", 8, te.maximum, "number")
-_variadic("Min", 8, te.minimum, "number")
+_variadic("Sum", lambda x, y: x + y)
+_variadic("Mean", lambda x, y: x + y, mean=True)
+_variadic("Max", te.maximum, "number")
+_variadic("Min", te.minimum, "number")
 
 
 @operator("Where", 9)

@@ -186,8 +186,7 @@ def evaluated(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tu
         )
     inputs = tuple(Var(name, dtype) for name, dtype in zip(names, dtypes, strict=True))
     evaluator = Expressions(Source("<index map>", (text,)), {"T": namespace}, live=False)
-    sizes = [p for p in func.params if isinstance(p, Var)]
-    evaluator.scope.names.update({v.name: v for v in (*sizes, *inputs)})
+    evaluator.scope.names.update({v.name: v for v in (*func.sizes, *inputs)})
     evaluator.scope.variables.update(v.name for v in inputs)
     try:
         return inputs, evaluator.value(tree.body)

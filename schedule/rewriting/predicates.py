@@ -142,7 +142,7 @@ def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
                 visible = {it.var.name: it.var for it in iters}
             case For(var) | Let(var):
                 visible[var.name] = var
-    visible |= {p.name: p for p in func.params if isinstance(p, Var)}
+    visible |= {p.name: p for p in func.sizes}
     try:
         node = python_tree(text.strip(), mode="eval").body
     except SyntaxError as e:

@@ -12,7 +12,7 @@ from schedule import ScheduleError, templates
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import annotate, gpu
 from schedule.templates.gpu import elements
-from tir.ir import PrimFunc, Var
+from tir.ir import PrimFunc
 from tir.traverse import blocks
 
 from . import annotation
@@ -128,7 +128,7 @@ def best_first(derivation: Derivation, max_sketches: int = MAX_SKETCHES, value: 
 
 def check_shapes(func: PrimFunc) -> None:
     """ValueError if a size of the function is symbolic."""
-    symbols = [p.name for p in func.params if isinstance(p, Var)]
+    symbols = [p.name for p in func.sizes]
     if symbols:
         raise ValueError(
             f"{func.name} takes its size{'s' if symbols[1:] else ''} {', '.join(symbols)} when it is called, but tuning needs "

@@ -39,13 +39,11 @@ def generate(
     know.
 
     `space` is a name or a Space; `rules`, where they are given, are tried instead of its own and its templates, in the order of
-    preference. Sketches come in the order of
-    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), at most
-    `max_sketches` of them. Or `space` is a function that calls the primitives of an `OpenSchedule`: then the schedule that it
-    makes is the only sketch.
-
-    Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
-    always does); ScheduleError where a step of a function is refused.
+    preference. Sketches come in the order of how often they depart from the first choice, as in limited discrepancy search
+    (Harvey and Ginsberg, IJCAI 1995), at most `max_sketches` of them. Or `space` is a function that calls the primitives of an
+    `OpenSchedule`: then the schedule that it makes is the only sketch.
+    Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip` always does);
+    ScheduleError where a step of a function is refused.
     """
     target = Target(target)
     if not isinstance(space, (str, Space)):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 import numpy as np
 
 from tir.ir import PrimFunc
-from tir.specialize import sizes as sizes_of
 
 from ..measure import Candidate, Limits, Measurer
 from ..measure.reference import NamedWorkload, given_inputs
@@ -123,7 +122,7 @@ def autotune(
     policy = policy_of(policy, search)
     if measurer is not None and not (limits is workers is builder is inputs is None):
         raise ValueError("limits, workers, builder and inputs are those of the local measurer; another measurer brings its own")
-    if sizes is not None or (isinstance(func, PrimFunc) and sizes_of(func)):
+    if sizes is not None or (isinstance(func, PrimFunc) and func.sizes):
         if not (rules is workload is workers is builder is inputs is None):
             raise ValueError("rules, workload, workers, builder and inputs are for a function of constant sizes")
         given: dict[str, Any] = {"records": records, "seed": seed, "policy": policy, "model": model, "space": space}

@@ -6,7 +6,6 @@ import pytest
 
 import tir
 from tir import te
-from tir.specialize import sizes
 
 
 def padded(n, m=5) -> list[te.Tensor]:
@@ -17,7 +16,7 @@ def padded(n, m=5) -> list[te.Tensor]:
 def test_it_is_the_function_written_with_these_sizes() -> None:
     n, m = te.var("n"), te.var("m")
     func = te.create_prim_func([n, *padded(n, m), m])
-    assert [v.name for v in sizes(func)] == ["n", "m"]
+    assert [v.name for v in func.sizes] == ["n", "m"]
     assert tir.specialize(func, {"n": 7, "m": 13}).script() == te.create_prim_func(padded(7, 13)).script()
     assert tir.specialize(func, {"m": 13}).script() == te.create_prim_func([n, *padded(n, 13)]).script()
 

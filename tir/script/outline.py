@@ -60,7 +60,7 @@ def outline_text(func: PrimFunc) -> str:
 
 def signature_text(func: PrimFunc) -> str:
     """The name of a function and its parameters, with their shapes: `gmm(A[64, 64], B[64, 64], C[64, 64])`."""
-    scalars = [p.name for p in func.params if isinstance(p, Var)]
+    scalars = [p.name for p in func.sizes]
     return f"{func.name}({', '.join([*map(_declared, func.buffers), *scalars])})"
 
 

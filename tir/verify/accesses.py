@@ -176,7 +176,7 @@ def iteration_scopes(func: PrimFunc) -> Iterator[IterationScope]:
 
 def size_ranges(func: PrimFunc) -> dict[str, Interval]:
     """The ranges of the sizes that a function takes."""
-    return {p.name: (1, None) for p in func.params if isinstance(p, Var)}
+    return {p.name: (1, None) for p in func.sizes}
 
 
 def constant_extents(loops: Iterable[tuple[str, Expr]]) -> dict[str, int | None]:

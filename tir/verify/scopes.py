@@ -60,9 +60,9 @@ class Scopes:
     def __init__(self, func: PrimFunc):
         self.findings: list[Finding] = []
         self._stmt: Stmt | None = None
-        self._sizes = _Visible({p.name: p.dtype for p in func.params if isinstance(p, Var)}, {})
-        for p in func.params:
-            if isinstance(p, Var) and not dtypes.is_int(p.dtype):
+        self._sizes = _Visible({p.name: p.dtype for p in func.sizes}, {})
+        for p in func.sizes:
+            if not dtypes.is_int(p.dtype):
                 self._error(f"the scalar parameter `{p.name}` must be an integer, got {p.dtype}")
         here = self._sizes
         for b in (*func.buffers, *func.allocs):

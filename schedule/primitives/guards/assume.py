@@ -5,7 +5,6 @@ from __future__ import annotations
 from tir.arith.simplify import simplify
 from tir.assumptions import with_assumption
 from tir.ir import FALSE, TRUE, PrimFunc
-from tir.specialize import sizes
 from tir.traverse import variables
 
 from ...error import ScheduleError, listing
@@ -25,7 +24,7 @@ def assume(func: PrimFunc, condition: str) -> tuple[PrimFunc, None]:
     Example   sized: s.assume("n % 4 == 0")
     """
     holds = parsed_condition(func, (), condition)
-    names = [v.name for v in sizes(func)]
+    names = [v.name for v in func.sizes]
     decided = simplify(holds, dict.fromkeys(names, (1, None)))
     if decided in (TRUE, FALSE) or not variables(holds):
         known = listing(names)

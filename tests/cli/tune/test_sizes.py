@@ -63,4 +63,4 @@ def test_each_size_is_tuned_and_recorded(file, tmp_path, capsys):
 )
 def test_refusals(words, message, file, capsys):
     assert main([word.replace("FILE", str(file)) for word in words], measurer=Fake) == 2
-    assert message in capsys.readouterr().err
+    assert capsys.readouterr().err == f"python -m tir.tune: error: {message}\n"
