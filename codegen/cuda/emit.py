@@ -122,7 +122,7 @@ class _Kernel:
 
     def line(self, text: str, origin: Stmt | None = None) -> None:
         if origin is not None:
-            self.notes[len(self.lines)] = _first_line(origin)
+            self.notes[len(self.lines)] = stmt_text(origin).strip().splitlines()[0]
         self.lines.append("  " * self.depth + text)
 
     def head(self) -> None:
@@ -398,7 +398,3 @@ def _size(b: Buffer) -> int:
 def _padded(b: Buffer) -> int:
     """The bytes of a buffer up to the next place where a vector may start."""
     return -(-_size(b) * dtypes.nbytes(b.dtype) // MAX_ACCESS_BYTES) * MAX_ACCESS_BYTES
-
-
-def _first_line(s: Stmt) -> str:
-    return stmt_text(s).strip().splitlines()[0]

@@ -10,21 +10,7 @@ from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
 from tir.arith.simplify import simplify
-from tir.ir import (
-    Allocate,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    PrimFunc,
-    Region,
-    Seq,
-    Stmt,
-    annotation,
-)
+from tir.ir import Allocate, Buffer, Const, Expr, For, If, Kind, Let, PrimFunc, Region, Seq, Stmt, annotation
 from tir.traverse import move_accesses, replace_buffers, stores, variables, walk_stmts
 
 from .free_variables import Uses

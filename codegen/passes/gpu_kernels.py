@@ -9,17 +9,7 @@ from typing import TypeGuard
 
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
-from tir.ir import (
-    Const,
-    Expr,
-    For,
-    Kind,
-    PrimFunc,
-    Stmt,
-    Var,
-    annotation,
-    nest,
-)
+from tir.ir import Const, Expr, For, Kind, PrimFunc, Stmt, Var, annotation, nest
 from tir.memory import WARP_SCOPE
 from tir.traverse import map_statements, walk_stmts
 

@@ -26,23 +26,7 @@ from tir.arith.enumeration import distinct_rows, evaluate, grid
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import (
-    Allocate,
-    Binary,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Let,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    seq,
-)
+from tir.ir import Allocate, Binary, Buffer, Call, Const, Evaluate, Expr, For, If, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.memory import SHARED
 from tir.traverse import loads, loops, map_statements, stores, variables, walk_stmts
 

@@ -145,12 +145,7 @@ def mutations() -> dict[str, Mutation]:
 
 
 def crossover(
-    sketch: Sketch,
-    target: Target,
-    mothers: np.ndarray,
-    fathers: np.ndarray,
-    rng: np.random.Generator,
-    by_node: float = 0.5,
+    sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator, by_node: float = 0.5
 ) -> np.ndarray:
     """One child of each pair of rows, with genes of both: with the probability `by_node` all genes of a block come from one
     parent (Ansor's node-based crossover), else those of an axis."""

@@ -73,10 +73,7 @@ class ReplayCache:
 
 
 def symbolic(
-    sketch: Sketch,
-    variant: Sequence[int],
-    replays: ReplayCache | None = None,
-    like: AlignmentValues | None = None,
+    sketch: Sketch, variant: Sequence[int], replays: ReplayCache | None = None, like: AlignmentValues | None = None
 ) -> PrimFunc:
     """The program of a variant, with constants that are `SymbolicInt`; of its rows that are `aligned` so, where that matters.
     Raises ScheduleError where no witness is legal.

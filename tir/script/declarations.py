@@ -47,9 +47,7 @@ Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
 
 
 # Arguments that must have their default value, and what another value would mean.
-_NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {
-    "buffer_type": (("", "default"), "broadcasting buffers"),
-}
+_NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {"buffer_type": (("", "default"), "broadcasting buffers")}
 
 
 @dataclass

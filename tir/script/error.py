@@ -35,11 +35,7 @@ class ScriptError(SyntaxError):
         if line is None:
             lines = [f"{filename}: {reason}"]
         else:
-            lines = [
-                f"{filename}:{line}:{start + 1}: {reason}",
-                source_line(line, text),
-                carets(start, end),
-            ]
+            lines = [f"{filename}:{line}:{start + 1}: {reason}", source_line(line, text), carets(start, end)]
         if hint:
             lines.append(f"  hint: {hint}")
         return "\n".join(lines)

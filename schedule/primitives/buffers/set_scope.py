@@ -30,10 +30,6 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
     hint = f"cache_write({block!r}, {buffer_index!r}, {storage_scope!r})"
     need_not_parameter(func, buffer, "stays where the caller put it", mark, hint)
     if buffer.scope == storage_scope:
-        raise ScheduleError(
-            f"`{buffer.name}` is in scope {storage_scope!r} already",
-            mark,
-            hint="there is nothing to change",
-        )
+        raise ScheduleError(f"`{buffer.name}` is in scope {storage_scope!r} already", mark, hint="there is nothing to change")
     new = buffer.with_(name=Names.of(func).buffer(f"{buffer.name}_{memory}"), scope=storage_scope)
     return replace_buffers(func, {buffer.name: new}), new.name

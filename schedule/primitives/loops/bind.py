@@ -16,11 +16,7 @@ from ...rewriting.loops import driving
 from .reorder import reorder
 
 # By kind of thread axis: the storage scopes of which each block, or each thread, of a GPU has its own.
-OWN_SCOPES = {
-    "blockIdx": (*SHARED, *PER_THREAD),
-    "threadIdx": PER_THREAD,
-    "vthread": PER_THREAD,
-}
+OWN_SCOPES = {"blockIdx": (*SHARED, *PER_THREAD), "threadIdx": PER_THREAD, "vthread": PER_THREAD}
 
 
 def _axis_kind(thread_axis: str) -> str:

@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import (
-    TRUE,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    Const,
-    Expr,
-    Iter,
-    Load,
-    PrimFunc,
-    Store,
-    Var,
-)
+from tir.ir import TRUE, Axis, Binary, Block, Buffer, Cast, Const, Expr, Iter, Load, PrimFunc, Store, Var
 from tir.traverse import replace_buffers, substitute
 
 from ...error import ScheduleError

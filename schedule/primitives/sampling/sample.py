@@ -175,11 +175,7 @@ def sample_tile(
 
 @primitive
 def sample_categorical(
-    func: PrimFunc,
-    candidates: list[Any],
-    probs: list[float],
-    decision: int | None = None,
-    rng: np.random.Generator | None = None,
+    func: PrimFunc, candidates: list[Any], probs: list[float], decision: int | None = None, rng: np.random.Generator | None = None
 ) -> tuple[PrimFunc, tuple[Any, int]]:
     """Choose one of some values (JSON data) with the given probabilities; returns it. The decision is its number, from 0.
 

@@ -82,10 +82,6 @@ def _rank(b: Block) -> int | None:
     return len(axes) if axes == [it for it in b.iters if it.axis is Axis.SPATIAL] else None  # type: ignore[arg-type]
 
 
-def _extents(b: Block) -> list:
-    return [it.extent for it in b.iters if it.axis is Axis.SPATIAL]
-
-
 def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
     """What ends with a block and its producers by the same rows, one of which reduces rows along memory; none is tiled."""
 
@@ -176,7 +172,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
 
 def _count(b: Block, rank: int) -> int:
     """How many rows a block works on."""
-    return prod(int(e.value) for e in _extents(b)[:rank])
+    return prod([int(it.extent.value) for it in b.iters if it.axis is Axis.SPATIAL][:rank])  # type: ignore[attr-defined]
 
 
 def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:

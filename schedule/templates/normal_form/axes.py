@@ -69,7 +69,7 @@ def split(s: OpenSchedule, b: Block) -> IndexMap | None:
             made = any(x.buffer.name not in parameters and it.var.name in _divided(address(b, x)) for x in places)
             if b.is_reduction or made or across or any(_exchanged(b, x, it, factors) for x in places):
                 tiles = [n // m for m, n in pairwise(factors)][::-1]
-                return IndexMap.identity(_names(b)).tile(b.iters.index(it), *tiles)
+                return IndexMap.identity([x.var.name for x in b.iters]).tile(b.iters.index(it), *tiles)
     return None
 
 
@@ -226,10 +226,6 @@ def _last_units(x: Load | Store, units: set[str]) -> Iterator[str]:
         elif not isinstance(i, Const):
             yield from found
             return
-
-
-def _names(b: Block) -> list[str]:
-    return [it.var.name for it in b.iters]
 
 
 def _map(b: Block, outputs: Callable[[Iter], Iterable[Expr]]) -> IndexMap:

@@ -49,7 +49,7 @@ def _result(s: OpenSchedule, block: str) -> None:
     """Have a block that writes at sums of its axes write at the axes: a temporary in that layout, or a view."""
     b = s.block(block)
     store = stored(b)
-    if all(isinstance(i, Var) for i in store.indices) or (is_elementwise(b) and not _reads_temporaries(s, b)):
+    if all(isinstance(i, Var) for i in store.indices) or (is_elementwise(b) and not s.get_producers(b.name)):
         return
     if block in s.get_output_blocks():
         if _strides(b, store) is not None:
@@ -74,10 +74,6 @@ def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
     if not {*axes} - units <= {*x.indices} or not all(isinstance(i, Const) or i in axes for i in x.indices):
         return None
     return IndexMap(tuple(axes), tuple(substitute(e, places) for e in layout.outputs))
-
-
-def _reads_temporaries(s: OpenSchedule, b: Block) -> bool:
-    return bool(s.get_producers(b.name))
 
 
 def _digits(b: Block, x: Load | Store) -> IndexMap | None:
