@@ -155,12 +155,9 @@ class Timed(Protocol):
 
 def _seconds(call: Callable[[], object], calls: int) -> float:
     """Seconds a call, the mean of `calls` in a row."""
-    if isinstance(call, Timed):
-        return call.seconds(calls)
-    start = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - start) / calls
+    from codegen.timing import seconds_of
+
+    return call.seconds(calls) if isinstance(call, Timed) else seconds_of(call, calls)
 
 
 # --- the ceilings of the moment -----------------------------------------------------------------------------------------

@@ -12,12 +12,11 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from timeit import timeit
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from codegen.timing import duration, sampled
+from codegen.timing import duration, sampled, seconds_of
 
 from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
 from .options import Parser, Usage, input_shape, refusing, threads, writable
@@ -91,7 +90,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.check and not _check(graph, inputs, outputs):
         return 1
     run = model.bind(inputs)
-    print(f"one call on {target.num_cores} thread(s): {sampled(lambda: timeit(run, number=1), 1, 0.5, 5, 1000)}")
+    print(f"one call on {target.num_cores} thread(s): {sampled(lambda: seconds_of(run), 1, 0.5, 5, 1000)}")
     if args.profile:
         print(model.profile(inputs))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from math import inf, prod
@@ -23,7 +22,7 @@ from tir.traverse import stores, substatements
 from .arguments import DECLINED, ArgumentError, address, block, checked
 from .dlpack import host_array
 from .signature import Signature
-from .timing import Timing, sampled, without_collector
+from .timing import Timing, sampled, seconds_of, without_collector
 
 if TYPE_CHECKING:
     from .report import Report
@@ -203,19 +202,9 @@ class Kernel:
         Short kernels are called several times a sample, so that a sample takes at least 1 ms.
         """
         call = self.bind(*arrays, **named)
-        start = time.perf_counter()
-        call()
-        once = time.perf_counter() - start
-        calls = 1 if once >= 1e-3 else min(10_000, max(1, int(1e-3 / max(once, 1e-8))))
-
-        def sample() -> float:
-            start = time.perf_counter()
-            for _ in range(calls):
-                call()
-            return (time.perf_counter() - start) / calls
-
+        calls = min(10_000, max(1, int(1e-3 / max(seconds_of(call), 1e-8))))
         with without_collector():
-            return sampled(sample, calls, seconds, runs, max_runs)
+            return sampled(lambda: seconds_of(call, calls), calls, seconds, runs, max_runs)
 
     def pointers(self, *arrays) -> list[int]:
         """The checked arguments as machine words."""

@@ -53,17 +53,17 @@ def in_turns(
     """
     for call in calls:
         call()
-    repeats = [max(1, min(10_000, int(sample / max(_seconds(call, 1), 1e-8)))) for call in calls]
+    repeats = [max(1, min(10_000, int(sample / max(seconds_of(call), 1e-8)))) for call in calls]
     samples: list[list[float]] = [[] for _ in calls]
     end = time.perf_counter() + seconds
     with without_collector():
         while len(samples[0]) < least or (time.perf_counter() < end and len(samples[0]) < most):
             for own, call, count in zip(samples, calls, repeats, strict=True):
-                own.append(_seconds(call, count))
+                own.append(seconds_of(call, count))
     return samples
 
 
-def _seconds(call: Callable[[], object], count: int) -> float:
+def seconds_of(call: Callable[[], object], count: int = 1) -> float:
     """Seconds of a call, the mean of `count` in a row."""
     start = time.perf_counter()
     for _ in range(count):

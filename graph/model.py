@@ -11,23 +11,21 @@ import numpy as np
 
 from codegen import Target, backend
 from codegen.arguments import DECLINED, address, block
+from codegen.kernel import maker
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from codegen.timing import duration
-from tir import dtypes
 from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
-from .ir import Graph, Value
+from .ir import Graph
 from .kernels import GroupKernel
 from .memory import ARENA, WEIGHTS, MemoryPlan, buffer, input_base, output_base
-from .prepare import elements
 from .reference import arranged
 
 ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
-MIN_ALIGNED_BYTES = 1 << 16  # bytes: the least outputs that are aligned to vectors, which takes 2 us more than not to
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Model:
         codes = {k.main.symbol: k.main.code for k in self.kernels}
         self.keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
         self.bases = [WEIGHTS, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
-        self._new_outputs = [_maker(v) for v in graph.outputs]
+        self._new_outputs = [maker(v.shape, v.dtype) for v in graph.outputs]
         self._arenas: list[np.ndarray] = []  # of calls that have ended
         if not backend(target).missing(target):
             self._run  # noqa: B018 (a call takes no time to load it, and none of several at once does)
@@ -172,13 +170,6 @@ class Model:
 
 def _bytes(name: str, count: int) -> Buffer:
     return Buffer(name, (Const(count),), "uint8")
-
-
-def _maker(value: Value) -> Callable[[], np.ndarray]:
-    """What makes a new array for an output."""
-    if value.nbytes >= MIN_ALIGNED_BYTES:
-        return lambda: elements(value, block(value.nbytes))
-    return partial(np.empty, value.shape, dtypes.storage(value.dtype))
 
 
 def _readable(array: np.ndarray) -> np.ndarray:
