@@ -611,7 +611,7 @@ def test_ablation_makes_as_many_seeds_as_there_is_time_for(tmp_path: Path, monke
         clock[0] += 4.0
         return ablation.Ran([1.0], None, 4.0)
 
-    monkeypatch.setattr(ablation, "_run", run)
+    monkeypatch.setattr(ablation, "run", run)
     monkeypatch.setattr(ablation.time, "monotonic", lambda: clock[0])
     configurations = len(ablation.CONFIGURATIONS)
 
