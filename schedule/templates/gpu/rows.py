@@ -11,7 +11,7 @@ from math import prod
 
 from schedule.error import ScheduleError
 from schedule.machine import GPU, MAX_ACCESS_BYTES, STATIC_SHARED_BYTES
-from schedule.open_schedule import OpenSchedule, Stage, Way
+from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import Role
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
@@ -172,7 +172,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
 
 def _count(b: Block, rank: int) -> int:
     """How many rows a block works on."""
-    return prod([int(it.extent.value) for it in b.iters if it.axis is Axis.SPATIAL][:rank])  # type: ignore[attr-defined]
+    return prod([extent(it) for it in b.iters if it.axis is Axis.SPATIAL][:rank])
 
 
 def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
