@@ -127,6 +127,7 @@ class Schedule:
 
     def __init__(self, func: PrimFunc | Mapping[str, PrimFunc], seed: int | np.random.Generator | None = None):
         self._func = self._initial = need_func(func, "Schedule")
+        self._called = {self._func.name} if isinstance(func, Mapping) else {self._func.name, "main"}
         if not isinstance(seed, (int, np.integer, np.random.Generator, type(None))):
             raise TypeError(f"Schedule: the seed must be an integer or a np.random.Generator, got {seed!r}")
         self._steps: tuple[Step, ...] = ()
@@ -174,7 +175,7 @@ class Schedule:
         random = None if self._seed is None else self._random(None)
         result = Schedule(self._initial, None if random is None else random.spawn(1)[0])
         result._func = self._func
-        result._steps = self._steps
+        result._steps, result._called = self._steps, self._called
         return result
 
     def checkpoint(self) -> int:
@@ -292,10 +293,11 @@ class Schedule:
     # --- looking ---------------------------------------------------------------------------------------------------------
 
     def get_block(self, name: str, func_name: str | None = None) -> str:
-        """The block called `name`, if there is one; "root" is the function. `func_name`, where it is given, must be its name."""
+        """The block called `name`, if there is one; "root" is the function. `func_name`, where it is given, must be its name, or
+        "main" where the schedule was made of a function, not of a module."""
 
         def find() -> str:
-            if func_name not in (None, self._func.name):
+            if func_name is not None and func_name not in self._called:
                 raise ScheduleError(f"the function is `{self._func.name}`, not `{func_name}`")
             return name if name == "root" else find_block(self._func, name).name
 

@@ -188,6 +188,7 @@ def test_a_schedule_of_a_module():
     sch.reorder(j0, k, j1)
     sch.reverse_compute_at(sch.get_block("C", "mm_relu"), j0)
     sch.decompose_reduction("Y", k)
+    assert tir.Schedule(MyModule["mm_relu"]).get_block("C", func_name="main") == "C"
     assert sch.mod["mm_relu"] is sch.func and "class Module" in sch.mod.script()
     assert tir.verify(sch.mod).ok
     a, b = np.ones((13, 9), "float32"), -np.ones((9, 7), "float32")

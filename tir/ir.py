@@ -506,6 +506,12 @@ class PrimFunc(Node):
         """Print the script, coloured in a terminal."""
         _printer().show(self)
 
+    def specialize(self, values: Mapping[Any, int]) -> PrimFunc:
+        """The function for values of its sizes, given by their names or by themselves; see `tir.specialize`."""
+        from .specialize import specialize
+
+        return specialize(self, {getattr(size, "name", size): value for size, value in values.items()})
+
 
 def need_func(value: Any, caller: str) -> PrimFunc:
     """`value`, if it is a function of the IR, or the only one of a module; TypeError in the name of `caller` where it is

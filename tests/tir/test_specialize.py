@@ -34,3 +34,9 @@ def test_refusals(values, message) -> None:
     with pytest.raises(ValueError) as caught:
         tir.specialize(te.create_prim_func([n, *padded(n)]), values)
     assert str(caught.value) == message
+
+
+def test_sizes_by_themselves() -> None:
+    n = te.var("n")
+    func = te.create_prim_func([n, *padded(n)])
+    assert func.specialize({n: 7}).script() == tir.specialize(func, {"n": 7}).script()

@@ -17,7 +17,7 @@ from .. import dtypes, elementwise
 from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..intrinsics import INTRINSICS
-from ..ir import Address, Binary, Buffer, Const, Expr, Foreign, Node, Text, as_expr, binary, cast
+from ..ir import Address, Binary, Buffer, Const, Expr, Foreign, Node, Select, Text, as_expr, binary, cast
 from ..nearest import did_you_mean
 from . import ir as namespace_ir
 from . import namespace
@@ -312,12 +312,20 @@ class Expressions(Operators, Elements):
                     a = as_expr(a)
                 op = "//" if form.name == "truncdiv" else "%"
                 result: Binary = self.guard(binary, node, op, a, b)
-                positive = Binary("and", binary(">=", result.a, 0), binary(">", result.b, 0))
-                if not dtypes.is_int(result.dtype) or not prove(positive, self.ranges):
-                    why = f"`{result.a}` is not provably at least 0 and `{result.b}` above 0"
-                    hint = f"T.floor{form.name[5:]} rounds down"
-                    raise self.error(f"`{self.text(node.func)}` rounds toward zero, and {why}", node, hint)
-                return result
+                a, b = result.a, result.b
+                if not dtypes.is_int(result.dtype):
+                    raise self.error(f"`{self.text(node.func)}` divides integers, got {result.dtype}", node)
+                if prove(Binary("and", binary(">=", a, 0), binary(">", b, 0)), self.ranges):
+                    return result
+                # Rounded down, a quotient that is negative and not whole is one too low.
+                below = binary("<", a, 0)
+                if not prove(binary(">", b, 0), self.ranges):
+                    other = Binary("and", binary(">", a, 0), binary("<", b, 0))
+                    below = Binary("or", Binary("and", below, binary(">", b, 0)), other)
+                low = Binary("and", below, binary("!=", binary("%", a, b), 0))
+                if op == "//":
+                    return binary("+", result, Select(low, Const(1, result.dtype), Const(0, result.dtype)))
+                return binary("-", result, Select(low, b, Const(0, result.dtype)))
             case "ramp" | "broadcast" if self.lane is None:
                 raise self.error(f"`{self.text(node.func)}` {form.place}", node, "write a loop: for i in T.vectorized(16):")
             case "ramp":

@@ -163,7 +163,7 @@ env_thread = Form("env_thread(thread_tag, dtype='int32')", _DECLARES, "The name 
 var = Form("var(dtype='int32', name='')", _DECLARES, "A size that is not known yet.")
 ramp = Form("ramp(base, stride, lanes)", "stands in a statement on vectors", "The vector `base`, `base + stride`, ...")
 broadcast = Form("broadcast(value, lanes)", "stands in a statement on vectors", "A vector of one value.")
-truncdiv = Form("truncdiv(a, b)", _VALUE, "a / b toward zero: taken where both are provably not negative, when it is `//`.")
+truncdiv = Form("truncdiv(a, b)", _VALUE, "a / b toward zero; `//` where both are provably not negative.")
 truncmod = Form("truncmod(a, b)", _VALUE, "The remainder of `truncdiv`.")
 
 

@@ -206,9 +206,8 @@ ERRORS = {
         ("A[0] = «0.5»", "0.5 is not an integer, and cannot be a constant of dtype int32"),
         ("A[0] = «A[0] / 2»", "`/` needs floating operands, got int32 in `A[0] / 2`; use // or .astype('float32')"),
         (
-            "A[0] = «T.truncdiv(A[0], 2)»",
-            "`T.truncdiv` rounds toward zero, and `A[0]` is not provably at least 0 and `2` above 0",
-            "T.floordiv rounds down",
+            "A[0] = «T.truncdiv(T.float32(1), 2)»",
+            "`T.truncdiv` divides integers, got float32",
         ),
         ("if «n»:\n    A[0] = 0", "a condition must be bool, `n` is int32", "compare it: x != 0"),
         ("A[0] = 1 if n < 3 and «n» else 2", '`and` needs bool operands, got int32 in `T.Cast("int32", n < 3) and n`'),

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+import tir
 from tests.tir.script.parsing import parsed, script
 from tir import te
 from tir.interpreter import run
@@ -160,3 +161,20 @@ def test_what_python_computes_is_limited(extent, reason):
 def test_an_expression_that_is_nested_too_deeply(terms):
     with pytest.raises(ScriptError, match="nested too deeply"):
         parse(f"@T.prim_func\ndef f(A: T.Buffer((1,))):\n    A[0] = {terms}\n")
+
+
+def test_quotients_toward_zero():
+    f = parsed(
+        """
+        for i, j in T.grid(7, 5):
+            C[i, j] = T.truncdiv(A[i], B[j]) * 100 + T.truncmod(A[i], B[j]) * 10 + T.truncdiv(A[i], 3)
+        """,
+        'A: T.Buffer((7,), "int32"), B: T.Buffer((5,), "int32"), C: T.Buffer((7, 5), "int32")',
+    )
+    a, b = np.array([-7, -6, -1, 0, 1, 6, 7], "int32"), np.array([-3, -1, 1, 2, 7], "int32")
+    c, compiled = np.zeros((7, 5), "int32"), np.zeros((7, 5), "int32")
+    run(f, a, b, c)
+    tir.build(f)(a, b, compiled)
+    quotient = np.trunc(a[:, None] / b).astype("int32")
+    assert np.array_equal(c, quotient * 100 + (a[:, None] - quotient * b) * 10 + np.trunc(a / 3).astype("int32")[:, None])
+    assert np.array_equal(compiled, c)
