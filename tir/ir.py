@@ -508,9 +508,9 @@ class PrimFunc(Node):
 
     def specialize(self, values: Mapping[Any, int]) -> PrimFunc:
         """The function for values of its sizes, given by their names or by themselves; see `tir.specialize`."""
-        from .specialize import specialize
+        import tir
 
-        return specialize(self, {getattr(size, "name", size): value for size, value in values.items()})
+        return tir.specialize(self, {getattr(size, "name", size): value for size, value in values.items()})
 
 
 def need_func(value: Any, caller: str) -> PrimFunc:
