@@ -172,7 +172,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
 
 def _count(b: Block, rank: int) -> int:
     """How many rows a block works on."""
-    return prod([extent(it) for it in b.iters if it.axis is Axis.SPATIAL][:rank])
+    return prod(extent(it) for it in [x for x in b.iters if x.axis is Axis.SPATIAL][:rank])
 
 
 def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
