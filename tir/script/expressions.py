@@ -28,6 +28,8 @@ from .source import syntax
 from .values import Data, Pointer, Scope, is_python_value
 from .views import Reshaped, Subview, element_count, strides
 
+_ACCESS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # the mode of a pointer, as tvm_access_ptr has it
+
 # The namespaces by module name: `tir.script.tir` adds only `prim_func`, which needs the parser, to `namespace`.
 _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
 
@@ -245,7 +247,7 @@ class Expressions(Operators, Elements):
 
     def foreign_argument(self, node: ast.expr) -> Node:
         """An argument of a foreign call."""
-        found = self.foreign(node, inner=True)
+        found = self.foreign(node, inner=True) or self.access_pointer(node)
         if found is not None:
             return found
         match self.value(node):
@@ -257,6 +259,20 @@ class Expressions(Operators, Elements):
                 return Address(memory.viewed_as(memory.extents, element_count(memory.extents)))
             case value:
                 return self.guard(as_expr, node, self.checked(value, node))
+
+    def access_pointer(self, node: ast.expr) -> Foreign | None:
+        """`A.access_ptr("r")`, as the call that it stands for; None where a node is no such thing."""
+        match node:
+            case ast.Call(ast.Attribute(of, "access_ptr"), [ast.Constant(str(mode))], []) if mode in _ACCESS:
+                data, dtype, first, shape = (
+                    self.value(ast.copy_location(ast.Attribute(of, name, ast.Load()), node))
+                    for name in ("data", "dtype", "elem_offset", "shape")
+                )
+                if isinstance(data, Data):
+                    count = element_count(tuple(map(as_expr, shape)))
+                    pointed = Foreign("type_annotation", (Text(dtype),))
+                    return Foreign("tvm_access_ptr", (pointed, Address(data.buffer), as_expr(first), count, Const(_ACCESS[mode])))
+        return None
 
     def of_library(self, node: ast.Call) -> Expr | None:
         """A pure function of a library, or of LLVM, that is one of T."""

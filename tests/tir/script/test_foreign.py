@@ -116,3 +116,11 @@ def test_pure_functions_of_libraries_are_those_of_the_dialect():
             B[i, j] = T.sin(A[i, j]) + T.sqrt(A[i, j]) * T.max(A[i, j], T.float32(0.5))
         """,
     )
+
+
+def test_pointers_of_buffers():
+    """`access_ptr` is short for the call that says what it points to."""
+    pointer = 'T.tvm_access_ptr(T.type_annotation("float32"), W.data, W.elem_offset, 26, 1)'
+    assert parsed(TILES.replace(pointer, 'W.access_ptr("r")')) == parsed(TILES)
+    func = parsed('with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw")))')
+    assert 'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 91, 3)' in func.script()
