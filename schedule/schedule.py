@@ -292,6 +292,9 @@ class Schedule:
 
     # --- looking ---------------------------------------------------------------------------------------------------------
 
+    def enter_postproc(self) -> None:
+        """Do nothing: traces that TVM prints have it where its postprocessing begins."""
+
     def get_block(self, name: str, func_name: str | None = None) -> str:
         """The block called `name`, if there is one; "root" is the function. `func_name`, where it is given, must be its name, or
         "main" where the schedule was made of a function, not of a module."""

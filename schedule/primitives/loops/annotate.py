@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from tir.ir import PrimFunc, annotated
+from tir.ir import Block, PrimFunc, annotated
 from tir.nearest import did_you_mean
 
 from ...annotation_values import refusal
 from ...error import ScheduleError, listing
-from ...primitive import named_at, primitive, replace_path
+from ...primitive import named_at, path, primitive, replace_path
 
 
 @primitive
 def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> tuple[PrimFunc, None]:
-    """Attach a value (JSON data) to a block or loop under a key, in place of the one it has.
+    """Attach a value (JSON data) to a block or loop under a key, in place of the one it has; a hint for a search, whose key begins
+    with "meta_schedule.", also to "root", the function.
 
     Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
     Legal     if the key is not empty, and the value one that code generation knows, where it knows the key: the meaning of a
               program does not depend on annotations.
     Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
     """
+    if _is_hint(func, block_or_loop, ann_key):
+        return func.with_(attrs=annotated(func.attrs, ann_key, ann_val)), None
     target, above = named_at(func, block_or_loop)
     if not ann_key:
         raise ScheduleError("the key must not be empty", (target, "to annotate"))
@@ -37,6 +40,8 @@ def unannotate(func: PrimFunc, block_or_loop: str, ann_key: str) -> tuple[PrimFu
     Legal     where the key is there.
     Example   vector: s.annotate("i", "note", 1); s.unannotate("i", "note")
     """
+    if _is_hint(func, block_or_loop, ann_key) and any(k == ann_key for k, _ in func.attrs):
+        return func.with_(attrs=tuple((k, v) for k, v in func.attrs if k != ann_key)), None
     target, above = named_at(func, block_or_loop)
     kept = tuple((k, v) for k, v in target.annotations if k != ann_key)
     if len(kept) == len(target.annotations):
@@ -47,3 +52,8 @@ def unannotate(func: PrimFunc, block_or_loop: str, ann_key: str) -> tuple[PrimFu
             hint=did_you_mean(ann_key, dict(target.annotations)),
         )
     return replace_path(func, above, target.with_(annotations=kept)), None
+
+
+def _is_hint(func: PrimFunc, name: str, key: str) -> bool:
+    """Whether a key is that of a hint for a search, on the whole function."""
+    return name == "root" and key.startswith("meta_schedule.") and not path(func, Block, name)

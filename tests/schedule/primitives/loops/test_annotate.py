@@ -6,6 +6,7 @@ from schedule import Schedule, ScheduleError, Trace, replay
 from tests.programs import elementwise, matmul
 from tests.schedule.harness import Checked, check, refuse
 from tir import te
+from tir.script import parse
 
 
 def test_loop_and_block():
@@ -85,3 +86,20 @@ def test_a_name_of_both():
     s = Schedule(te.create_prim_func([A, te.compute((7,), lambda y: A[y] + 1.0, name="y_1")]))
     loop, block = s.get_loops("y_1")[0], "y_1"
     assert loop != block
+
+
+def test_hints_for_a_search_on_the_function():
+    """As traces have them that TVM prints."""
+    s = Schedule(matmul())
+    before = s.script
+    s.annotate(block_or_loop=s.get_block("root", func_name="main"), ann_key="meta_schedule.parallel", ann_val=160)
+    assert '"meta_schedule.parallel": 160' in s.script and parse(s.script) == s.func
+    s.enter_postproc()
+    s.unannotate("root", "meta_schedule.parallel")
+    assert s.script == before
+    refuse(
+        s,
+        """
+annotate('root', 'tir.noalias', False): `root` is no loop or block of this function; it has `i`, `j`, `k` and `C`
+""",
+    )
