@@ -14,8 +14,9 @@ from ...primitive import named_at, path, primitive, replace_path
 
 @primitive
 def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> tuple[PrimFunc, None]:
-    """Attach a value (JSON data) to a block or loop under a key, in place of the one it has; a hint for a search, whose key begins
-    with "meta_schedule.", also to "root", the function.
+    """Attach a value (JSON data) to a block or loop under a key, in place of the one it has.
+
+    What begins with "meta_schedule.", hints for a search, can be attached to "root", the function, too.
 
     Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
     Legal     if the key is not empty, and the value one that code generation knows, where it knows the key: the meaning of a
