@@ -25,6 +25,7 @@ from .values import Operand, Value, suffix
 INF, NAN = float("inf"), float("nan")
 
 LOG2E = 1.4426950408889634
+LN2_SHORT, LN2_REST = 0.693359375, -2.1219444005469057e-4  # log(2) in two parts, of which the first has nine bits
 
 # 2 / log(2) and 2 / (3 log(2)), high and low part.
 C1 = (2.8853900817779268, 4.0710547481862066e-17)
@@ -181,8 +182,24 @@ def _reduced(b: Body, fmt: Format, x: Value, addend: int) -> tuple[Value, Value]
 
 def _exp_clamped(b: Body, fmt: Format, x: Value) -> Value:
     """exp(x) for x within fmt.exp_range."""
+    if not b.fused and fmt.dtype == "float32":
+        return _exp_unfused(b, fmt, x)
     t, r = _reduced(b, fmt, x, 2 * fmt.bias)
     return _scaled(b, fmt, b.polynomial((1.0, 1.0, *COEFFICIENTS["exp", fmt.dtype]), r), t)
+
+
+def _exp_unfused(b: Body, fmt: Format, x: Value) -> Value:
+    """The same in float32 where each product is rounded: log(2) in parts of which n times the high one is exact (Cody and Waite),
+    and 1 + (r + r^2 P(r)), where only the last two sums weigh."""
+    magic = fmt.magic(2 * fmt.bias)
+    t = x * LOG2E + magic
+    n = t - magic
+    r = x - n * LN2_SHORT - n * LN2_REST
+    *rest, tail = COEFFICIENTS["exp", fmt.dtype]
+    p: Operand = tail
+    for c in reversed(rest):
+        p = r * p + c
+    return _scaled(b, fmt, r * r * p + r + 1.0, t)
 
 
 def _split(b: Body, fmt: Format, x: Value) -> tuple[Value, Value]:
