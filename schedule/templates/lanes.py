@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
 
-PARTIAL_REGISTERS = 4  # of partial results: a sum has a latency of four cycles or less, two begin in one
+PARTIAL_REGISTERS = 4  # of partial results, where a vector is loaded in a cycle: a sum has a latency of four or less
 OTHER_PARTIAL_REGISTERS = (1, 2, 3, 8)  # numbers of registers that are tried as well
 
 
@@ -19,8 +20,11 @@ def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
 
 def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int:
     """How many partial results a reduction of so many steps has, two rounds of vectors or more."""
+    machine: CPU = s.target.machine
+    loaded = int(machine.core.latency * machine.loads)  # while a sum waits for the one before
     options = [n * lanes for n in (PARTIAL_REGISTERS, *OTHER_PARTIAL_REGISTERS) if 2 * n * lanes <= length]
-    return s.choose(f"{block} lanes", options, seed=partial_width(length, lanes), block=block)
+    seed = partial_width(length, lanes, max(PARTIAL_REGISTERS, min(loaded, machine.registers // 2)))
+    return s.choose(f"{block} lanes", options, seed=seed, block=block)
 
 
 def partial_width(length: int, lanes: int, registers: int = PARTIAL_REGISTERS) -> int:
