@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import reduce
+from math import prod
 from typing import NamedTuple
 
 from tir.arith.polynomial import coefficient
-from tir.ir import Binary, Const, For, If, Kind, Load, PrimFunc, Stmt, Store, conjunction, nest
-from tir.traverse import fresh, loads, map_statements, names, perfect_nest, substitute, variables
+from tir.ir import (
+    Allocate,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Kind,
+    Load,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    conjunction,
+    const_shape,
+    nest,
+    seq,
+)
+from tir.traverse import fresh, loads, map_statements, names, perfect_nest, stores, substitute, variables
 
 from .positions import position
 
@@ -27,39 +48,103 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
 
     where A is read in vectors and w is not: each vector is loaded once, and used by all accumulators at once. In the order of the
     sum it is used again in later rounds, so that it is loaded again or stays in a register for long. Each accumulator sees the
-    same operations in the same order, so the numbers stay.
+    same operations in the same order, so the numbers stay. Where they take more than half of the registers, what follows with
+    each accumulator by itself is done as soon as it has its sum, so that it leaves its register to later ones.
     """
     taken = names(func)
 
+    def crowded(update: Stmt) -> bool:
+        return 2 * sum(prod(const_shape(x.buffer)[:-1]) for x in stores(update)) > target.registers
+
     def visit(s: Stmt) -> Stmt:
-        if not isinstance(s, For) or s.kind is not Kind.UNROLLED:
-            return map_statements(s, visit)
-        loops = perfect_nest(s, Kind.UNROLLED)
-        window = _window(loops)
-        return s if window is None else _slid(loops, window, fresh(taken, "row"))
+        match s:
+            case For(kind=Kind.UNROLLED):
+                loops = perfect_nest(s, Kind.UNROLLED)
+                window = _window(loops)
+                return s if window is None else _slid(loops, window, fresh(taken, "row"))
+            case Allocate(Buffer(scope="register")):
+                buffers, parts = _flat(s)
+                for n, x in enumerate(parts):
+                    loops = perfect_nest(x, Kind.UNROLLED) if isinstance(x, For) and x.kind is Kind.UNROLLED else []
+                    window = _window(loops) if loops and crowded(loops[-1].body) else None
+                    if window is not None and loops[0] is window.kernel:
+                        last = _following(loops, window, parts[n + 1 :])
+                        rows = _slid(loops, window, fresh(taken, "row"), parts[n + 1 : n + 1 + last])
+                        result = seq(*parts[:n], rows, *map(visit, parts[n + 1 + last :]))
+                        return reduce(lambda body, b: Allocate(b, body), reversed(buffers), result)
+        return map_statements(s, visit)
 
     return func.with_(body=visit(func.body))
 
 
-def _slid(loops: Sequence[For], window: _Window, name: str) -> Stmt:
+def _flat(s: Stmt) -> tuple[list[Buffer], list[Stmt]]:
+    """The registers of a statement, and its parts in order."""
+    match s:
+        case Allocate(Buffer(scope="register") as buffer, body):
+            buffers, parts = _flat(body)
+            return [buffer, *buffers], parts
+        case Seq(stmts):
+            found = [_flat(x) for x in stmts]
+            return [b for buffers, _ in found for b in buffers], [x for _, parts in found for x in parts]
+    return [], [s]
+
+
+def _following(loops: Sequence[For], window: _Window, rest: Sequence[Stmt]) -> int:
+    """How many of the statements behind a window do something with each accumulator by itself, and with nothing that the others
+    change. Their number of the accumulator is one of the indices of all that they make for it."""
+    update = loops[-1].body
+    axes = {x.buffer: x.indices.index(window.step.var) for x in stores(update)}
+    seen = {x.buffer for x in loads(update)} | axes.keys()
+    for n, s in enumerate(rest):
+        if not isinstance(s, For) or s.kind is not Kind.UNROLLED or s.extent != window.step.extent:
+            return n
+        written, read = stores(s), loads(s)
+        axes |= {x.buffer: x.indices.index(s.var) for x in written if s.var in x.indices and x.buffer not in seen}
+        apart = {x.buffer for x in written} - axes.keys()
+        others = {x.buffer for x in read} - axes.keys()
+        both: list[Load | Store] = [*written, *read]
+        own = all(x.indices[axes[x.buffer]] == s.var for x in both if x.buffer in axes)
+        if not own or apart & (seen | others) or any(b.scope == "register" for b in apart | others):
+            return n
+        seen |= apart | others | axes.keys()
+    return len(rest)
+
+
+def _slid(loops: Sequence[For], window: _Window, name: str, following: Sequence[Stmt] = ()) -> Stmt:
     step, kernel, stride = window
     row = kernel.var.with_(name=name)
-    number = row - (step.var if stride == 1 else step.var * stride)
+
+    def number_of(step: Var) -> Expr:
+        return row - (step if stride == 1 else step * stride)
+
+    number = number_of(step.var)
     inside = conjunction(Binary(">=", number, Const(0)), Binary("<", number, kernel.extent))
     body = If(inside, substitute(loops[-1].body, {kernel.var: number}))
     rows = Const(stride * (_extent(step) - 1) + _extent(kernel))
     around = [For(row, rows, body, Kind.UNROLLED) if x is kernel else x for x in loops if x is not step]
-    return nest([*around, step], body)  # type: ignore[return-value]
+    rows_of_image = nest([*around, step], body)
+    assert isinstance(rows_of_image, For)
+    if not following:
+        return rows_of_image
+    done = [x.with_(body=If(Binary("==", number_of(x.var), Const(_extent(kernel) - 1)), x.body)) for x in following]  # type: ignore[attr-defined]
+    return rows_of_image.with_(body=seq(rows_of_image.body, *done))
 
 
 def _window(loops: Sequence[For]) -> _Window | None:
-    """The loops of a window in a nest around an update of a register; None if there are none."""
-    lane = loops[-1].body
+    """The loops of a window in a nest around updates of registers, which are one for all of these; None if there are none."""
+    body = loops[-1].body
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    first, *others = [_window_of(loops, x, {y.buffer for y in stores(body)}) for x in parts]
+    return first if all(x == first for x in others) else None
+
+
+def _window_of(loops: Sequence[For], lane: Stmt, updated: Set[Buffer]) -> _Window | None:
+    """The loops of a window around a vector's update of a register, which reads none of the others that are `updated`."""
     update = lane.body if isinstance(lane, For) and lane.kind is Kind.VECTORIZED else None
     if not isinstance(update, Store) or update.buffer.scope != "register" or not isinstance(lane, For):
         return None
     read = loads(update.value)
-    if any(x.buffer == update.buffer and x.indices != update.indices for x in read):
+    if any(x.buffer in updated and (x.buffer, x.indices) != (update.buffer, update.indices) for x in read):
         return None
     indexing = [x for x in loops if update.indices.count(x.var) == 1]
     for x in read:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from schedule.machine import CPU, TILE_ENTRY_CYCLES
+from schedule.machine import CACHE_LINE_BYTES, CPU, TILE_ENTRY_CYCLES
 from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.open_trace import Role
 from tir.arith.polynomial import polynomial
@@ -24,6 +24,7 @@ from .marks import UNROLL_LIMITS, done, one_of, share_out
 
 NAME = "depthwise convolution"
 LESS_CODE = 1 / 6  # part of the cycles that a tile of fewer rows may cost: its code, which is longer than its data, is read too
+MAX_SLIDING_ROWS = 14  # of a tile whose windows slide, however many registers there are: all are written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +82,35 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     """Good sizes, computed from the extents and the processor."""
     row = c.rows[-1]
     count, width, lanes = extent(row), extent(c.vector), processor.lanes(c.bits)
-    # Where masks cost instructions, a row that ends within its second vector is one tile: they are constants then.
-    vectors = 2 if lanes < width < 2 * lanes and not processor.masks else 1
-    # Accumulators; the other registers are for the kernel and what is loaded.
-    most = min(count, (processor.registers // 2 - 2) // vectors)
+    # Registers for accumulators; the others are for the kernel and what is loaded. Where windows slide, a row of the tile has
+    # its sum, and leaves its registers, when the window of the next but few begins.
+    room = processor.registers // 2 - 2
+    slides = c.vector in c.pixels and _stride(c, row.var.name) < _kernel(c)
+    live = ceil(_kernel(c) / _stride(c, row.var.name)) if slides else 1
+    # Where masks cost instructions, two vectors: for a row that ends within the second they are constants, for others shared.
+    line = 2 * lanes * c.bits // 8 >= CACHE_LINE_BYTES
+    two = lanes < width < 2 * lanes or (slides and line and width > lanes)
+    vectors = 2 if two and not processor.masks and 2 * live <= room else 1
+    most = min(count, MAX_SLIDING_ROWS if slides else room // vectors)
     # The last tile is code of its own where it is not whole; it counts twice.
     cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, vectors, processor) for r in range(1, most + 1)}
     rows = min(r for r, cycles in cost.items() if cycles <= (1 + LESS_CODE) * min(cost.values()))
-    line = width * _stride(c, c.vector.var.name) * c.bits // 8
-    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (line * rows * _stride(c, row.var.name))), 1)
+    read = width * _stride(c, c.vector.var.name) * c.bits // 8
+    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (read * rows * _stride(c, row.var.name))), 1)
     return DepthwiseTile(rows, vectors, strip)
 
 
 def _tile_cycles(c: Windows, rows: int, vectors: int, processor: CPU) -> float:
     """Cycles of a register tile: its multiply-adds, or its loads, of which each serves all rows that see it."""
-    row = c.rows[-1].var.name
-    indices = [i for i in c.image.indices if row in variables(i)]
-    kernel = size(tuple(it for it in c.reduction if any(it.var.name in variables(i) for i in indices)))
+    row, kernel = c.rows[-1].var.name, _kernel(c)
     loads = (_stride(c, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * _stride(c, c.vector.var.name)
     return TILE_ENTRY_CYCLES + vectors * max(rows * size(c.reduction) / processor.fmas, loads / processor.loads)
+
+
+def _kernel(c: Windows) -> int:
+    """Rows of the window."""
+    indices = [i for i in c.image.indices if c.rows[-1].var.name in variables(i)]
+    return size(tuple(it for it in c.reduction if any(it.var.name in variables(i) for i in indices)))
 
 
 def _stride(c: Windows, axis: str) -> int:

@@ -13,13 +13,13 @@ from tir.ir import PrimFunc
 LANES = 8
 
 
-def rows(n: int, kernel: int, stride: int = 1, dilation: int = 1, by_lane: bool = False) -> PrimFunc:
+def rows(n: int, kernel: int, stride: int = 1, dilation: int = 1, by_lane: bool = False, columns: int = LANES) -> PrimFunc:
     """Sums of `kernel` rows of an image, each with a weight; `by_lane`: each column with weights of its own."""
-    X = te.placeholder((stride * (n - 1) + dilation * (kernel - 1) + 1, LANES), name="X")
-    K = te.placeholder((kernel, LANES) if by_lane else (kernel,), name="K")
+    X = te.placeholder((stride * (n - 1) + dilation * (kernel - 1) + 1, columns), name="X")
+    K = te.placeholder((kernel, columns) if by_lane else (kernel,), name="K")
     r = te.reduce_axis((0, kernel), name="r")
     weight = (lambda w: K[r, w]) if by_lane else (lambda w: K[r])
-    Y = te.compute((n, LANES), lambda h, w: te.sum(X[h * stride + r * dilation, w] * weight(w), axis=r), name="Y")
+    Y = te.compute((n, columns), lambda h, w: te.sum(X[h * stride + r * dilation, w] * weight(w), axis=r), name="Y")
     return te.create_prim_func([X, K, Y])
 
 
@@ -56,11 +56,21 @@ def test_each_row_is_loaded_once():
     assert text.count("load <8 x float>, ptr %X") + text.count("load <8 x float>, ptr %t") == 4 and "br i1" not in text
 
 
+def test_columns_of_two_vectors():
+    """Their accumulators slide together, and where they take many registers each is stored when it has its sum."""
+    target = codegen.Target("llvm -num-cores 1 -mcpu x86-64-v3")
+    text = codegen.lower(unrolled(rows(5, 2, columns=13)), target).script()
+    body = text[text.index("for row in T.unroll(6):") :]
+    assert body.count(" * K[row - h]") == 2 and body.count("if row - h_2 == 1:") == 1 and body.count("if row - h_4 == 1:") == 1
+    assert "Y[" not in text[: text.index("for row")]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_numbers_stay(seed):
     rng = np.random.default_rng(seed)
-    n, kernel, stride, dilation = (int(rng.integers(low, high)) for low, high in ((1, 7), (1, 6), (1, 4), (1, 3)))
-    same(unrolled(rows(n, kernel, stride, dilation)), fences=True)
+    limits = ((1, 12), (1, 6), (1, 4), (1, 3), (LANES, 3 * LANES))
+    n, kernel, stride, dilation, columns = (int(rng.integers(low, high)) for low, high in limits)
+    same(unrolled(rows(n, kernel, stride, dilation, columns=columns)), fences=True)
 
 
 @pytest.mark.parametrize("func", [rows(3, 2, stride=2), rows(3, 4, dilation=2), rows(3, 2, by_lane=True), rows(1, 5)])
