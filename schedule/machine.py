@@ -14,11 +14,10 @@ from tir.memory import WARP
 
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
-# What a step of a register tile does not hide of its loads behind its multiply-adds. A vector of columns comes from the
-# second-level cache, where a line takes as long as four loads of whole vectors from the first: a fifth of that. An element of
-# rows, in the line of the one before: an eighth of a cycle.
-PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.8, 0.12
-WAITING_CYCLES = 1.5  # beyond the latency, until a multiply-add begins that waited for the step before: loads come late
+# What a step of a register tile does not hide of its loads behind its multiply-adds: of a vector of columns, which comes from the
+# second-level cache, half of a load from the first; of an element of rows, in the line of the one before, an eighth of a cycle.
+# Fitted to packed products: tiles of one to four vectors by all rows that fit, of 256 and of 512 bits.
+PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.5, 0.12
 Amount = Any  # a number, or what stands for one number a candidate
 
 
@@ -107,14 +106,16 @@ class CPU:
     # --- registers ---------------------------------------------------------------------------------------------------------
 
     def accumulators(self, vectors: Amount) -> Amount:
-        """Accumulators that fit beside `vectors` of columns, one broadcast register and one for the compiler."""
-        return self.registers - vectors - 2
+        """Accumulators that fit beside `vectors` of columns and one broadcast register. Of 32, one is left to the compiler, which
+        spills before it needs to; of 16, one is for products that are not fused with their sum."""
+        fused = "fma" in self.features or "sse2" not in self.features
+        return self.registers - vectors - (1 if self.registers < 32 and fused else 2)
 
     def step_cycles(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
         """Lower bounds, in cycles, of a reduction step of a register tile: to issue the multiply-adds of all accumulators, to
         load `panel` vectors and broadcast `elements`, and to wait for the step before. The largest one counts (Low et al.,
         Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
-        return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, self.core.latency + WAITING_CYCLES
+        return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, float(self.core.latency)
 
     def entry_cycles(self, moved: Amount) -> Amount:
         """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""

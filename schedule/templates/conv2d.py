@@ -30,7 +30,7 @@ from .block_analysis import (
     store_last,
     transpose_in_squares,
 )
-from .gemm import register_tile
+from .gemm import register_tile, rows_cycles
 
 NAME = "direct convolution"
 MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum for which it pays to transpose the tiles of the result
@@ -112,7 +112,8 @@ def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
     dividing = members is not None and members % lanes == 0
-    return ConvolutionTile(*register_tile(extent(c.pixels[-1]), channels, size(c.reduction), lanes, processor, dividing))
+    sizes = register_tile(extent(c.pixels[-1]), channels, size(c.reduction), lanes, processor, dividing, padded=False)
+    return ConvolutionTile(*sizes)
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
@@ -124,16 +125,15 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     if not filled or (c.transposed_result and size(c.reduction) < MIN_SUM_TO_TRANSPOSE):
         return inf
     t = tiles(c, processor)
-    tile = processor.tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.reduction))
-    outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
-    count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
+    row = rows_cycles(extent(c.pixels[-1]), t.pixels, ceil(t.channels / lanes), size(c.reduction), processor, padded=False)
+    count = size((*c.groups, *c.channels[:-1], *c.pixels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
     weights = size((*c.groups, *c.channels, *c.reduction))
     # Panels of weights whose last dimension is no channel are read from as many lines as they have channels, some of them twice.
     across = last_axis(c.weights) != c.channels[-1].var.name
     copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
     copies = 0.0 if c.weights.buffer.name in constants else copies
     transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.pack_cycles(bits) if c.transposed_result else 0.0
-    return count * tile + copies + transposes + image_cycles(c, prod(const_shape(c.image.buffer)), t.channels, processor)
+    return count * row + copies + transposes + image_cycles(c, prod(const_shape(c.image.buffer)), t.channels, processor)
 
 
 def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -> float:

@@ -122,25 +122,34 @@ def _pays(M: int, N: int, K: int, nr: int, bits: int, processor: CPU) -> bool:
     return uses >= (MIN_USES_LONG if nr * K * bits // 8 > processor.l1 else MIN_USES_OUTSIDE)
 
 
-def register_tile(M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False) -> tuple[int, int]:
+def register_tile(
+    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, padded: bool = True
+) -> tuple[int, int]:
     """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
-    `dividing`, columns that divide N, a multiple of the lanes.
+    `dividing`, columns that divide N, a multiple of the lanes. Where rows are not `padded`, the last tile has only those left.
     """
     best: tuple[float, int, int] | None = None
     # A tile as wide as the matrix may end in a part of a vector, of more than one lane.
     whole = {v: (v - 1) * lanes + 1 < N < v * lanes for v in range(1, 5)}
     for v in range(1, 5):
-        for m in range(1, min(M, processor.accumulators(v) // v) + 1):
-            if v > 1 and v * lanes > N and not whole[v]:
-                continue
-            if dividing and N % (v * lanes):
-                continue
-            cost = ceil(M / m) * ceil(N / (v * lanes)) * processor.tile_cycles(m, v, K)
+        if (v > 1 and v * lanes > N and not whole[v]) or (dividing and N % (v * lanes)):
+            continue
+        for m in range(1, M + 1):
+            if m * v > processor.accumulators(min(m, v)):  # the fewer of rows and vectors stay in registers for the others
+                break
+            cost = rows_cycles(M, m, v, K, processor, padded) * ceil(N / (v * lanes))
             if best is None or cost < best[0] * 0.995:
                 best = (cost, m, v)
     assert best is not None
     _, m, v = best
     return m, min(v * lanes, N)
+
+
+def rows_cycles(M: int, m: int, vectors: int, K: int, processor: CPU, padded: bool) -> float:
+    """Cycles of all tiles of `m` rows for one panel of columns; the last one is a whole one if rows are `padded`."""
+    whole, left = divmod(M, m)
+    last = processor.tile_cycles(m if padded else left, vectors, K) if left else 0.0
+    return whole * processor.tile_cycles(m, vectors, K) + last
 
 
 def _shared(tiles: int, threads: int) -> float:
