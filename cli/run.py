@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from codegen.timing import duration, sampled, seconds_of
+from tir.display import counted
 
 from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
 from .options import Parser, Usage, input_shape, refusing, threads, writable
@@ -75,7 +76,8 @@ def _run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     model = compiled(graph, target, args.records)
     kernels = len(set(model.kernels))
-    print(f"{graph.name}: {len(model.groups)} calls of {kernels} kernels, compiled in {duration(time.perf_counter() - begin, 3)}")
+    calls = f"{counted(len(model.groups), 'call')} of {counted(kernels, 'kernel')}"
+    print(f"{graph.name}: {calls}, compiled in {duration(time.perf_counter() - begin, 3)}")
     if missing:
         export(model, args.export, sys.stdout)
         return 0

@@ -56,3 +56,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows
     )
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things in words: `1 trial`, `2 trials`."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from codegen.timing import duration
+from tir.display import counted
 from tir.files import write_atomically
 
 from ..measure.provenance import processor, versions
@@ -71,13 +72,13 @@ def page(report: NetworkReport) -> str:
     """The report as HTML, with nothing that has to be loaded from elsewhere."""
     made = ", ".join(f"{name} {version}" for name, version in versions().items())
     trials = sum(t.trials for t in report.tasks)
-    cores = f"{report.threads} thread{'s' * (report.threads > 1)}"
+    cores = counted(report.threads, "thread")
     where = report.device or processor()
     times = (("default schedules", report.before), ("tuned", report.after))
     network = [(name, duration(seconds), _times(report.before, seconds)) for name, seconds in times]
     sections = [
         f"<h1>{escape(report.name)}</h1>",
-        f"<p>{escape(report.target)} on {escape(where)}; {cores}; {trials} trials in {report.elapsed:.1f} s</p>",
+        f"<p>{escape(report.target)} on {escape(where)}; {cores}; {counted(trials, 'trial')} in {report.elapsed:.1f} s</p>",
         table(("", "a call", "× default"), network),
         section("Kernels", KERNELS, wide(_kernels(joined(report.tasks)))),
         section("Time of the network", "Estimated from its kernels, as the search went on.", _latency(report)),

@@ -47,7 +47,7 @@ def test_a_run(path, tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert "    p: float32[7, 5] = MatMul(x, w)" in printed
     assert "  y: float32[7, 5], from 0 to 1" in printed
-    assert any(line.startswith("m: 1 calls of 1 kernels, compiled in ") for line in printed)
+    assert any(line.startswith("m: 1 call of 1 kernel, compiled in ") for line in printed)
     assert any(line.startswith("one call on 1 thread(s): ") for line in printed)
     assert any(line.startswith("matmul_relu(7x5, 5x5) -> 7x5") for line in printed)
 

@@ -6,6 +6,7 @@ import tir
 from schedule import Schedule
 from search import generate
 from tir import te, workloads
+from tir.display import counted
 
 ONE = "llvm -num-cores 1 -mcpu x86-64-v3"
 
@@ -84,3 +85,7 @@ def test_a_notebook_shows_what_changed_in_colours() -> None:
     assert isinstance(changed, str) and bundle["text/plain"] == changed.rstrip("\n")
     added = [line for line in bundle["text/html"].splitlines() if line.startswith('<span style="color:#1a7f37">+')]
     assert len(added) == sum(line.startswith("+") for line in changed.splitlines()) and "&quot;B&quot;" in bundle["text/html"]
+
+
+def test_numbers_of_things():
+    assert [counted(n, "trial") for n in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]

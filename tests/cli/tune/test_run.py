@@ -107,7 +107,7 @@ def test_ctrl_c_prints_and_saves_the_best_so_far(cli, tmp_path):
     out, err = process.communicate(timeout=30)
     assert time.monotonic() - start < 5
     assert process.returncode == 130
-    assert "interrupted after 1 trials" in out and "best found" in out
+    assert "interrupted after 1 trial in" in out and "best found" in out
     assert "Traceback" not in err
     assert json.loads(saved.read_text())["trace"] == {"sleep": 0.05}
     wait_for(lambda: not any(map(alive, workers)), 5)
@@ -123,7 +123,7 @@ def test_a_request_to_end_is_like_ctrl_c(cli, tmp_path):
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 143 and json.loads(out)["outcomes"]["ok"] == 1
-    assert "interrupted after 1 trials" in err and "Traceback" not in err and not list(tmp_path.glob("tir-measure-*"))
+    assert "interrupted after 1 trial in" in err and "Traceback" not in err and not list(tmp_path.glob("tir-measure-*"))
 
 
 def test_kill_9_loses_nothing_and_leaves_nothing(cli, tmp_path):
