@@ -76,7 +76,7 @@ assert tir.equivalent(func, s)
 # The space of the Ansor paper has more levels of tiles and more places for D; the `full` one of this project adds templates,
 # such as packing, and sizes that need not divide.
 
-# %%
+# %% tags=["machine"]
 counts = {}
 for space in ("limited", "ansor", "full"):
     for sketch in generate(func, target, space=space):

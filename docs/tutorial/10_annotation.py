@@ -116,7 +116,7 @@ assert tir.equivalent(product(64, 48, 96), first)
 # not full gets a guard (lesson 4), and `legalize` evens sizes out: 109 in tiles of 30 would leave a rest of 19, so they become
 # tiles of 28, and the rest is 25.
 
-# %%
+# %% tags=["machine"]
 primes = product(109, 109, 109)
 few = generate(primes, target, space="ansor")[-1]
 many = generate(primes, target, space="full")[-1]

@@ -108,7 +108,7 @@ class Climb:
 # the machine plays itself.
 
 
-# %%
+# %% tags=["machine"]
 def seconds(candidate):
     row = np.array(candidate.row)
     rows, width, threads = row[rows_column], row[width_column], 2 if row[threads_column] else 1
