@@ -27,6 +27,7 @@ MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
 # second-level cache holds; others; those of which the first-level cache does not hold a tile's; and those whose rows fall into
 # the same sets of the caches.
 MIN_USES_TO_PACK, MIN_USES_OUTSIDE, MIN_USES_LONG, MIN_USES_ALIASED = 12, 5, 2, 0.6
+MAX_TILE_VECTORS = 8  # of a tile of all columns, beside which registers have room for two rows
 MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
 
@@ -129,15 +130,18 @@ def register_tile(
     `dividing`, columns that divide N, a multiple of the lanes. Where rows are not `padded`, the last tile has only those left.
     """
     best: tuple[float, int, int] | None = None
-    # A tile as wide as the matrix may end in a part of a vector, of more than one lane.
-    whole = {v: (v - 1) * lanes + 1 < N < v * lanes for v in range(1, 5)}
-    for v in range(1, 5):
-        if (v > 1 and v * lanes > N and not whole[v]) or (dividing and N % (v * lanes)):
+    # A tile as wide as the matrix may end in a part of a vector, of more than one lane. In other tiles such a vector takes twice
+    # as long where columns are so few that they are not packed: it is read and written under a mask in each step.
+    vectors, few = ceil(N / lanes), N * K * processor.vector_bits // (8 * lanes) <= processor.l1
+    whole = vectors if vectors <= MAX_TILE_VECTORS and N % lanes > 1 else 0
+    for v in (*range(1, 5), *range(5, whole + 1)[-1:]):
+        if (v > 1 and v * lanes > N and v != whole) or (dividing and N % (v * lanes)):
             continue
+        tiles_of_columns = ceil(vectors / v) + (few and whole not in (0, v)) / v
         for m in range(1, M + 1):
             if m * v > processor.accumulators(min(m, v)):  # the fewer of rows and vectors stay in registers for the others
                 break
-            cost = rows_cycles(M, m, v, K, processor, padded) * ceil(N / (v * lanes))
+            cost = rows_cycles(M, m, v, K, processor, padded) * tiles_of_columns
             if best is None or cost < best[0] * 0.995:
                 best = (cost, m, v)
     assert best is not None

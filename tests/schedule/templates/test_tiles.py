@@ -40,6 +40,12 @@ def test_a_large_product_fills_the_registers():
     assert mr * nr // 16 >= 24
 
 
+def test_columns_that_are_not_packed_are_in_one_tile_if_they_end_in_a_part_of_a_vector():
+    assert gemm.register_tile(65000, 36, 10, 8, WIDE)[1] == 36
+    assert gemm.register_tile(65000, 71, 11, 16, WIDE)[1] == 71
+    assert gemm.register_tile(65000, 40, 10, 8, WIDE)[1] < 40  # whole vectors
+
+
 @pytest.mark.parametrize("multiple", [1, 2, 3])
 def test_balanced_blocks(multiple):
     for tiles, most in itertools.product(range(1, 60), (1, 2, 5, 9)):
