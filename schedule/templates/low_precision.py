@@ -34,7 +34,7 @@ LOAD_CYCLES = (8, 20)  # of a tile from the first-level cache, and from the seco
 LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
 RESULT_CYCLES = 100  # of a tile of the result: to keep it, and to move it to where it belongs
 PACK_CYCLES = (0.1, 0.2)  # of a byte of an operand, for dot products in lanes and for tile registers
-MIN_ROW_BYTES = 32  # of a row that is copied at once: loads wait for stores of fewer, which have a mask
+MIN_ROW_BYTES = 16  # of a row that is copied at once: loads wait for stores of fewer, which have a mask
 SIGNED, UNSIGNED = "s8s8", "u8s8"  # ends of names of intrinsics; processors have dot products in lanes of the latter alone
 LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
