@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval, polynomial_bounds
-from tir.arith.polynomial import add, coefficient, constant, excess, scale, split_terms, to_expr
+from tir.arith.polynomial import add, coefficient, constant, excess, polynomial, scale, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
 from tir.arith.statements import drop_implied_conditions, min_operands, simplify_tree
@@ -80,7 +80,20 @@ def _pure(condition: Expr) -> bool:
 
 def loop_facts(loop: For) -> list[Expr]:
     """What holds in a loop because of its extent, beyond the range of its variable: min(16, n - i * 16) is two bounds."""
-    return [Binary("<", loop.var, part) for part in min_operands(loop.extent) if not isinstance(part, Const)]
+    limits = [part for part in min_operands(loop.extent) if not isinstance(part, Const)]
+    return [*(Binary("<", loop.var, limit) for limit in limits), *(f for limit in limits for f in _multiplied(loop.var, limit))]
+
+
+def _multiplied(v: Var, limit: Expr) -> list[Expr]:
+    """What v < a // n + rest says of a: n (v - rest + 1) <= a."""
+    terms, found = polynomial(limit), list[Expr]()
+    for m, factor in terms.items():
+        match m:
+            case (Binary("//", a, Const(int(n))),) if factor == 1 and n > 0:
+                rest = {other: f for other, f in terms.items() if other != m}
+                steps = add(add({(v,): 1}, rest, -1), constant(1))
+                found.append(Binary("<=", to_expr(scale(steps, n)), a))
+    return found
 
 
 def _common_guards(s: Stmt) -> list[Expr]:

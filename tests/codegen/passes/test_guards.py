@@ -56,6 +56,22 @@ def test_loops_that_would_start_outside_do_not_run():
     )
 
 
+def test_a_guard_goes_where_the_loop_of_its_multiple_is_shorter():
+    """i_0 < (-i_1) // 2 + 7 says that 2 i_0 + i_1 <= 12."""
+    s = Schedule(vector(13))
+    s.split("i", [None, 2])
+    s.reorder("i_1", "i_0")
+    check_pass(
+        s.func,
+        "clip_loops",
+        """
+        for i_1 in range(2):
+            for i_0 in range(i_1 * -1 // 2 + 7):
+                B[i_0 * 2 + i_1] = A[i_0 * 2 + i_1] * T.float32(2.0)
+        """,
+    )
+
+
 def test_every_guard_finds_its_loop():
     s = Schedule(matmul(7, 5, 13))
     s.split("k", [None, 2])
