@@ -34,7 +34,7 @@ Shape = tuple[int, ...]
 class Program(NamedTuple):
     """A function of arrays of `shapes` and one dtype, whose result has that of `result`, if named: `build` makes its tensor
     expression, `peer` what numpy and torch do, or torch's function `torch`, of the second array transposed if `across`; those in
-    `timed` are timed."""
+    `timed` are timed. `workload` has its name and sizes, if it is one."""
 
     shapes: tuple[Shape, ...]
     build: Callable[..., te.Tensor]
@@ -44,6 +44,14 @@ class Program(NamedTuple):
     result: str = ""
     torch: str = ""
     across: bool = False
+    workload: tuple[str, Shape] | None = None
+
+    def func(self) -> PrimFunc:
+        """The program in our IR."""
+        if self.workload is not None:
+            return tir.workloads.make(*self.workload, self.dtype).func
+        placeholders = [te.placeholder(s, self.dtype, name=f"X{n}") for n, s in enumerate(self.shapes)]
+        return te.create_prim_func([*placeholders, self.build(*placeholders)], name="f")
 
 
 def _product(M: int, N: int, K: int, left: str = "ik", right: str = "kj", dtype: str = "float32") -> Program:
@@ -205,11 +213,31 @@ DRAWN = {
 
 def drawn_shape(name: str, number: int, seed: int) -> tuple[int, int, int, int]:
     """Batch, M, N and K of product `number` of a class: their logarithms are uniform."""
+    size = _sizes(name, number, seed, "BMNK", CLASSES[name])
+    return size["B"], size["M"], size["N"], size["K"]
+
+
+def _sizes(name: str, number: int, seed: int, axes: str, classes: Sequence[tuple[int, int] | str]) -> dict[str, int]:
+    """The sizes of some axes: drawn between bounds, or those of another."""
     rng = np.random.default_rng((seed, number, *name.encode()))
     size: dict[str, int] = {}
-    for axis, bounds in zip("BMNK", CLASSES[name], strict=True):
+    for axis, bounds in zip(axes, classes, strict=True):
         size[axis] = size[bounds] if isinstance(bounds, str) else round(float(np.exp(rng.uniform(*np.log(bounds)))))
-    return size["B"], size["M"], size["N"], size["K"]
+    return size
+
+
+def _convolution(name: str, number: int, seed: int) -> Program:
+    bounds = CONVOLUTIONS[name]
+    *sizes, kernel, stride = _sizes(name, number, seed, "012345678"[: len(bounds)], bounds).values()
+    shape = (1, *sizes, kernel, stride, (kernel - 1) // 2)
+    image, weights, result = (const_shape(b) for b in tir.workloads.make(name, shape).func.buffers)
+
+    def peer(*arrays: np.ndarray) -> np.ndarray:
+        wide = np.empty(result)
+        tir.workloads.make(name, shape, "float64").numpy(arrays, (wide,))
+        return wide
+
+    return Program((image, weights), te.compute, peer, timed=("torch",), workload=(name, shape))
 
 
 def _drawn(name: str, dtype: str, number: int, seed: int) -> Program:
@@ -224,20 +252,29 @@ def _drawn(name: str, dtype: str, number: int, seed: int) -> Program:
     return _product(M, N, K, right=right, dtype=dtype)
 
 
-ROWS = (*PROGRAMS, *DRAWN)
+# Workloads of one image, the smallest and the largest of their sizes that are drawn: sides, channels in and out, kernel, stride.
+CONVOLUTIONS: dict[str, tuple[tuple[int, int] | str, ...]] = {
+    "conv2d_transpose": ((4, 64), "0", (16, 512), (16, 512), (2, 5), (2, 2)),
+    "conv3d": ((4, 16), (7, 56), "1", (16, 256), (16, 256), (3, 3), (1, 2)),
+}
+CONVOLVED = {f"drawn-{name}-{number}": (name, number) for name in CONVOLUTIONS for number in range(3)}
+
+ROWS = (*PROGRAMS, *DRAWN, *CONVOLVED)
 
 DEFAULT = ("one-row-across", "four-rows-across", "distances", "sum-of-columns", "transposition", "concatenation")
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result: milliseconds of each contender, and how many times as fast as its peers ours is."""
-    program = _drawn(*DRAWN[row], options.seed) if row in DRAWN else PROGRAMS[row]
+    if row in DRAWN:
+        program = _drawn(*DRAWN[row], options.seed)
+    else:
+        program = _convolution(*CONVOLVED[row], options.seed) if row in CONVOLVED else PROGRAMS[row]
     rng = np.random.default_rng(options.seed)
     whole = program.dtype.startswith("int")
     numbers = (rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s) for s in program.shapes)
     arrays = [programs.aligned(stored(x, program.dtype)) for x in numbers]
-    placeholders = [te.placeholder(s, program.dtype, name=f"X{n}") for n, s in enumerate(program.shapes)]
-    func = te.create_prim_func([*placeholders, program.build(*placeholders)], name="f")
+    func = program.func()
     target = tir.Target("llvm", num_cores=options.threads)
     kernel = tir.build(tir.default_schedule(func, target).func, target)
     wide = program.peer(*(values(a, program.dtype).astype("int64" if whole else "float64") for a in arrays))
@@ -340,6 +377,11 @@ def _torch_call(program: Program, arrays: list[np.ndarray], out: np.ndarray, thr
             given[1] = given[1].T
         return lambda: getattr(torch, program.torch)(*given)
     tensors, result = [torch.from_numpy(a) for a in arrays], torch.from_numpy(out)
+    if program.workload is not None:
+        name, shape = program.workload
+        call = peers.torch_program(name, tuple(tensors), result, shape)
+        assert call is not None, "torch has each of `CONVOLUTIONS`"
+        return call
     if any(np.shares_memory(program.peer(*tensors).numpy(), a) for a in arrays):
         return lambda: result.copy_(program.peer(*tensors))
     return lambda: program.peer(*tensors)
