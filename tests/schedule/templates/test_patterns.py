@@ -54,7 +54,9 @@ def test_a_wrong_result_is_seen():
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("sizes", [(150, 149, 151), (311, 97, 109), (31, 600, 259), (300, 1030, 35), (1, 1500, 1601), (2003, 11, 71)])
+@pytest.mark.parametrize(
+    "sizes", [(150, 149, 151), (311, 97, 109), (31, 600, 259), (300, 1030, 35), (1, 1500, 1601), (2003, 11, 71)]
+)
 def test_products_that_threads_share(sizes, cores):
     """Large enough for two threads, a cut sum and several blocks."""
     M, K, N = sizes
