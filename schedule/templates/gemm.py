@@ -139,7 +139,8 @@ def register_tile(
             continue
         tiles_of_columns = ceil(vectors / v) + (few and whole not in (0, v)) / v
         for m in range(1, M + 1):
-            if m * v > processor.accumulators(min(m, v)):  # the fewer of rows and vectors stay in registers for the others
+            # The fewer of rows and vectors stay in registers for the others; more than four vectors do.
+            if m * v > processor.accumulators(min(m, v) if v <= 4 else v):
                 break
             cost = rows_cycles(M, m, v, K, processor, padded) * tiles_of_columns
             if best is None or cost < best[0] * 0.995:
