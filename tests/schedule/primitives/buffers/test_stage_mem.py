@@ -683,3 +683,13 @@ def test_a_temporary_that_the_block_itself_writes_first():
                 B[v0, v1] = staged[v0, v1]
         """,
     )
+
+
+def test_what_an_iteration_of_a_block_reads():
+    s = Checked(chain())
+    s.reverse_compute_at("C", "j")
+    s.blockize(["B", "C"])
+    s.stage_mem("C", "B", "staged", "local")
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
+    assert "v0 = T.axis.spatial(7, v_i_1)" in s.script
