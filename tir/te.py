@@ -456,10 +456,11 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants
 
     taken: set[str] = {a.name for a in args if isinstance(a, Var)}
     buffers: Buffers = {}  # by operation, and which of its outputs
+    tried: dict[str, int] = {}
     for t in [*(a for a in args if isinstance(a, Tensor)), *order]:
         if (t.op, t.output) not in buffers:
-            buffers[t.op, t.output] = Buffer(fresh(taken, t.name), t._shape, t.dtype)
-    iter_names: set[str] = set()
+            buffers[t.op, t.output] = Buffer(fresh(taken, t.name, tried=tried), t._shape, t.dtype)
+    iter_names = _IterNames()
     body: list[Stmt] = []
     for op in dict.fromkeys(t.op for t in order):
         if isinstance(op, Placeholder):
@@ -521,13 +522,19 @@ Domain = list[tuple[Var, Expr, Axis]]
 Buffers = dict[tuple[Placeholder | Compute | Scatter, int], Buffer]  # by operation, and which of its outputs
 
 
-def _iters(domain: Domain, taken: set[str], iter_names: set[str]) -> tuple[list[Var], tuple[Iter, ...]]:
+class _IterNames(set[str]):
+    """The names of the iteration variables of a function so far; `tried` is of the names of loops (see `fresh`)."""
+
+    def __init__(self) -> None:
+        self.tried: dict[str, int] = {}
+
+
+def _iters(domain: Domain, taken: set[str], iter_names: _IterNames) -> tuple[list[Var], tuple[Iter, ...]]:
     """The loops over a domain, and the iteration variables of the block inside of them. Loop names differ from those of iteration
     variables, which may repeat between blocks."""
     loop_vars = []
     for v, _, _ in domain:
-        loop_vars.append(Var(fresh(taken | iter_names, v.name)))
-        taken.add(loop_vars[-1].name)
+        loop_vars.append(Var(fresh(taken, v.name, iter_names, iter_names.tried)))
     used: set[str] = set()
     iter_vars = [Var(fresh(used, f"v_{v.name}")) for v, _, _ in domain]
     clash = {v.name for v in iter_vars} & taken
@@ -552,7 +559,7 @@ def _converter(domain: Domain, iters: Sequence[Iter], buffers: Buffers) -> Calla
     return lambda expr: rewrite(substitute(expr, to_block), visit)
 
 
-def _block(op: Compute, buffers: Buffers, taken: set[str], iter_names: set[str], name: str | None = None) -> Stmt:
+def _block(op: Compute, buffers: Buffers, taken: set[str], iter_names: _IterNames, name: str | None = None) -> Stmt:
     outputs = [buffers[op, i] for i in range(len(op.values))]
     reduce = op.values[0] if isinstance(op.values[0], Reduce) else None
     axes = enumerate(zip(op.axes, op.shape, strict=True))
@@ -579,7 +586,7 @@ def _block(op: Compute, buffers: Buffers, taken: set[str], iter_names: set[str],
     return nest(zip(loop_vars, (extent for _, extent, _ in domain), strict=True), block)
 
 
-def _scatter(op: Scatter, buffers: Buffers, taken: set[str], iter_names: set[str]) -> Stmt:
+def _scatter(op: Scatter, buffers: Buffers, taken: set[str], iter_names: _IterNames) -> Stmt:
     """The stores of a scatter into the buffer that holds the copy."""
     axes = zip(op.axes, op.extents, strict=True)
     domain = [(v, e, Axis.SPATIAL if v in op.place else Axis.OPAQUE) for v, e in axes]

@@ -6,7 +6,7 @@ return the same object where nothing changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import fields
 from operator import is_
 from typing import TypeVar
@@ -355,12 +355,17 @@ def names(func: PrimFunc) -> set[str]:
     return taken
 
 
-def fresh(taken: set[str], wanted: str) -> str:
-    """`wanted`, or `wanted_1`, `wanted_2`, ... : the first that is free; it is added to `taken`."""
-    name, n = wanted, 0
-    while name in taken:
+def fresh(taken: set[str], wanted: str, others: Container[str] = (), tried: dict[str, int] | None = None) -> str:
+    """`wanted`, or `wanted_1`, `wanted_2`, ... : the first that is neither in `taken` nor in `others`; it is added to `taken`.
+
+    `tried`, of calls in a row with the same growing names, has the number at which the search for a name goes on."""
+    n = 0 if tried is None else tried.get(wanted, 0)
+    name = f"{wanted}_{n}" if n else wanted
+    while name in taken or name in others:
         n += 1
         name = f"{wanted}_{n}"
+    if tried is not None:
+        tried[wanted] = n
     taken.add(name)
     return name
 

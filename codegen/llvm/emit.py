@@ -49,6 +49,7 @@ from ..passes.memory_hints import NON_TEMPORAL, prefetches
 from . import scratch, tiles
 from .arithmetic import Arithmetic
 from .memory import NON_TEMPORAL_BYTES
+from .parts import Parts
 from .threads import Threads
 from .values import CodegenError, Frame, Module, Value, ascii_name, register_type, typed
 
@@ -96,15 +97,17 @@ def emit(func: PrimFunc, target) -> str:
     return module.text()
 
 
-class Function(Arithmetic, Threads):
+class Function(Arithmetic, Threads, Parts):
     """Writes one LLVM function, statement by statement."""
 
-    def __init__(self, module: Module, parallel: bool = False):
-        super().__init__(module, parallel)
+    def __init__(self, module: Module, parallel: bool = False, share: bool = False):
+        super().__init__(module, parallel, share)
         self.tiles = tiles.TileRegisters()
 
     def stmt(self, s: Stmt) -> None:
         match s:
+            case _ if not self.tiles.configured and self.is_long(s):
+                self.parts(s)
             case Seq(stmts):
                 for x, following in zip(stmts, (*stmts[1:], None), strict=True):
                     if following is None or not tiles.clears(self, x, following):

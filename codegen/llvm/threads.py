@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tir.ir import Const, For
-from tir.traverse import stores
 
-from ..passes.free_variables import free_names
 from ..passes.loop_schedule import CHUNKS_PER_THREAD, Chunks, chunks
 from . import cores
 from .values import Frame, Value
@@ -27,26 +25,8 @@ class Threads(Writer):
         n = self.index(s.extent)
         if not isinstance(s.extent, Const):  # a guard that became the extent may make it negative
             n = self.intrinsic("smax", n, 0)
-        variables, buffers = free_names(s)
         number = len(self.module.functions)
-        worker = type(self)(self.module, parallel=True)
-        worker.ranges = dict(self.ranges)
-        worker.facts = list(self.facts)
-        worker.constants = dict(self.constants)
-        worker.streamed, worker.given = self.streamed, self.given
-        worker.ahead = self.ahead
-        passed: list[Value] = []
-        parameters: list[Value] = []
-        for name in sorted(buffers):
-            passed.append(Value(self.buffers[name], "ptr"))
-            worker.buffers[name] = worker.fresh(name)
-            parameters.append(Value(worker.buffers[name], "ptr noalias"))
-        for name in sorted(variables.keys() - set(self.constants)):
-            passed.append(self.env[name])
-            worker.define(name, Value(worker.fresh(name), self.env[name].type))
-            parameters.append(worker.env[name])
-        for x in stores(s.body):
-            self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
+        worker, passed, parameters = self.inner(s, share=True)
         self.module.functions.append("")  # keeps the numbers of inner functions apart
         worker.share(s, how)
         body = f"@tir.parallel.{number}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial
-from tir.ir import Expr, For, Kind, Stmt
-from tir.traverse import variables
+from tir.ir import Buffer, Expr, For, Kind, Stmt
+from tir.traverse import stores, variables
 
 from ..alignment import ALIGNMENT, rounded
+from ..passes.free_variables import free_names
 from . import scratch
 from .values import Frame, Instructions, Module, Place, Value, ascii_name, typed
 
@@ -23,9 +24,10 @@ MAX_HINT_LETTERS = 100  # of a name of the program in one of LLVM's, which are c
 class Writer(Instructions):
     """The function that is being written, and what is known at this point of it."""
 
-    def __init__(self, module: Module, parallel: bool = False):
+    def __init__(self, module: Module, parallel: bool = False, share: bool = False):
         self.module = module
         self.in_parallel = parallel
+        self.is_share = share  # of a parallel loop: it says by `%failure` that it failed, others by what they return
         self.frames = [Frame("start")]
         self.entry: list[str] = []  # stack slots
         self.heap: list[tuple[str, int]] = []  # temporaries of constant size on the heap: pointers and where they start
@@ -129,7 +131,7 @@ class Writer(Instructions):
             leave += [f"%freed.{n} = load ptr, ptr {slot}", f"call void @free(ptr %freed.{n})"]
         if self.fenced:  # non-temporal stores come before what others do once they see the end
             leave.append("fence seq_cst")
-        if self.in_parallel:
+        if self.is_share:
             leave.append("ret void")
         elif self.fails or self.heap:
             self.entry += ["%status = alloca i32", "store i32 0, ptr %status"]
@@ -208,7 +210,7 @@ class Writer(Instructions):
 
     def _failing(self) -> list[str]:
         """The end, where an allocation failed."""
-        status = "store atomic i64 1, ptr %failure monotonic, align 8" if self.in_parallel else "store i32 1, ptr %status"
+        status = "store atomic i64 1, ptr %failure monotonic, align 8" if self.is_share else "store i32 1, ptr %status"
         return [status, "br label %leave"]
 
     def leave_if(self, failed: Value) -> None:
@@ -259,6 +261,38 @@ class Writer(Instructions):
 
     def any_lane(self) -> Value:
         """Whether the mask holds in some lane."""
+        raise NotImplementedError
+
+    def inner(self, s: Stmt, share: bool = False) -> tuple[Self, list[Value], list[Value]]:
+        """The writer of a function for a part of this one; the values that it is called with, and its parameters for them: the
+        buffers and the variables that the part uses."""
+        variables, buffers = free_names(s)
+        writer = type(self)(self.module, self.in_parallel or share, share)
+        writer.ranges = dict(self.ranges)
+        writer.facts = list(self.facts)
+        writer.constants = dict(self.constants)
+        writer.streamed, writer.given = self.streamed, self.given
+        writer.ahead = self.ahead
+        passed: list[Value] = []
+        parameters: list[Value] = []
+        for name in sorted(buffers):
+            passed.append(Value(self.buffers[name], "ptr"))
+            writer.buffers[name] = writer.fresh(name)
+            parameters.append(Value(writer.buffers[name], "ptr noalias"))
+        for name in sorted(variables.keys() - set(self.constants)):
+            passed.append(self.env[name])
+            writer.define(name, Value(writer.fresh(name), self.env[name].type))
+            parameters.append(writer.env[name])
+        for x in stores(s):
+            self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
+        return writer, passed, parameters
+
+    def stmt(self, s: Stmt) -> None:
+        """A statement."""
+        raise NotImplementedError
+
+    def allocate(self, buffer: Buffer) -> None:
+        """A temporary."""
         raise NotImplementedError
 
     def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:
