@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotation
-from tir.traverse import rewrite_statements, walk, walk_stmts
+from tir.memo import memoized
+from tir.traverse import rewrite_statements, substatements, walk, walk_stmts
 
 # By key of the annotation: the kinds of accesses below the loop or block that it applies to.
 ACCESSES_BY_KEY: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
@@ -37,12 +38,18 @@ def _without_buffers(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt
 
 def _named_buffers(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
     """Wherever an annotation names a buffer: the loop or block, the key, the buffer, and whether it is accessed below."""
-    for s in walk_stmts(func.body):
+    for s in walk_stmts(func.body) if _is_annotated(func.body) else ():
         if isinstance(s, For | Block) and s.annotations:
             for key, kinds in ACCESSES_BY_KEY.items():
                 if (value := annotation(s.annotations, key)) is not None:
                     accessed = {n.buffer.name for n in walk(s) if isinstance(n, Load | Store) and isinstance(n, kinds)}
                     yield from ((s.name, key, buffer, buffer in accessed) for buffer in _buffer_names(value))
+
+
+@memoized
+def _is_annotated(s: Stmt) -> bool:
+    """Whether a statement, or one below, has annotations."""
+    return (isinstance(s, For | Block) and bool(s.annotations)) or any(map(_is_annotated, substatements(s)))
 
 
 def _buffer_names(value: Any) -> list[str]:

@@ -33,7 +33,7 @@ from tir.traverse import loops, stores, variables, walk_stmts
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
 from .open_trace import About, Branch, Choice, Hole, OpenTrace, ProductLimit, Tile
-from .primitive import REGISTRY, Primitive, find_block, find_loop, paths
+from .primitive import REGISTRY, Primitive, find_block, find_loop, named_below
 from .random_variables import leaves, map_leaves
 from .schedule import Schedule
 from .trace import Step
@@ -233,7 +233,11 @@ class OpenSchedule(Schedule):
 
     def left(self) -> list[str]:
         """The blocks of which nothing was made yet, in program order."""
-        return [name for name in paths(self.func)[Block] if name not in self.scheduled]
+        return [name for name in named_below(self.func)[Block] if name not in self.scheduled]
+
+    def is_left(self, name: str) -> bool:
+        """Whether there is a block of this name of which nothing was made yet."""
+        return name not in self.scheduled and name in named_below(self.func)[Block]
 
     def untouched(self, name: str) -> bool:
         """Whether nothing has taken a block, and it has its loops to itself, as it was written."""

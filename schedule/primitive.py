@@ -261,24 +261,31 @@ def _type_in_words(hint: Any, plural: bool = False) -> str:
 
 
 @memoized
-def paths(func: PrimFunc) -> Mapping[type[Stmt], Mapping[str, tuple[Stmt, ...]]]:
-    """By name, in program order, each loop (For) and block (Block) of a function, at the end of its path from the root."""
-    found: dict[type[Stmt], dict[str, tuple[Stmt, ...]]] = {For: {}, Block: {}}
-
-    def visit(s: Stmt, above: tuple[Stmt, ...]) -> None:
-        here = (*above, s)
+def named_below(node: Node) -> Mapping[type[Stmt], Mapping[str, Stmt]]:
+    """By name, in program order, of the loops (For) and the blocks (Block) below a node: the statement directly below that it is,
+    or that it is in."""
+    found: dict[type[Stmt], dict[str, Stmt]] = {For: {}, Block: {}}
+    for s in substatements(node):
         if type(s) in found:
-            found[type(s)].setdefault(s.name, here)  # type: ignore[attr-defined]
-        for child in substatements(s):
-            visit(child, here)
-
-    visit(func.body, ())
+            found[type(s)].setdefault(s.name, s)  # type: ignore[attr-defined]
+        for kind, inner in named_below(s).items():
+            for name in inner:
+                found[kind].setdefault(name, s)
     return found
 
 
 def path(func: PrimFunc, kind: type[For] | type[Block], name: str) -> list[Stmt]:
     """The statements from the root to the loop (`kind` For) or block (Block) called `name`, inclusive; [] if there is none."""
-    return list(paths(func)[kind].get(name, ()))
+    if not isinstance(name, str):
+        raise ScheduleError(f"loops and blocks are given by name, got {_shown(name)}")
+    found: list[Stmt] = []
+    node: Node = func
+    while (s := named_below(node)[kind].get(name)) is not None:
+        found.append(s)
+        if type(s) is kind and s.name == name:  # type: ignore[attr-defined]
+            break
+        node = s
+    return found
 
 
 def loop_at(func: PrimFunc, name: str) -> tuple[For, list[Stmt]]:

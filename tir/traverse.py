@@ -103,6 +103,7 @@ def too_large(*nodes: Node) -> str:
     return ""
 
 
+@memoized
 def _extent(node: Node) -> tuple[int, int]:
     """The number of nodes of a tree, and of its levels. No recursion: there may be more levels than Python has calls."""
     known: dict[int, tuple[int, int]] = {}

@@ -89,6 +89,10 @@ class Leaf:
     def quoted(self) -> str:
         return f"`{self.stmt.name}`" if type(self.stmt) is Block else self.name
 
+    def at(self, level: int) -> Stmt | None:
+        """The statement number `level` on the path to the leaf, which is the last."""
+        return self.above[level] if level < len(self.above) else self.stmt if level == len(self.above) else None
+
     def under(self, stmt: Stmt) -> bool:
         return self.stmt is stmt or any(s is stmt for s in self.above)
 
@@ -108,8 +112,9 @@ class Scope:
 
         def visit(stmt: Stmt, above: tuple[Stmt, ...]) -> None:
             if type(stmt) is Seq:
+                inside = (*above, stmt)
                 for s in stmt.stmts:
-                    visit(s, (*above, stmt))
+                    visit(s, inside)
             elif type(stmt) is For and (type(stmt.extent) is Const or not loads(stmt.extent)):
                 visit(stmt.body, (*above, stmt))
             elif any(stmt is s for s in self.through):
@@ -154,23 +159,13 @@ class Scope:
     def leaves_under(self, stmt: Stmt) -> list[Leaf]:
         return [leaf for leaf in self.leaves if leaf.under(stmt)]
 
-    @cached_property
-    def users(self) -> tuple[dict[str, list[Leaf]], dict[str, list[Leaf]]]:
-        """By buffer: the leaves that read it, and those that write it, in program order."""
-        readers: dict[str, list[Leaf]] = {}
-        writers: dict[str, list[Leaf]] = {}
-        for leaf in self.leaves:
-            for name in leaf.reads:
-                readers.setdefault(name, []).append(leaf)
-            for name in leaf.writes:
-                writers.setdefault(name, []).append(leaf)
-        return readers, writers
-
     def writers(self, buffer: str) -> list[Leaf]:
-        return self.users[1].get(buffer, [])
+        """The leaves that write a buffer, in program order."""
+        return [leaf for leaf in self.leaves if buffer in _accesses(leaf.stmt)[1]]
 
     def readers(self, buffer: str) -> list[Leaf]:
-        return self.users[0].get(buffer, [])
+        """The leaves that read a buffer, in program order."""
+        return [leaf for leaf in self.leaves if buffer in _accesses(leaf.stmt)[0]]
 
     def buffer(self, name: str) -> Buffer:
         return next(n for n in walk(self.root) if type(n) is Buffer and n.name == name)
@@ -288,7 +283,7 @@ def facts_of(scope: Scope, loops: Iterable[For]) -> list[Expr]:
 def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
     """The leaves under the two different statements below the common part of two paths, and those between."""
     n = len(shared(a, b))
-    orders = [leaf.order for leaf in scope.leaves if leaf.under(a[n]) or leaf.under(b[n])]
+    orders = [leaf.order for leaf in scope.leaves if (s := leaf.at(n)) is a[n] or s is b[n]]
     return list(scope.leaves[min(orders) : max(orders) + 1])
 
 

@@ -101,13 +101,13 @@ def _build(s: OpenSchedule) -> list[str]:
             normal_form.arrays_apart(s, name)
             gemv.without_units(s, name)
     for name in s.left():
-        if name in s.left() and (found := attention.matches(s, name, s.target.machine)) is not None:
+        if s.is_left(name) and (found := attention.matches(s, name, s.target.machine)) is not None:
             _take(s, name, attention.NAME, attention.build, found)
     for name in s.left():
-        if name in s.left():
+        if s.is_left(name):
             _contracted(s, name)
     for name in s.left()[::-1]:
-        if name in s.left() and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
+        if s.is_left(name) and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
             _take(s, name, "rows", rowwise.build, rows)
     for name in s.left():
         if elementwise.matches(s.block(name)):
@@ -123,13 +123,13 @@ def _filtered(s: OpenSchedule) -> None:
         return
     _inline_chains(s)
     for name in s.left():
-        if name in s.left() and (filtered := winograd.matches(s, name)) is not None:
+        if s.is_left(name) and (filtered := winograd.matches(s, name)) is not None:
             _take(s, name, "Winograd", winograd.build, filtered)
 
 
 def _inline_chains(s: OpenSchedule) -> None:
     for name in s.left()[::-1]:
-        if name in s.left() and elementwise.matches(s.block(name)):
+        if s.is_left(name) and elementwise.matches(s.block(name)):
             elementwise.inline_chain(s, name)
 
 

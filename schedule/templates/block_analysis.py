@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schedule.error import ScheduleError
 from schedule.machine import CPU
 from schedule.open_schedule import extent
-from schedule.primitive import find_block, find_loop
+from schedule.primitive import find_block, find_loop, is_parameter
 from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir import dtypes
@@ -257,10 +257,12 @@ def epilogue(s: Schedule, block: str, anywhere: bool = False, rows: bool = False
     else reads it. It writes there too, or with `anywhere` where it will, or with `rows` the elements of the last dimension side
     by side, as a transpose of the others does. In a dimension of one element an index may be written in any way."""
     consumers = s.get_consumers(block)
-    if len(consumers) != 1 or block in s.get_output_blocks():
+    if len(consumers) != 1:
         return None
     consumer, producer = find_block(s.func, consumers[0]), find_block(s.func, block)
     made = {x.buffer.name for x in stores(producer)}
+    if any(is_parameter(s.func, name) for name in made):
+        return None
     if consumer.is_reduction or not isinstance(consumer.body, Store) or len(made) != 1:
         return None
     if not anywhere and not is_elementwise(consumer):

@@ -30,7 +30,7 @@ def apply(s: OpenSchedule) -> None:
     """Bring the blocks of which nothing was made yet to normal form, but for the views of `arrays_apart`."""
     for change in PASSES:
         for block in s.left():
-            if block in s.left():
+            if s.is_left(block):
                 _changed(s, block, change)
 
 
@@ -43,5 +43,5 @@ def _changed(s: OpenSchedule, block: str, change: Callable[[OpenSchedule, str], 
     """Change a block, and note what it is then, which is what its tile sizes are of."""
     before = s.block(block)
     change(s, block)
-    if block in s.left() and s.block(block) != before:
+    if s.is_left(block) and s.block(block) != before:
         s.made[block] = s.block(block)
