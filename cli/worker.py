@@ -70,6 +70,8 @@ def _run(args: argparse.Namespace) -> int:
             os.sched_setaffinity(0, args.cores)  # of what it starts, too
         except OSError as error:
             raise Usage(f"--cores: {error.strerror}: {','.join(map(str, args.cores))}") from None
+    if not re.fullmatch(r"(\w+://)?[^/]+:\d+", args.address):
+        raise Usage(f"the address of a scheduler is like tcp://host:8786, got {args.address!r}")
     target = parse_target(args.target, None)
     if args.build is None:
         measurable(target)

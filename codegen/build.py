@@ -38,6 +38,8 @@ def build(
     """
     target = Target(target)
     func = _program(func, "build")
+    if not isinstance(cache, (ObjectCache, type(None))):
+        raise TypeError(f"build: the cache is an ObjectCache or None, got {cache!r}")
     if checked:
         refuse_out_of_bounds(func)
     return backend(target).build(func, target, cache)
@@ -84,6 +86,8 @@ def dump(func: PrimFunc | Schedule, target: str | Target = "llvm", after: str | 
     target = Target(target)
     func = _program(func, "dump")
     found = backend(target)
+    if not isinstance(after, (str, type(None))):
+        raise TypeError(f"dump: a stage is given by name, got {after!r}")
     after = after or found.shown
     if after is None:
         parts: list[str] = []

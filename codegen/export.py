@@ -70,8 +70,7 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     from .llvm.emit import symbol
     from .llvm.scratch import RELEASE
 
-    path = Path(path)
-    name = checked(path, name)
+    path, name = checked(path, name)
     modules = []
     for part, called in _functions(kernel, name):
         module, machine = optimize(without_moving(part.llvm_ir()), part.target)
@@ -86,15 +85,18 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     return write(path, name, code, header_text(kernel, name, path, parallel(code)), compiler)
 
 
-def checked(path: Path, name: str | None) -> str:
-    """The name of the C function of a file, by default as the file without "lib" and suffix. Raises ExportError where that is no
-    name, the suffix is unknown, or there is no such folder."""
+def checked(path: str | Path, name: str | None) -> tuple[Path, str]:
+    """A file, and the name of its C function, by default as the file without "lib" and suffix. Raises ExportError where that is
+    no name, the suffix is unknown, or there is no such folder, TypeError for what is no path or no text."""
+    if not isinstance(path, (str, Path)) or not isinstance(name, (str, type(None))):
+        raise TypeError(f"export takes the path of a file and the name of a C function, got {path!r} and {name!r}")
+    path = Path(path)
     if path.suffix not in (".so", ".o"):
         raise ExportError(f"export to {path.name!r}: the suffix must be .so (shared library) or .o (object file)")
     name = _checked_name(name or re.sub(r"\W", "_", path.stem.removeprefix("lib"), flags=re.ASCII), path)
     if not path.parent.is_dir():
         raise ExportError(f"export to {str(path)!r}: there is no folder {str(path.parent)!r}")
-    return name
+    return path, name
 
 
 def write(path: Path, name: str, code: bytes, header: str, compiler: str | None, **others: Iterable[bytes | memoryview]) -> Path:

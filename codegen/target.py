@@ -102,7 +102,10 @@ def _option(name: str) -> str:
 def _parse(spec: str) -> dict:
     if not isinstance(spec, str):
         raise ValueError(f"a target is a string such as 'llvm -num-cores 2', got {spec!r}")
-    words = shlex.split(spec)
+    try:
+        words = shlex.split(spec)
+    except ValueError as error:
+        raise ValueError(f"target {spec!r}: {error}") from None
     if not words or words[0] not in BACKENDS:
         raise ValueError(f"target {spec!r}: the first word must be one of {', '.join(BACKENDS)}")
     given: dict = {"kind": words[0]}
@@ -123,8 +126,13 @@ def _parse(spec: str) -> dict:
 def _complete(given: dict) -> dict:
     """All options of a target: what is the same for all kinds, and what its backend makes of the rest."""
     for key in ("mcpu", "mattr", "arch", "mtriple"):
-        if not isinstance(given.get(key, ""), (str, type(None))):
-            raise ValueError(f"target option {key} must be a string, got {given[key]!r}")
+        if not isinstance(value := given.get(key) or "", str):
+            raise ValueError(f"target option {key} must be a string, got {value!r}")
+        if not re.fullmatch(r"[\w.,+-]*", value, re.ASCII):
+            raise ValueError(f"target option {key} has letters, digits and any of `.,+-_`, got {value!r}")
+    for key in ("fast_math", "move_threads"):
+        if not isinstance(value := given.get(key), (str, int, type(None))):
+            raise ValueError(f"target option {key} must be 0 or 1, got {value!r}")
     found = backend(given["kind"])
     result: dict[str, Any] = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": ""}
     result |= {"fast_math": False, "move_threads": False, "mtriple": ""}

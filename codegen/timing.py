@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -36,6 +37,9 @@ def duration(seconds: float, digits: int = 4) -> str:
 
 def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, max_runs: int) -> Timing:
     """At least `runs` samples, each the seconds of one of `calls` calls, and at least `seconds` of them if `max_runs` do."""
+    for name, value, kind in (("seconds", seconds, Real), ("runs", runs, int), ("max_runs", max_runs, int)):
+        if isinstance(value, bool) or not isinstance(value, kind):
+            raise TypeError(f"time: {name} is {'an integer' if kind is int else 'a number'}, got {value!r}")
     samples: list[float] = []
     begin = time.perf_counter()
     while len(samples) < runs or (time.perf_counter() - begin < seconds and len(samples) < max_runs):

@@ -64,7 +64,7 @@ def compile(computation, target=None, *, records=None, cache="user", winograd=Tr
     Raises TypeError for what is none of these, GraphError for a malformed graph, RecordsError for a file that cannot be used,
     ValueError for `sizes` that the function has not, and what `tir.build` raises.
     """
-    target = Target(target or "llvm")
+    target = Target("llvm" if target is None else target)
     objects = users_cache() if cache == "user" else cache
     if isinstance(computation, list | tuple) and any(isinstance(t, Tensor) for t in computation):
         computation = create_prim_func(computation)

@@ -27,8 +27,7 @@ def export(model: Model, path: str | Path, name: str | None = None, *, compiler:
 
     Returns the header's path. Raises ExportError.
     """
-    path = Path(path)
-    name = checked(path, name)
+    path, name = checked(path, name)
     kernels = {k.main.symbol: k for k in model.kernels}
     text = entry(name, model.bases, model.steps, model.keeping)
     module, machine = optimize(text, model.target, [without_moving(k.llvm_ir()) for k in kernels.values()])

@@ -81,6 +81,7 @@ from .primitives.sampling.sample import (
     sample_tile,
 )
 from .random_variables import as_variable, can_be_named, references, with_references, with_values
+from .rewriting.edits import parts
 from .rewriting.index_map import function_text, index_map_text, parse_index_map
 from .rewriting.layouts import buffer_argument
 from .trace import Step, Trace
@@ -130,6 +131,8 @@ class Schedule:
         self._called = {self._func.name} if isinstance(func, Mapping) else {self._func.name, "main"}
         if not isinstance(seed, (int, np.integer, np.random.Generator, type(None))):
             raise TypeError(f"Schedule: the seed must be an integer or a np.random.Generator, got {seed!r}")
+        if isinstance(seed, (int, np.integer)) and seed < 0:
+            raise ValueError(f"Schedule: the seed must be at least 0, got {seed}")
         self._steps: tuple[Step, ...] = ()
         self._seed = seed
         self._rng: np.random.Generator | None = None
@@ -187,7 +190,9 @@ class Schedule:
 
         Raises ValueError where there are not so many.
         """
-        before = self._at_step(len(self._steps) - steps if to is None else to, "undo")
+        if to is None:
+            to = len(self._steps) - steps if isinstance(steps, int) else steps
+        before = self._at_step(to, "undo")
         self._func, self._steps = before._func, before._steps
 
     def diff(self, since: int = 0) -> str:
@@ -196,6 +201,8 @@ class Schedule:
 
     def _at_step(self, steps: int, caller: str) -> Schedule:
         """The schedule as it was after so many steps."""
+        if isinstance(steps, bool) or not isinstance(steps, int):
+            raise TypeError(f"{caller}: a number of steps is an integer, got {steps!r}")
         if not 0 <= steps <= len(self._steps):
             raise ValueError(f"{caller}: the schedule has {len(self._steps)} step(s), and none numbered {steps}")
         return replay(self._initial, self._steps[:steps])
@@ -341,12 +348,12 @@ class Schedule:
     def _related(self, block: str, producers: bool) -> list[str]:
         target, above = block_at(self._func, block)
         scope = next((s for s in reversed(above[:-1]) if type(s) is Block), self._func)
-        siblings = [b for part in substatements(scope) for b in blocks_below(part)]
-        place = next(n for n, b in enumerate(siblings) if b is target)
-        read, written = _buffers_read(target), _buffers_written(target)
-        if producers:
-            return [b.name for b in siblings[:place] if _buffers_written(b) & read]
-        return [b.name for b in siblings[place + 1 :] if _buffers_read(b) & written]
+        uses, used = (_buffers_written, _buffers_read(target)) if producers else (_buffers_read, _buffers_written(target))
+        around = {id(s) for s in above}
+        siblings = (s for body in substatements(scope) for s in parts(body))
+        near = [b for s in siblings if id(s) in around or uses(s) & used for b in blocks_below(s)]
+        place = next(n for n, b in enumerate(near) if b is target)
+        return [b.name for b in (near[:place] if producers else near[place + 1 :]) if uses(b) & used]
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,12 @@ REFERENCE_KEY = "$drawn"
 _LIST_SAMPLERS = ("sample_perfect_tile", "sample_tile")  # what they draw is a list
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a name is a text, got {value!r}")
+    return value
+
+
 def _freeze(value: Any) -> Any:
     return tuple(_freeze(v) for v in value) if isinstance(value, (list, tuple)) else value
 
@@ -140,10 +146,10 @@ class Trace:
         try:
             steps = tuple(
                 Step(
-                    s["name"],
+                    _text(s["name"]),
                     tuple((k, _freeze(_from_json(v))) for k, v in s["args"].items()),
                     _freeze(s.get("results", ())),
-                    tuple(s.get("names", ())),
+                    tuple(map(_text, s.get("names", ()))),
                 )
                 for s in content["steps"]
             )

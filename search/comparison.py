@@ -86,6 +86,8 @@ def compare(
     about a millisecond; there are rounds until `seconds` are over, and at least MIN_ROUNDS. ValueError for what has other
     parameters than the first, TypeError for what is none of these, and what `tir.build` raises.
     """
+    if not isinstance(programs, (Mapping, list, tuple)):
+        raise TypeError(f"compare takes programs in a list or by name, got {type(programs).__name__}")
     named = dict(programs) if isinstance(programs, Mapping) else {str(n): p for n, p in enumerate(programs)}
     if not named:
         raise ValueError("compare takes at least one program")

@@ -41,7 +41,7 @@ class Jit:
         cache: ObjectCache | Literal["user"] | None = "user",
     ):
         functools.update_wrapper(self, function)
-        self.function, self.target, self.records = function, Target(target or "llvm"), records
+        self.function, self.target, self.records = function, Target("llvm" if target is None else target), records
         self.kernels: dict[Specialization, Kernel | CudaKernel] = {}
         self._cache: Any = cache
         self._signature = inspect.signature(function)
@@ -154,4 +154,6 @@ def jit(function=None, /, *, target=None, records=None, cache="user"):
     """
     if function is None:
         return functools.partial(Jit, target=target, records=records, cache=cache)
+    if not callable(function):
+        raise TypeError(f"jit takes a function of tensors, got {function!r}")
     return Jit(function)

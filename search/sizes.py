@@ -37,6 +37,8 @@ def combinations(func: PrimFunc, named: Sizes | None) -> list[dict[str, int]]:
     own = [v.name for v in func.sizes]
     if named is None:
         return [dict.fromkeys(own, TYPICAL_SIZE)]
+    if not isinstance(named, Mapping):
+        raise TypeError(f"sizes is a dict of sizes by name, such as {{'n': (1, 128)}}, got {named!r}")
     if missing := [name for name in own if name not in named]:
         raise ValueError(f"sizes names sizes for all of {', '.join(own)} of {func.name}; {', '.join(missing)} is left out")
     values = {name: tuple(v) if isinstance(v, Iterable) else (v,) for name, v in named.items()}

@@ -544,7 +544,7 @@ def const(value, dtype: str | None = None) -> Const:
             dtype = "int32" if -(2**31) <= value < 2**31 else "int64"
         elif isinstance(value, float):
             dtype = "float32"
-        elif hasattr(value, "dtype") and hasattr(value, "item"):  # a numpy scalar
+        elif hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:  # a numpy scalar
             dtype, value = str(value.dtype), value.item()
         else:
             raise TypeError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .arith.simplify import simplify
 from .assumptions import ASSUMED, assumptions, broken_assumption, with_assumption
-from .ir import Buffer, Const, For, Iter, Node, PrimFunc
+from .ir import Buffer, Const, For, Iter, Node, PrimFunc, need_func
 from .nearest import no_such
 from .traverse import rewrite, substitute, variables
 
@@ -17,7 +17,9 @@ def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
     Raises ValueError for a name that is no size, a value that is no positive integer, or values of which the function takes
     for granted that they are not given.
     """
-    known = {v.name: v for v in func.sizes}
+    known = {v.name: v for v in need_func(func, "specialize").sizes}
+    if not isinstance(values, Mapping):
+        raise TypeError(f"specialize takes sizes by name, such as {{'n': 128}}, got {values!r}")
     for name, value in values.items():
         if name not in known:
             raise ValueError(no_such(f"size of {func.name}", name, known))

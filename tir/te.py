@@ -273,6 +273,11 @@ def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceA
     return ReduceAxis(Var(need_name(name)), start, extent)
 
 
+def _need_function(value: Any, what: str) -> None:
+    if isinstance(value, Tensor) or not callable(value):
+        raise TypeError(f"{what}, got {value!r}")
+
+
 @overload
 def compute(
     shape: Sequence[int | Expr], fcompute: Callable[..., Expr | float], name: str = ..., attrs: Mapping[str, Any] | None = ...
@@ -296,8 +301,9 @@ def compute(
     something else, or where a reduction is not the whole body.
     """
     shape = _shape(shape, need_name(name))
-    if isinstance(fcompute, Tensor) or not callable(fcompute):
-        raise TypeError(f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got {fcompute!r}")
+    _need_function(fcompute, f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`")
+    if attrs is not None and not (isinstance(attrs, Mapping) and builtins.all(isinstance(k, str) for k in attrs)):
+        raise TypeError(f"{name}: attrs is a dict of names and JSON data, got {attrs!r}")
     parameters = inspect.signature(fcompute).parameters.values()
     indices = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     axis_names = [p.name for p in indices]
@@ -349,9 +355,12 @@ def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str 
     and ValueError for an axis that is not there.
     """
     axes = tuple(Var(f"i{n}") for n in range(len(_shape(shape, need_name(name)))))
+    _need_function(fcompute, f"{name}: fcompute is a function of the tensor and the indices, such as `lambda y, i: ...`")
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise TypeError(f"{name}: the axis is the number of a dimension, from 0 on, got {axis!r}")
     if not 0 <= axis < len(axes):
         raise ValueError(f"{name}: the axis {axis} is not there; the tensor has {len(axes)} dimension(s)")
-    result = Tensor(Placeholder(name), 0, _shape(shape, name), dtype, name)  # what computes it may read it
+    result = Tensor(Placeholder(name), 0, _shape(shape, name), dtypes.check(dtype), name)  # what computes it may read it
     result.op = Compute(name, axes, result._shape, (cast(as_expr(fcompute(result, *axes)), dtype),), ordered=axis)
     return result
 
@@ -365,9 +374,16 @@ def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, na
     themselves, which never meet. The indices must lie inside where the condition holds.
     """
     extents = _shape(domain, need_name(name))
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{name}: the target is a tensor, got {target!r}")
+    stored_at = f"{name}: fscatter is a function of the tensor and the point that gives (indices, value, condition)"
+    _need_function(fscatter, stored_at)
     axes = tuple(Var(f"k{n}") for n in range(len(extents)))
     result = Tensor(Placeholder(name), 0, target._shape, target.dtype, name)
-    place, value, condition = fscatter(result, *axes)
+    found = fscatter(result, *axes)
+    if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], (tuple, list))):
+        raise TypeError(f"{stored_at}, got {found!r}")
+    place, value, condition = found
     if len(place) != target.ndim:
         raise ValueError(f"{name}: {target.name} has {target.ndim} dimension(s), but the place has {len(place)}")
     stored = cast(as_expr(value, target.dtype), target.dtype)
@@ -481,6 +497,8 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants
     params = tuple(a if isinstance(a, Var) else buffers[a.op, a.output] for a in args)
     allocs = tuple(b for b in buffers.values() if b not in params)
     func = PrimFunc(need_name(name), params, seq(*body), allocs, (("tir.noalias", True),))
+    if not isinstance(constants, Sequence):
+        raise TypeError(f"create_prim_func: constants is a list of inputs, got {constants!r}")
     if not constants:
         return func
     for t in constants:
@@ -576,6 +594,8 @@ def _block(op: Compute, buffers: Buffers, taken: set[str], iter_names: _IterName
     else:
         old, new = tuple(Load(b, place) for b in outputs), tuple(map(convert, reduce.sources))
         combined = reduce.reducer.combine(*old, *new) if len(outputs) == 1 else reduce.reducer.combine(old, new)
+        if len(_as_tuple(combined)) != len(outputs):
+            raise TypeError(f"{reduce.reducer.name}: fcombine gives {len(_as_tuple(combined))} value(s) for {len(outputs)}")
         values = [cast(as_expr(v, b.dtype), b.dtype) for v, b in zip(_as_tuple(combined), outputs, strict=True)]
         condition = convert(reduce.condition)
         if condition != TRUE:

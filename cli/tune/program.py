@@ -89,7 +89,7 @@ def _workload(name: str, shape: tuple[int, ...] | str | None, dtype: str) -> Pro
             raise Usage(f"{name} at {sizes(lengths)} does not fit into the memory of this machine")
         workload = NamedWorkload(name, lengths, dtype)
         return Program(name, lengths, dtype, workload.instance().func, workload)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:  # TypeError for a size that no integer holds
         raise Usage(str(error)) from None
 
 

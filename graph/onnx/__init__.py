@@ -28,6 +28,8 @@ def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None
     GraphError for a file that is none, weights that are cut off, shapes that are missing or contradict the file, and, with a list
     of all of them, for nodes that are not there; FileNotFoundError where there is no file; ImportError without the package onnx.
     """
+    if not isinstance(shapes, (Mapping, type(None))):
+        raise TypeError(f"load_onnx: shapes is a dict of shapes by the names of inputs, got {shapes!r}")
     model, folder = _model(source)
     name = str(source) if isinstance(source, (str, Path)) else model.graph.name or "the model"
     return Importer(model, name, folder).graph(dict(shapes or {}))
@@ -43,6 +45,8 @@ def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]
         raise ImportError("reading ONNX files needs the package onnx: pip install onnx") from None
     if isinstance(source, onnx.ModelProto):
         model, folder = source, Path()
+    elif not isinstance(source, (str, Path)):
+        raise TypeError(f"load_onnx takes the path of a file or an onnx.ModelProto, got {source!r}")
     else:
         folder = Path(source).parent
         try:

@@ -252,6 +252,8 @@ class Importer:
         _need_tensors(inputs)
         parts = [v for v in inputs if v is None or 0 not in v.shape]
         given = trimmed(parts if found.name == "Concat" else inputs)  # empty parts are nothing
+        if None in given[: found.arity()[0]]:
+            raise ValueError(f"its input {given.index(None)} is missing")
         version = 0 if found == find(found.name) else opset
         call = Call(found.name, tuple(given), (), tuple(sorted(attributes.items())), version)
         types = result_types(call)

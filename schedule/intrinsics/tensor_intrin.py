@@ -57,7 +57,7 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of a name. ValueError (None with `allow_missing`) where there is none."""
         known = registered()
-        if name not in known and not allow_missing:
+        if not isinstance(name, str) or (name not in known and not allow_missing):
             raise ValueError(f"no tensor intrinsic is called {name!r}; registered are {', '.join(sorted(known))}")
         return known.get(name)
 

@@ -13,10 +13,21 @@ def encode(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
+def decoded(text: bytes | str) -> Message:
+    """The message of one line. ValueError where it is none."""
+    try:
+        message = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(message, dict):
+        raise ValueError(f"{message!r} is no message")
+    return message
+
+
 def read(stream: BinaryIO) -> Message | None:
     """The next message of a blocking stream, or None where the stream has ended."""
     line = stream.readline()
-    return json.loads(line) if line.endswith(b"\n") else None
+    return decoded(line) if line.endswith(b"\n") else None
 
 
 class Decoder:
@@ -28,7 +39,4 @@ class Decoder:
     def feed(self, data: bytes) -> list[Message]:
         """Add `data`; all messages that it completes. ValueError where it is no message."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        messages = [json.loads(line) for line in lines]
-        if wrong := [m for m in messages if not isinstance(m, dict)]:
-            raise ValueError(f"{wrong[0]!r} is no message")
-        return messages
+        return [decoded(line) for line in lines]

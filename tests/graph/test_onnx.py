@@ -249,6 +249,11 @@ def test_names_that_nothing_defines():
     )
     refused(model([helper.make_node("Relu", ["x"], ["z"])], {"x": X}, ["y"]), "test: no node makes the output `y`")
 
+    refused(
+        model([helper.make_node("Gemm", ["", "m"], ["y"])], {}, ["y"], {"m": X.reshape(1, -1)}),
+        "test: 1 node cannot be imported\n  node number 0, of `y`, Gemm of opset 18: its input 0 is missing",
+    )
+
 
 def test_element_types():
     refused(relu(x=(TensorProto.STRING, [3])), "test: the input `x` has the element type string, which is not there")

@@ -48,6 +48,9 @@ def test_traces_that_are_none():
         Trace.from_json("split")
     with pytest.raises(ValueError, match="a step of a trace is an object"):
         Trace.from_json({"version": 1, "steps": [{"name": "split"}]})
+    for name in ([None], {}):
+        with pytest.raises(ValueError, match=r"a step of a trace is an object .*a name is a text, got"):
+            Trace.from_json({"version": 1, "steps": [{"name": name, "args": {}}]})
     with pytest.raises(ValueError, match=r"is not JSON: maximum recursion depth exceeded"):
         Trace.from_json("[" * 100_000)
     deep: list = []

@@ -447,6 +447,41 @@ MISTAKES = (
         "dtype float32",
     ),
     (lambda: te.scan((7,), lambda y, i: 1.0, 1), ValueError, "scan: the axis 1 is not there; the tensor has 1 dimension(s)"),
+    (lambda: te.placeholder(np.zeros(2), name="Z"), TypeError, None),
+    (
+        lambda: te.compute((7,), lambda i: A[i, 0], name="B", attrs=[1]),
+        TypeError,
+        "B: attrs is a dict of names and JSON data, got [1]",
+    ),
+    (
+        lambda: te.scan((7,), 3, 0),
+        TypeError,
+        "scan: fcompute is a function of the tensor and the indices, such as `lambda y, i: ...`, got 3",
+    ),
+    (
+        lambda: te.scan((7,), lambda y, i: 1.0, None),
+        TypeError,
+        "scan: the axis is the number of a dimension, from 0 on, got None",
+    ),
+    (lambda: te.scan((7,), lambda y, i: 1.0, 0, dtype="f"), TypeError, None),
+    (lambda: te.scatter(3, (7,), lambda y, i: ((i,), 1.0, True)), TypeError, "scatter: the target is a tensor, got 3"),
+    (
+        lambda: te.scatter(A, (7,), lambda y, i: 3),
+        TypeError,
+        "scatter: fscatter is a function of the tensor and the point that gives (indices, value, condition), got 3",
+    ),
+    (
+        lambda: te.create_prim_func(
+            [A, te.compute((7,), lambda i: te.comm_reducer(lambda a, b: (a, b), lambda d: 0)(A[i, k], axis=k))]
+        ),
+        TypeError,
+        "reduce: fcombine gives 2 value(s) for 1",
+    ),
+    (
+        lambda: te.create_prim_func([A, te.compute((7,), lambda i: A[i, 0])], constants=3),
+        TypeError,
+        "create_prim_func: constants is a list of inputs, got 3",
+    ),
     (
         lambda: te.scatter(A, (7,), lambda y, i: ((i,), 1.0, True)),
         ValueError,

@@ -24,6 +24,8 @@ from ..placement.compute_at import compute_at
 from ..placement.compute_inline import compute_inline
 from ..placement.reverse_compute_at import reverse_compute_at
 
+MAX_FACTORS = 100  # of a loop; their numbers of combinations are counted by as many calls of Python
+
 
 @primitive
 def sample_perfect_tile(
@@ -285,6 +287,8 @@ def _need_factors(decision: list[int] | list[int | None], n: int, loop: str) -> 
 def _positive(n: int) -> int:
     if n < 1:
         raise ScheduleError(f"`n` must be at least 1, got {n}")
+    if n > MAX_FACTORS:
+        raise ScheduleError(f"`n` must be at most {MAX_FACTORS}, got {n}")
     return n
 
 

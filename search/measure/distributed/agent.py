@@ -47,6 +47,7 @@ from codegen.cache import users_cache
 from codegen.processor import machine_kind
 
 from ...task import Task
+from .. import wire
 from ..limits import Limits
 from ..local import LocalMeasurer
 from ..lock import DeviceLock
@@ -56,7 +57,27 @@ from ..provenance import Provenance, device, same_compiler, versions
 from .finished import Finished
 
 NAME = "tir-agent"
-OPERATIONS = ("resolve", "prepare", "build", "measure", "compare", "peak")
+_TASK: dict[str, tuple[type, ...]] = {"context": (str,), "task": (dict,), "seed": (int,), "limits": (dict,)}
+_CANDIDATE = {**_TASK, "key": (str,), "candidate": (dict,)}
+# By operation: what its jobs must have, and of which types that is.
+OPERATIONS: dict[str, dict[str, tuple[type, ...]]] = {
+    "resolve": {"target": (str,)},
+    "prepare": _TASK,
+    "build": _CANDIDATE,
+    "measure": {**_CANDIDATE, "best": (float, int, type(None))},
+    "compare": {**_TASK, "candidates": (list,), "numpy": (bool,), "rounds": (int,), "seconds": (float, int)},
+    "peak": {**_TASK, "dtype": (str,)},
+}
+_DESCRIBED: dict[str, tuple[type, ...]] = {"script": (str,), "target": (str,), "name": (str,)}  # what a job says of its task
+_JSON = {
+    str: "a string",
+    dict: "an object",
+    list: "a list",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
 MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
 MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
 CALIBRATIONS = 3  # timings of it that must agree before it counts as drifted
@@ -70,7 +91,11 @@ Answer = dict[str, Any]
 def perform(text: str) -> str:
     """What a Dask task calls: the answer of this worker's agent to a job."""
     found = _agent(get_worker())
-    return json.dumps({"failed": "a worker has no agent"} if found is None else found.answer(json.loads(text)))
+    try:
+        job = wire.decoded(text)
+    except ValueError as error:
+        return json.dumps({"failed": f"a job must be a JSON object: {error}"})
+    return json.dumps({"failed": "a worker has no agent"} if found is None else found.answer(job))
 
 
 def _agent(worker: Worker) -> Agent | None:
@@ -93,14 +118,26 @@ async def confirm(keys: dict[str, list[str]], dask_worker: Worker) -> None:
 
 def malformed(job: Job) -> str:
     """Why something is no job: what names files of this machine, and what is called, is checked before it is used."""
-    if job.get("op") not in OPERATIONS:
-        return f"a job's op must be one of {', '.join(OPERATIONS)}, got {job.get('op')!r}"
-    for name in ("context", "key") if job["op"] in ("build", "measure") else ():
-        if not isinstance(job.get(name), str) or not re.fullmatch(r"[0-9a-f]{8,64}", job[name]):
-            return f"a job's {name} must be a hash in hexadecimal digits, got {job.get(name)!r}"
-    if bad := [key for key in job.get("objects", ()) if not re.fullmatch(r"[0-9a-f]{64}", key)]:
+    op = job.get("op")
+    if not isinstance(op, str) or op not in OPERATIONS:
+        return f"a job's op must be one of {', '.join(OPERATIONS)}, got {op!r}"
+    needed = {**OPERATIONS[op], "versions": (dict,)}
+    task = job.get("task") if "task" in needed else None
+    parts = [(op, job, needed)] + ([("task", task, _DESCRIBED)] if isinstance(task, dict) else [])
+    for where, part, types in parts:
+        for name, kinds in types.items():
+            if not isinstance(part.get(name), kinds):
+                wanted = " or ".join(_JSON[kind] for kind in kinds)
+                return f"`{name}` of `{where}` in a job must be {wanted}, got {part.get(name)!r}"
+    for name in ("context", "key"):
+        if name in needed and not re.fullmatch(r"[0-9a-f]{8,64}", job[name]):
+            return f"a job's {name} must be a hash in hexadecimal digits, got {job[name]!r}"
+    objects = job.get("objects", {})
+    if not isinstance(objects, dict) or not all(isinstance(code, str) for code in objects.values()):
+        return "`objects` in a job must be an object of object codes in base64"
+    if bad := [key for key in objects if not re.fullmatch(r"[0-9a-f]{64}", key)]:
         return f"the key of object code must be a hash in hexadecimal digits, got {bad[0]!r}"
-    return "" if isinstance(job.get("versions"), dict) else "a job must say its versions"
+    return ""
 
 
 def refusal(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from tir import tune
         (["gmm", "--shape", "7,13"], "gmm takes 3 or 4 sizes M,K,N[,batch] (got 2: 7,13)"),
         (["gmm", "--shape", "7,x,3"], "--shape takes integers separated by commas, M,K,N[,batch]; got '7,x,3'"),
         (["gmm", "--shape", "7,0,3"], "gmm: K"),
+        (["gmm", "--shape", "7,3," + "9" * 20], "does not fit int64"),
         (["gmm", "--shape", "9" * 12 + ",1," + "9" * 12], "does not fit into the memory of this machine"),
         (["gmm", "--target", "lvm"], "--target: target 'lvm': the first word must be one of llvm, cuda"),
         (["gmm", "--target", "llvm -num-cores x"], "--target: target option num_cores must be an integer"),

@@ -30,7 +30,7 @@ from codegen.cache import Collected, object_key
 from schedule import Trace, replay
 from search.measure import Candidate, Limits, LocalMeasurer, WorkerError
 from search.measure.distributed import agent as agents
-from search.measure.distributed.agent import Agent, refusal
+from search.measure.distributed.agent import Agent, malformed, refusal
 from search.measure.distributed.farm import Farm
 from search.measure.distributed.finished import MAX_AGE, PURGE_SECONDS, Finished
 from search.measure.distributed.measurer import DaskMeasurer, resource
@@ -443,3 +443,31 @@ def test_nothing_is_lost_where_a_worker_is_killed(tmp_path):
     """The small form of `python -m tests.search.farm`."""
     found = farm.run(tmp_path, farm.Faults(kills=1, stops=0, restarts=0, cuts=0), trials=12, wait=0.2, every=0.5, workers=2)
     assert found.recorded == 12 and found.winner == (8,)
+
+
+# --- jobs that are none ------------------------------------------------------------------------------------------------
+
+HASH = "0" * 8
+DESCRIBED = {"script": "", "target": TARGET, "name": "main", "workload": None}
+JOB = {"op": "measure", "context": HASH, "task": DESCRIBED, "seed": 0, "limits": {}, "key": HASH, "candidate": {}, "versions": {}}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ""),
+        ({"op": []}, "a job's op must be one of resolve, prepare, build, measure, compare, peak, got []"),
+        ({"op": "resolve"}, "`target` of `resolve` in a job must be a string, got None"),
+        ({"versions": [1]}, "`versions` of `measure` in a job must be an object, got [1]"),
+        ({"context": {}}, "`context` of `measure` in a job must be a string, got {}"),
+        ({"context": "../../x"}, "a job's context must be a hash in hexadecimal digits, got '../../x'"),
+        ({"task": "x"}, "`task` of `measure` in a job must be an object, got 'x'"),
+        ({"task": {**DESCRIBED, "script": 3}}, "`script` of `task` in a job must be a string, got 3"),
+        ({"best": "fast"}, "`best` of `measure` in a job must be a number or an integer or null, got 'fast'"),
+        ({"objects": 3}, "`objects` in a job must be an object of object codes in base64"),
+        ({"objects": {"0" * 64: 3}}, "`objects` in a job must be an object of object codes in base64"),
+        ({"objects": {"x": ""}}, "the key of object code must be a hash in hexadecimal digits, got 'x'"),
+    ],
+)
+def test_what_is_no_job_is_said_to_be_none(change, expected):
+    assert malformed({**JOB, **change}) == expected

@@ -16,7 +16,7 @@ def test_messages_arrive_whole_however_they_are_cut():
         assert received == messages
 
 
-@pytest.mark.parametrize("text", [b"5", b"[1]", b"{", b"\xff"])
+@pytest.mark.parametrize("text", [b"5", b"[1]", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_message_is_said_to_be_none(text):
     decoder = wire.Decoder()
     with pytest.raises(ValueError):

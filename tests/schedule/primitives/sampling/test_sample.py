@@ -109,6 +109,8 @@ def test_without_a_source_of_randomness():
 def test_refusals():
     s = Schedule(vector(12), seed=0)
     refuse(s, "sample_perfect_tile('i', 0): `n` must be at least 1, got 0")
+    refuse(s, "sample_perfect_tile('i', 101): `n` must be at most 100, got 101")
+    refuse(s, "sample_partitioned_tile('i', 1000000): `n` must be at most 100, got 1000000")
     refuse(
         s,
         "sample_perfect_tile('i', 2, 0): `max_innermost_factor` must be at least 1, or -1 for no limit, got 0",
