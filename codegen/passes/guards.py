@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tir.arith.bounds import extent_range
@@ -35,6 +35,7 @@ from tir.ir import (
 from tir.traverse import N, fresh, loads, loops, map_statements, rewrite, stores, substitute, variables, walk
 
 Ranges = dict[str, Interval]
+Extents = dict[str, Expr]  # of loops, the outermost first
 
 
 def clip_loops(func: PrimFunc, target) -> PrimFunc:
@@ -51,9 +52,9 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
             case For(var, extent, body, kind):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 if kind in (Kind.SERIAL, Kind.PARALLEL):
-                    for condition in _common_guards(body):
-                        limit = _limit(condition, var.name, inner_ranges(body, inside), ranges)
-                        if limit is not None and not variables(limit) & lanes:
+                    inner = inner_ranges(body, inside)
+                    for limit in _common(body, lambda c: _limit(c, var.name, inner, ranges)):
+                        if not variables(limit) & lanes:
                             shorter = simplify(Binary("min", extent, limit), ranges)
                             if shorter != extent:
                                 extent = shorter
@@ -96,15 +97,16 @@ def _multiplied(v: Var, limit: Expr) -> list[Expr]:
     return found
 
 
-def _common_guards(s: Stmt) -> list[Expr]:
-    """Conditions that hold wherever anything in `s` happens."""
+def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
+    """What is found in conditions under which anything in `s` happens, and in all of its parts alike."""
     match s:
         case If(condition, then, None):
-            return [*conjuncts(condition), *_common_guards(then)]
+            own = [x for c in conjuncts(condition) if (x := found(c)) is not None]
+            return [*own, *_common(then, found)]
         case For(body=body) | Allocate(body=body):
-            return _common_guards(body)
+            return _common(body, found)
         case Seq(stmts):
-            first, *others = (_common_guards(x) for x in stmts)
+            first, *others = (_common(x, found) for x in stmts)
             return [c for c in first if all(c in o for o in others)]
         case _:
             return []
@@ -138,32 +140,33 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
               => for i: if i * f + f - 1 < n: (for ii: S) else: (for ii: if i * f + ii < n: S)
 
     so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
-    vectorised among those in the guards. Where it fails in the last iteration alone, `i` is a number there, and the loops of the
-    tile are as long as it is. Where there are guards on unrolled loops and on vectorised ones, a tile that is full but for its
-    lanes has a version of its own, with one mask for all of its rows. Where masked loads cost arithmetic, as without mask
-    registers, the same is done for what a lane reads only under a condition, such as an image with its padding.
+    vectorised among those in the guards. Where it fails in the last iteration alone, of all loops that it depends on, their
+    variables are numbers there, and the loops of the tile are as long as it is. Where there are guards on unrolled loops and on
+    vectorised ones, a tile that is full but for its lanes has a version of its own, with one mask for all of its rows. Where
+    masked loads cost arithmetic, as without mask registers, the same is done for what a lane reads only under a condition, such
+    as an image with its padding.
     """
     masked = not target.machine.masks
 
-    def visit(s: Stmt, ranges: Ranges) -> Stmt:
+    def visit(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
         match s:
             case For(kind=Kind.VECTORIZED | Kind.UNROLLED):
                 return s
             case For(var, extent):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
-                return map_statements(s, lambda c: body(c, inside))
+                return map_statements(s, lambda c: body(c, inside, {**extents, var.name: extent}))
             case _:
-                return map_statements(s, lambda c: visit(c, ranges))
+                return map_statements(s, lambda c: visit(c, ranges, extents))
 
-    def body(s: Stmt, ranges: Ranges) -> Stmt:
+    def body(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
         """That of a loop, or of the function."""
         tests = _full_tile_tests(s, ranges, masked)
-        return _versioned(tests, s, ranges) if tests else visit(s, ranges)
+        return _versioned(tests, s, ranges, extents) if tests else visit(s, ranges, extents)
 
-    return func.with_(body=body(func.body, {}))
+    return func.with_(body=body(func.body, {}, {}))
 
 
-def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges) -> Stmt:
+def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
     def without(known: Sequence[_Test]) -> Stmt:
         return simplify_tree(drop_implied_conditions(body, ranges, [t.condition for t in known]), ranges)  # type: ignore[return-value]
 
@@ -172,30 +175,35 @@ def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges) -> Stmt:
     if isinstance(verdict, Const):
         return without(tests) if verdict.value else body
     rows = [t for t in tests if not t.lanes]
-    partial = _partial_tile(rows if len(tests) > len(rows) > 0 else tests, body, ranges)
+    partial = _partial_tile(rows if len(tests) > len(rows) > 0 else tests, body, ranges, extents)
     if 0 < len(rows) < len(tests):
         whole = simplify(conjunction(*(t.condition for t in rows)), ranges)
         partial = partial if isinstance(whole, Const) else If(whole, without(rows), partial)
     return If(verdict, without(tests), partial)
 
 
-def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges) -> Stmt:
-    """`body` where one of `tests` fails: for the last value of a variable, or of a quotient or remainder of that of fused loops,
-    if it fails for that alone. Where lanes are tested, indices that divide the variable stay as they are, since lanes that run
+def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
+    """`body` where one of `tests` fails: for the last values of variables, or of a quotient or remainder of that of fused loops,
+    if it fails for those alone. Where lanes are tested, indices that divide the variable stay as they are, since lanes that run
     on from row to row are known by them."""
     found = {m for t in tests for m in excess(t.condition) or () if m}
-    if len(found) != 1 or len(*found) != 1:
+    if any(len(m) != 1 for m in found) or (any(t.lanes for t in tests) and any(_divided(m[0], body) for m in found)):
         return body
-    ((atom,),) = found
-    low, last = polynomial_bounds({(atom,): 1}, ranges)
-    if low is None or last is None or (any(t.lanes for t in tests) and _divided(atom, body)):
-        return body
-    others = Var(fresh(variables(body), "tile"), atom.dtype)
-    ranges_of_others = {**ranges, others.name: (low, last - 1)}
-    if any(simplify(_exchanged(t.condition, atom, others), ranges_of_others) != TRUE for t in tests):
-        return body
-    fixed = simplify_tree(_exchanged(body, atom, Const(last, atom.dtype)), ranges)
-    return drop_implied_conditions(_clipped_tiles(fixed), ranges)  # type: ignore[arg-type]
+    order = {name: n for n, name in enumerate(ranges)}
+    last_tile, conditions = body, [t.condition for t in tests]
+    for (atom,) in sorted(found, key=lambda m: min(order.get(name, -1) for name in variables(m[0]))):
+        low, last = polynomial_bounds({(atom,): 1}, ranges)
+        if low is None or last is None:
+            return body
+        others, number = Var(fresh(variables(body), "tile"), atom.dtype), Const(last, atom.dtype)
+        ranges_of_others = {**ranges, others.name: (low, last - 1)}
+        if any(simplify(_exchanged(c, atom, others), ranges_of_others) != TRUE for c in conditions):
+            return body
+        conditions = [_exchanged(c, atom, number) for c in conditions]
+        extents = {name: _exchanged(extent, atom, number) for name, extent in extents.items()}
+        ranges = {**ranges, **{name: extent_range(simplify(extent, ranges), ranges) for name, extent in extents.items()}}
+        last_tile = simplify_tree(_exchanged(last_tile, atom, number), ranges)  # type: ignore[assignment]
+    return drop_implied_conditions(_clipped_tiles(last_tile), ranges)  # type: ignore[arg-type]
 
 
 def _exchanged(node: N, atom: Expr, other: Expr) -> N:
@@ -215,8 +223,7 @@ def _clipped_tiles(s: Stmt) -> Stmt:
     match s:
         case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
             if s.kind is Kind.UNROLLED or not any(map(_accumulates, stores(body))):
-                guards = [c for c in _common_guards(body) if variables(c) == {var.name}]
-                limits = [_limit(c, var.name, {}, {}) for c in guards]
+                limits = _common(body, lambda c: _limit(c, var.name, {}, {}) if variables(c) == {var.name} else None)
                 extent = min([extent, *(n.value for n in limits if isinstance(n, Const))])
             return s.with_(extent=Const(extent), body=_clipped_tiles(body))
         case _:

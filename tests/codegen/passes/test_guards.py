@@ -200,6 +200,43 @@ def test_loops_of_the_partial_tile_are_as_long_as_it_is():
     )
 
 
+def tiles_of_blocks() -> PrimFunc:
+    """Two stores in tiles of three, two in a block, each under a guard of its own."""
+
+    def tile(var: Var, value) -> For:
+        place = i * 6 + k * 3 + var
+        return For(var, Const(3), If(less(place, Const(7)), Store(C, (place,), value(Load(A, (place,))))), Kind.UNROLLED)
+
+    body = seq(tile(j, lambda x: x), tile(Var("h"), lambda x: x + 1))
+    return PrimFunc("main", (A, C), For(i, Const(2), For(k, Const(2), body)))
+
+
+def test_a_loop_of_two_guards_stops_where_both_would():
+    assert "for k in range(T.min(2, 3 - i * 2)):" in lower(tiles_of_blocks(), Target("llvm"), after="clip_loops").script()
+
+
+def test_the_last_tile_of_blocks_of_tiles():
+    """It is the last tile of the last block; none is empty."""
+    check_pass(
+        tiles_of_blocks(),
+        "version_guards",
+        """
+        for i in range(2):
+            for k in range(T.min(2, 3 - i * 2)):
+                if i * 6 + k * 3 < 5:
+                    for j in T.unroll(3):
+                        C[i * 6 + k * 3 + j] = A[i * 6 + k * 3 + j]
+                    for h in T.unroll(3):
+                        C[i * 6 + k * 3 + h] = A[i * 6 + k * 3 + h] + 1
+                else:
+                    for j in T.unroll(1):
+                        C[j + 6] = A[j + 6]
+                    for h in T.unroll(1):
+                        C[h + 6] = A[h + 6] + 1
+        """,
+    )
+
+
 def test_the_test_stands_outside_the_reduction():
     s = Schedule(matmul(7, 5, 13))
     s.split("i", [None, 2])

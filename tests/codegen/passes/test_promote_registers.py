@@ -4,7 +4,7 @@ import pytest
 
 from codegen import Target, lower
 from schedule import Schedule
-from tests.codegen.harness import check_pass, same
+from tests.codegen.harness import check_pass, integers, same
 from tests.programs import matmul
 from tir.ir import Allocate, Binary, Buffer, Const, For, If, Kind, Let, Load, PrimFunc, Stmt, Store, Var, cast, seq
 
@@ -144,7 +144,7 @@ def test_a_partial_tile_has_registers_of_its_own():
 
 def test_loads_of_a_partial_tile_are_guarded_by_what_keeps_them_inside():
     """A row of A that is not there, lanes of B that are not there: each under its own condition."""
-    s = Schedule(matmul(7, 5, 13))
+    s = Schedule(matmul(Var("m"), 5, 13))
     s.split("i", [None, 2, 2])
     s.split("j", [None, 8])
     s.reorder("i_0", "j_0", "i_1", "k", "i_2", "j_1")
@@ -152,30 +152,30 @@ def test_loads_of_a_partial_tile_are_guarded_by_what_keeps_them_inside():
     s.vectorize("j_1")
     s.decompose_reduction("C", "k")
     found = lower(s.func, Target("llvm", num_cores=1, vector_bits=256), after="promote_registers").script()
-    a = "T.if_then_else(i_0 * 4 + i_1 * 2 + i_2 < 7, A[i_0 * 4 + i_1 * 2 + i_2, k], T.float32(0.0))"
+    a = "T.if_then_else(i_0 * 4 + i_1 * 2 + i_2 < m, A[i_0 * 4 + i_1 * 2 + i_2, k], T.float32(0.0))"
     b = "T.if_then_else(j_0 * 8 + j_1 < 13, B[k, j_0 * 8 + j_1], T.float32(0.0))"
     assert f"C_reg_2[i_2, j_1] = C_reg_2[i_2, j_1] + {a} * {b}" in found
-    same(s.func)
+    same(s.func, integers(s.func, 0, {"m": 7}))
 
 
 def test_an_index_that_is_loaded_is_guarded_too():
-    """The place in A is inside whatever X says, the place in X is not."""
-    place, places = h * 8 + i * 4 + j, Buffer("X", (Const(13),), "uint8")
+    """The place in A is inside whatever X says, the place in X is not. Two of the tiles are partial."""
+    place, places = h * 4 + i * 4 + j, Buffer("X", (Const(13),), "uint8")
     gathered = Store(C, (place,), Load(C, (place,)) + Load(A, (cast(Load(places, (place,)), "int32") % 13,)))
     guarded = If(Binary("<", place, Const(13)), gathered)
-    program = func(For(h, Const(2), For(i, Const(2), For(k, i + 5, For(j, Const(4), guarded, Kind.UNROLLED)))), places)
+    program = func(For(h, Const(3), For(i, Const(3), For(k, i + 5, For(j, Const(4), guarded, Kind.UNROLLED)))), places)
     found = lower(program, Target("llvm", num_cores=1), after="promote_registers").script()
-    assert 'A[T.Cast("int32", T.if_then_else(h * 8 + i * 4 + j < 13, X[h * 8 + i * 4 + j], T.uint8(0))) % 13]' in found
+    assert 'A[T.Cast("int32", T.if_then_else(h * 4 + i * 4 + j < 13, X[h * 4 + i * 4 + j], T.uint8(0))) % 13]' in found
     same(program, fences=True)
 
 
 def test_a_division_is_not_done_for_what_is_not_there():
     y = Buffer("Y", (Const(13),), "int32")
-    place = h * 8 + i * 4 + j
-    body = Store(y, (place,), Load(y, (place,)) + 60 // (Const(13) - h * 8 - i * 4 - j + k))
-    nest = For(i, Const(2), For(k, Const(5), For(j, Const(4), If(Binary("<", place, Const(13)), body), Kind.UNROLLED)))
-    program = PrimFunc("main", (y,), For(h, Const(2), nest))
-    assert "if h * 8 + i * 4 + j < 13:" in lower(program, Target("llvm", num_cores=1), after="promote_registers").script()
+    place = h * 4 + i * 4 + j
+    body = Store(y, (place,), Load(y, (place,)) + 60 // (Const(13) - h * 4 - i * 4 - j + k))
+    nest = For(i, Const(3), For(k, Const(5), For(j, Const(4), If(Binary("<", place, Const(13)), body), Kind.UNROLLED)))
+    program = PrimFunc("main", (y,), For(h, Const(3), nest))
+    assert "if h * 4 + i * 4 + j < 13:" in lower(program, Target("llvm", num_cores=1), after="promote_registers").script()
     same(program)
 
 

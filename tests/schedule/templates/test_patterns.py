@@ -278,12 +278,13 @@ def test_a_tile_as_wide_as_the_row_stays_in_registers():
 
 
 def test_a_tile_partial_in_channels_and_pixels_stays_in_registers():
-    """Neither channels that are not there nor pixels keep the accumulators from registers, though the image ends."""
+    """Neither channels that are not there nor pixels keep the accumulators from registers, though the image ends: after 11 rows
+    of the last tile."""
     target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
     func = tir.workloads.make("conv2d", (1, 7, 7, 64, 50, 1, 1, 1, 0)).func
     s = with_pixels_in_lanes(func, "conv", target, 13, 32)
     inner = [loop for loop in tir.build(s.func, target).report().loops if loop.fma]
-    assert [(loop.fma, loop.stores) for loop in inner] == [(26, 0)] * 3
+    assert [(loop.fma, loop.stores) for loop in inner] == [(26, 0), (26, 0), (22, 0)]
 
 
 def test_few_channels_are_no_lanes():
