@@ -9,6 +9,7 @@ functions run by OpenMP.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from math import prod
 from typing import assert_never
 
@@ -65,8 +66,8 @@ def emit(func: PrimFunc, target) -> str:
     """The LLVM module of a lowered function: `i32 <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
 
     It returns 0, or 1 where there is no memory for temporaries. Buffers are `noalias`: the kernel's argument check refuses arrays
-    that overlap where one of them is written. Where stores are to be non-temporal, the body is there twice: with them, for arrays
-    that are aligned as they need, and without.
+    that overlap where one of them is written. Where stores are to be non-temporal, the body is there three times: with whole
+    vectors of them, for arrays that begin at cache lines; with the shortest, for others aligned as they need; and without.
     """
     module = Module(target)
     params = []
@@ -82,15 +83,22 @@ def emit(func: PrimFunc, target) -> str:
     bypassing = frozenset(annotation(func.attrs, NON_TEMPORAL, ()))
     arrays = [writer.buffers[p.name] for p in func.params if isinstance(p, Buffer) and p.name in bypassing]
 
-    def streaming() -> None:
-        writer.streamed = bypassing
+    def streaming(alignment: int) -> None:
+        writer.streamed = dict.fromkeys(bypassing, alignment)
         writer.stmt(func.body)
-        writer.streamed = frozenset()
+        writer.streamed = {}
+
+    def version(alignments: Sequence[int]) -> None:
+        if alignments:
+            first, *others = alignments
+            writer.fork(writer.aligned(arrays, first), lambda: streaming(first), lambda: version(others))
+        else:
+            writer.stmt(func.body)
 
     if arrays:
-        writer.fork(writer.aligned(arrays, NON_TEMPORAL_BYTES), streaming, lambda: writer.stmt(func.body))
+        version((ALIGNMENT, NON_TEMPORAL_BYTES))
     else:
-        streaming()
+        streaming(ALIGNMENT)
     module.functions.append(writer.finish(f"define i32 @{symbol(func)}({', '.join(params)}) #0"))
     if module.slots:
         module.functions.append(scratch.release(symbol(func), module.slots))

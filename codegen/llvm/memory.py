@@ -585,12 +585,12 @@ class Memory(Writer):
 
     def _alignment(self, place: Place) -> int:
         """The known alignment in bytes of all that an access touches in its first lane: temporaries start at multiples of
-        ALIGNMENT, and parameters at multiples of NON_TEMPORAL_BYTES where stores to them are to bypass the caches."""
+        ALIGNMENT, and parameters where stores to them are to bypass the caches at multiples that are checked for."""
         buffer = place.access.buffer
         size = dtypes.nbytes(buffer.dtype)
         if place.nested:
             return size
-        start = ALIGNMENT if buffer.name not in self.given else NON_TEMPORAL_BYTES if buffer.name in self.streamed else size
+        start = ALIGNMENT if buffer.name not in self.given else self.streamed.get(buffer.name, size)
         return gcd(start, *(c * size for c in (*place.offset.values(), *(c for _, c in place.copies))))
 
     def _combine_lanes(self, s: Store, op: str, operand: Expr) -> None:

@@ -61,8 +61,8 @@ class Writer(Instructions):
         self.absent: Value | None = None  # what is loaded where that does not hold, or lanes are masked off; None: zeros
         self.zeros = 0  # bytes of zeros to load from where there is nothing to load
         self.fills: dict[Value, tuple[str, int]] = {}  # other numbers to load from there: where they are, and how many
-        self.streamed: frozenset[str] = frozenset()  # buffers whose stores bypass the caches
-        self.given: frozenset[str] = frozenset()  # buffers that are parameters; those streamed are aligned for it
+        self.streamed: dict[str, int] = {}  # buffers whose stores bypass the caches: the bytes they are aligned to
+        self.given: frozenset[str] = frozenset()  # buffers that are parameters
         self.pinned = 0  # vectors of the register buffers around
         self.written: dict[int, tuple[Stmt, frozenset[str]]] = {}  # by loop: the buffers that are stored to in it
         self.fenced = False  # whether there was such a store
