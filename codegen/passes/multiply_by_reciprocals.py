@@ -2,51 +2,66 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tir import dtypes
 from tir.elementwise import abs as magnitude
-from tir.ir import Binary, Const, Expr, For, Kind, Node, PrimFunc, Select, Stmt, annotation
-from tir.traverse import loads, map_statements, rewrite, stores, variables
+from tir.ir import Binary, Const, Expr, For, If, Kind, Let, Node, PrimFunc, Select, Stmt, annotation, conjunction
+from tir.traverse import loads, map_statements, rewrite, stores, variables, walk_stmts
 
 ANNOTATION = "allow_reciprocal"
 
 
 def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for j in vectorized(n, {"allow_reciprocal": True}): B[j] = x(j) / y
-              => for j in vectorized(n, ...): B[j] = x(j) * c * (1 / (y * c))
+              => if tiny <= abs(y) <= huge: for j in vectorized(n, ...): B[j] = x(j) * (1 / y)
+                 else: for j in vectorized(n, ...): B[j] = x(j) * c * (1 / (y * c))
 
-    where y is a float that does not depend on j. The factor c is 1, or a power of two where y is so large or so small that its
-    reciprocal would not be a normal number; so quotients of zeros, infinities and NaNs are those of a division. The annotation
-    is the schedule's leave to round three times where a division rounds once (LLVM's flag `arcp`).
+    where y is a float that does not depend on j, or on loops inside. The factor c is 1, or a power of two where y is so large or
+    so small that its reciprocal would not be a normal number; so quotients of zeros, infinities and NaNs are those of a division.
+    The annotation is the schedule's leave to round three times where a division rounds once (LLVM's flag `arcp`).
     """
 
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For) or s.kind is not Kind.VECTORIZED or not annotation(s.annotations, ANNOTATION):
             return map_statements(s, visit)
         written = {x.buffer.name for x in stores(s.body)}
+        inside = {s.var.name, *(n.var.name for n in walk_stmts(s.body) if isinstance(n, For | Let))}
+        divisors: dict[Expr, None] = {}
 
         def stays(e: Expr) -> bool:
-            return s.var.name not in variables(e) and not any(x.buffer.name in written for x in loads(e))
+            return not inside & variables(e) and not any(x.buffer.name in written for x in loads(e))
 
-        def product(n: Node) -> Expr | None:
+        def product(n: Node, scaled: bool) -> Expr | None:
             match n:
                 case Binary("/", x, y) if (
                     dtypes.computed(y.dtype) == y.dtype and dtypes.is_float(y.dtype) and stays(y) and not stays(x)
                 ):
+                    divisors[y] = None
                     c = scale(y)
-                    return x * c * (Const(1.0, y.dtype) / (y * c))
+                    return x * c * (Const(1.0, y.dtype) / (y * c)) if scaled else x * (Const(1.0, y.dtype) / y)
             return None
 
-        return s.with_(body=rewrite(s.body, product))
+        scaled, plain = (s.with_(body=rewrite(s.body, partial(product, scaled=how))) for how in (True, False))
+        return If(conjunction(*map(_near_one, divisors)), plain, scaled) if divisors else s
 
     return func.with_(body=visit(func.body))
 
 
 def scale(y: Expr) -> Expr:
     """What y, a float, is multiplied by so that it and its reciprocal are normal: a power of two, 1 for most numbers."""
-    far = dtypes.TABLE[y.dtype].tiny ** -0.5
-
-    def constant(value: float) -> Const:
-        return Const(value, y.dtype)
-
+    far, near = _bounds(y)
     size = magnitude(y)
-    return Select(size < constant(1 / far), constant(far), Select(size > constant(far), constant(1 / far), constant(1.0)))
+    return Select(size < near, far, Select(size > far, near, Const(1.0, y.dtype)))
+
+
+def _near_one(y: Expr) -> Expr:
+    """Whether y and its reciprocal are normal as they are."""
+    far, near = _bounds(y)
+    return conjunction(near <= magnitude(y), magnitude(y) <= far)
+
+
+def _bounds(y: Expr) -> tuple[Const, Const]:
+    """A power of two and its reciprocal, far from the ends of the normal numbers."""
+    far = dtypes.TABLE[y.dtype].tiny ** -0.5
+    return Const(far, y.dtype), Const(1 / far, y.dtype)

@@ -28,8 +28,12 @@ def test_the_reciprocal_is_that_of_a_normal_number():
         "multiply_by_reciprocals",
         """
         for i in range(3):
-            for j in T.vectorized(7, annotations={"allow_reciprocal": T.bool(True)}):
-                B[i, j] = A[i, j] * T.Select(T.abs(R[i]) < T.float32(1.0842021724855044e-19), T.float32(9.223372036854776e+18), T.Select(T.abs(R[i]) > T.float32(9.223372036854776e+18), T.float32(1.0842021724855044e-19), T.float32(1.0))) * (T.float32(1.0) / (R[i] * T.Select(T.abs(R[i]) < T.float32(1.0842021724855044e-19), T.float32(9.223372036854776e+18), T.Select(T.abs(R[i]) > T.float32(9.223372036854776e+18), T.float32(1.0842021724855044e-19), T.float32(1.0)))))
+            if T.float32(1.0842021724855044e-19) <= T.abs(R[i]) and T.abs(R[i]) <= T.float32(9.223372036854776e+18):
+                for j in T.vectorized(7, annotations={"allow_reciprocal": T.bool(True)}):
+                    B[i, j] = A[i, j] * (T.float32(1.0) / R[i])
+            else:
+                for j in T.vectorized(7, annotations={"allow_reciprocal": T.bool(True)}):
+                    B[i, j] = A[i, j] * T.Select(T.abs(R[i]) < T.float32(1.0842021724855044e-19), T.float32(9.223372036854776e+18), T.Select(T.abs(R[i]) > T.float32(9.223372036854776e+18), T.float32(1.0842021724855044e-19), T.float32(1.0))) * (T.float32(1.0) / (R[i] * T.Select(T.abs(R[i]) < T.float32(1.0842021724855044e-19), T.float32(9.223372036854776e+18), T.Select(T.abs(R[i]) > T.float32(9.223372036854776e+18), T.float32(1.0842021724855044e-19), T.float32(1.0)))))
         """,
         numbers=False,
     )
