@@ -150,16 +150,25 @@ def _scaled(b: Body, fmt: Format, p: Value, t: Value) -> Value:
     return p * first * second
 
 
+def _fills_registers(x: Value) -> bool:
+    """Whether the lanes fill 128, 256, or a power of two of 512 bits."""
+    bits = _bits_of(x)
+    return bits >= 128 and bits & (bits - 1) == 0
+
+
+def _bits_of(x: Value) -> int:
+    return x.lanes * (32 if x.type == "float" else 64)
+
+
 def _scaled_avx512(b: Body, p: Value, n: Value) -> Value | None:
-    """p * 2^n by VSCALEF, which does all of the above; None where the lanes do not fill 128, 256, or any number of 512 bits."""
-    bits = p.lanes * (32 if p.type == "float" else 64)
-    if bits > 512 and p.lanes % 2 == 0:
+    """p * 2^n by VSCALEF, which does all of the above; None where the lanes do not fill registers."""
+    if not _fills_registers(p):
+        return None
+    if (bits := _bits_of(p)) > 512:
         half = p.lanes // 2
         parts = (range(i, i + half) for i in (0, half))
         low, high = (_scaled_avx512(b, *(b.shuffled(v, None, part) for v in (p, n))) for part in parts)
         return None if low is None or high is None else b.shuffled(low, high, range(p.lanes))
-    if bits not in (128, 256, 512):
-        return None
     mask = Value("-1", f"i{max(8, p.lanes)}")
     rounding = [Value("4", "i32")] if bits == 512 else []  # the current rounding mode
     name = f"llvm.x86.avx512.mask.scalef.{'ps' if p.type == 'float' else 'pd'}.{bits}"
@@ -244,7 +253,10 @@ def _two_product(b: Body, a: Value, c: Value) -> tuple[Value, Value]:
 
 def _exp(b: Body, fmt: Format, x: Value) -> Value:
     low, high = fmt.exp_range
-    return _exp_clamped(b, fmt, b.at_least(b.at_most(x, high), low))
+    # VSCALEF by a large number gives infinity for every positive number, and by infinity for NaN too. A polynomial of even degree
+    # with positive coefficients in place of 1 / n! is positive everywhere, also where r is far from its range.
+    overflows = b.avx512 and fmt.dtype == "float32" and _fills_registers(x)
+    return _exp_clamped(b, fmt, b.at_least(x if overflows else b.at_most(x, high), low))
 
 
 def _exp2(b: Body, fmt: Format, x: Value) -> Value:
