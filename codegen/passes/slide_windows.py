@@ -54,7 +54,8 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
     taken = names(func)
 
     def crowded(update: Stmt) -> bool:
-        return 2 * sum(prod(const_shape(x.buffer)[:-1]) for x in stores(update)) > target.registers
+        sums = [x.buffer for x in stores(update) if x.buffer.scope == "register"]
+        return 2 * sum(prod(const_shape(b)[:-1]) for b in sums) > target.registers
 
     def visit(s: Stmt) -> Stmt:
         match s:

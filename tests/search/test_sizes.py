@@ -87,12 +87,9 @@ def test_the_default_schedule_of_a_product() -> None:
         s.func.outline()
         == """\
 product(A[n, 9], B[9, 48], D[n, 48], n)
-    allocates C[n, 48], A_global[(n + 5) // 6, 1, 6, 9]
-    for i_0 in (n + 5) // 6:
-        for ax2 in 6, ax3 in vectorized(9) where i_0 < (n + 5) // 6:
-            A_global[i_0, 0, ax2, ax3] = (A[i_0 * 6 + ax2, ax3] if i_0 * 6 + ax2 < n else 0)
-        for j_1_1 in 3, k in 9, i_2 in unroll(6), j_2 in vectorized(16) where i_0 * 6 + i_2 < n:
-            C[i_0 * 6 + i_2, j_1_1 * 16 + j_2] += A_global[i_0, 0, i_2, k] * B[k, j_1_1 * 16 + j_2]  # from 0
+    allocates C[n, 48]
+    for i_0 in (n + 3) // 4, j_1_1 in 2, k in 9, i_2 in unroll(4), j_2 in vectorized(24) where i_0 * 4 + i_2 < n:
+        C[i_0 * 4 + i_2, j_1_1 * 24 + j_2] += A[i_0 * 4 + i_2, k] * B[k, j_1_1 * 24 + j_2]  # from 0
     for i_1 in n, j_1 in vectorized(48):
         D[i_1, j_1] = max(C[i_1, j_1], 0)
 """

@@ -141,9 +141,11 @@ class _Outline:
 
     def write(self, depth: int, text: str) -> None:
         """A line, or several where it is long: broken after the sign of an assignment or before the condition of loops first."""
-        cut = text.find(" where ") if text.startswith("for ") else text.find("= ") + 1
-        parts = [text[:cut], text[cut + 1 :]] if cut > 0 and 4 * depth + len(text) > WIDTH else [text]
-        lines = [line for part in parts for line in _broken(part, WIDTH - 4 * (depth + 2))]
+        lines = [text]
+        if 4 * depth + len(text) > WIDTH:
+            cut = text.find(" where ") if text.startswith("for ") else text.find("= ") + 1
+            parts = [text[:cut], text[cut + 1 :]] if cut > 0 else [text]
+            lines = [line for part in parts for line in _broken(part, WIDTH - 4 * (depth + 2))]
         self.lines += ["    " * (depth + 2 * (n > 0)) + line for n, line in enumerate(lines)]
 
 
