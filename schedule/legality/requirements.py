@@ -46,6 +46,21 @@ def in_any_order(it: Iter) -> str:
     return f"if the order does not matter, declare `{it.var.name}` as T.axis.spatial, or T.axis.reduce if it adds up"
 
 
+def need_whole_reduction(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a reduction that goes on in other iterations of the enclosing block, where `what` is allocated anew."""
+    moving = {name for name, r in scope.ranges.items() if r != (0, 0)}
+    for it in leaf.block.iters:
+        beyond = sorted(variables(it.binding) & moving) if it.axis is Axis.REDUCE else []
+        if scope.block is not None and beyond:
+            raise ScheduleError(
+                f"{leaf.quoted} goes on reducing over `{it.var.name}` in other iterations of `{scope.block.name}`, in which "
+                f"{what} allocated",
+                (scope.block, f"its `{beyond[0]}` drives the reduction"),
+                (leaf.stmt, "reduces"),
+                hint="do this before blockize",
+            )
+
+
 def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
     """Refuse a block of which something reads a buffer before it is written."""
     early = next((r for r in readers if r.order < leaf.order), None)

@@ -76,21 +76,6 @@ def need_only_reads(reader: Leaf, name: str) -> None:
         )
 
 
-def need_whole_reduction(scope: Scope, leaf: Leaf) -> None:
-    """Refuse a reduction that goes on in other iterations of the enclosing block, where its copy would be another."""
-    moving = {name for name, r in scope.ranges.items() if r != (0, 0)}
-    for it in leaf.block.iters:
-        beyond = sorted(variables(it.binding) & moving) if it.axis is Axis.REDUCE else []
-        if scope.block is not None and beyond:
-            raise ScheduleError(
-                f"{leaf.quoted} goes on reducing over `{it.var.name}` in other iterations of `{scope.block.name}`, in which "
-                "its copy is allocated",
-                (scope.block, f"its `{beyond[0]}` drives the reduction"),
-                (leaf.stmt, "reduces"),
-                hint=f"give {leaf.quoted} the copy before blockize",
-            )
-
-
 def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list[Leaf]:
     """The blocks called `wanted` among the readers of a buffer, in this order; refuses where there is none of that name."""
     known = {r.name: r for r in readers if type(r.stmt) is Block}

@@ -10,14 +10,13 @@ from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, facts_of, locate
 from ...legality.iter_map import Unproved
 from ...legality.privatisation import writes_all_reads
-from ...legality.requirements import need_complete, need_only_writer, need_read_later
+from ...legality.requirements import need_complete, need_only_writer, need_read_later, need_whole_reduction
 from ...primitive import primitive
 from ...rewriting.cache_stages import (
     copy_block,
     finished,
     named_readers,
     need_scope,
-    need_whole_reduction,
     place_behind,
     proving_part,
     restricted,
@@ -58,7 +57,7 @@ def cache_write(
     updating = _updates(producer, target)
     if not updating:
         need_complete(scope, leaf, "given a copy to write")
-        need_whole_reduction(scope, leaf)
+        need_whole_reduction(scope, leaf, "its copy is")
     need_only_writer(scope, leaf, "given a copy to write")
     readers = [r for r in scope.readers(target.name) if r is not leaf]
     need_read_later(readers, leaf)

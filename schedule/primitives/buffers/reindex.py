@@ -14,14 +14,13 @@ from tir.traverse import rewrite, substitute, variables, walk
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window, windows
 from ...legality.dataflow import buffer_of, facts_of, locate
-from ...legality.requirements import in_bounds, need_complete, need_only_writer, need_read_later
+from ...legality.requirements import in_bounds, need_complete, need_only_writer, need_read_later, need_whole_reduction
 from ...primitive import find_block, primitive
 from ...rewriting.cache_stages import (
     copy_axes,
     need_only_reads,
     need_scope,
     need_stores,
-    need_whole_reduction,
     place_behind,
     place_to_copy,
     proving_part,
@@ -162,7 +161,7 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
     scope, leaf = locate(func, block)
     writer = leaf.block
     need_complete(scope, leaf, "given a copy to write")
-    need_whole_reduction(scope, leaf)
+    need_whole_reduction(scope, leaf, "its copy is")
     need_only_writer(scope, leaf, "given a copy to write")
     place = _access_indices(writer, target)
     used = _used_axes(writer, place)

@@ -648,7 +648,7 @@ cache_write('C', 0, 'local'): `C` goes on reducing over `v_k` in other iteration
       ...
    15 |             with T.block("C"):
       |             ^^^^^^^^^^^^^^^^^^ reduces
-  hint: give `C` the copy before blockize
+  hint: do this before blockize
 """,
     )
     refuse(
@@ -660,7 +660,7 @@ reindex('C', ['write', 0]): `C` goes on reducing over `v_k` in other iterations 
       ...
    15 |             with T.block("C"):
       |             ^^^^^^^^^^^^^^^^^^ reduces
-  hint: give `C` the copy before blockize
+  hint: do this before blockize
 """,
         lambda s: s.reindex("C", ("write", 0)),
     )

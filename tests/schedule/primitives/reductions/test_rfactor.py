@@ -512,3 +512,35 @@ def test_refuses_a_condition_over_reduction_and_other_axes():
         """,
         call=lambda s: s.rfactor(ki),
     )
+
+
+def test_refuses_a_reduction_that_goes_on_in_other_iterations_of_the_enclosing_block():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 7, 2), "int32"), C: T.Buffer((4,), "int32")):
+    for i, r in T.grid(4, 7):
+        with T.block("rows"):
+            v_i, v_r = T.axis.remap("SR", [i, r])
+            for q in range(2):
+                with T.block("C"):
+                    v_i_1 = T.axis.spatial(4, v_i)
+                    v_r_1 = T.axis.reduce(7, v_r)
+                    v_q = T.axis.reduce(2, q)
+                    with T.init():
+                        C[v_i_1] = 0
+                    C[v_i_1] = C[v_i_1] + A[v_i_1, v_r_1, v_q]
+""")
+    refuse(
+        Schedule(func),
+        """
+        rfactor('q'): `C` goes on reducing over `v_r_1` in other iterations of `rows`, in which its partial results are allocated
+            8 |         with T.block("rows"):
+              |         ^^^^^^^^^^^^^^^^^^^^^ its `v_r` drives the reduction
+            9 |             v_i, v_r = T.axis.remap("SR", [i, r])
+           10 |             for q in range(2):
+           11 |                 with T.block("C"):
+              |                 ^^^^^^^^^^^^^^^^^^ reduces
+          hint: do this before blockize
+        """,
+        call=lambda s: s.rfactor("q"),
+    )
