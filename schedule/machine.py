@@ -6,6 +6,7 @@ Templates, cost models and limits read these records and have no constants of th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -159,6 +160,17 @@ class CPU:
         return ROW_VECTOR_CYCLES / self.lanes(bits)
 
     # --- shares of a cache -------------------------------------------------------------------------------------------------
+
+    @property
+    def l1_ways(self) -> int:
+        """Lines of the first-level cache in a set: its ways are as large as a page, that addresses need no translation for it."""
+        return max(1, self.l1 // PAGE_BYTES)
+
+    @staticmethod
+    def rows_in_a_set(rows: int, stride: int) -> int:
+        """Most of so many rows, `stride` bytes apart, whose elements at one column are in lines of one set of the first-level
+        cache."""
+        return max(Counter(row * stride % PAGE_BYTES // CACHE_LINE_BYTES for row in range(rows)).values())
 
     @property
     def l2_reuse_bytes(self) -> int:

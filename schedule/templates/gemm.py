@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, inf
 
-from schedule.machine import CPU, PAGE_BYTES
+from schedule.machine import CACHE_LINE_BYTES, CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Block, Iter
 
@@ -23,10 +23,13 @@ from .packs import AS_IT_IS
 NAME = "packing"
 MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
-# Cycles of multiply-adds with an element of the columns, in those of packing it, for which packing pays: columns that the
-# second-level cache holds; others; those of which the first-level cache does not hold a tile's; and those whose rows fall into
-# the same sets of the caches.
-MIN_USES_TO_PACK, MIN_USES_OUTSIDE, MIN_USES_LONG, MIN_USES_ALIASED = 12, 5, 2, 0.6
+# Cycles of multiply-adds with an element of the columns, in those of packing it, for which packing pays. Where a step takes its
+# lines fast: columns that the second-level cache holds, and others. Elsewhere, of those that it does not hold: whose rows fall
+# into the same sets of the caches; others, by how often they fill it; and so many times as large, with rows that do not
+# begin at lines.
+MIN_USES_CLOSE, MIN_USES_OUTSIDE = 12, 2
+MIN_USES_ALIASED, MIN_USES_FAR, (MIN_USES_ACROSS_LINES, VERY_FAR) = 15, 120, (2, 6)
+LINE_CYCLES = 8  # of multiply-adds with a line, behind which it may come late from the second-level cache
 MAX_TILE_VECTORS = 8  # of a tile of all columns, beside which registers have room for two rows
 MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
@@ -87,17 +90,17 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     threads = c.threads(processor)
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
-    constant, pays = c.right.buffer.name in constants, _pays(M, N, K, nr, c.bits, processor)
+    constant, pays = c.right.buffer.name in constants, _pays(M, N, K, mr, c.bits, processor)
     # Threads that share columns read theirs alone, where they are packed at once or not at all; else everything is read.
-    at_once = M * line <= processor.product_block_bytes(False, chunks > 1)[0] if pays else N > M
-    spare = 0.2 if at_once and not constant else -0.05  # of threads that wait, rather than share columns; or rows
-    by_rows = enough_rows or _shared(row_tiles, threads) > _shared(column_tiles, threads) + spare
+    at_once = M * line <= processor.product_block_bytes(False, chunks > 1)[0] if pays else N >= M
+    spare = (0.2 if at_once and not constant else -0.05) if pays or constant else (0.02 if at_once else -0.02)
+    # `spare` is the part of threads that may wait, rather than that they share columns; or, where negative, rows.
+    by_rows = enough_rows or _shared(M, mr, threads) > _shared(N, nr, threads) + spare
     rows, columns = processor.product_block_bytes(by_rows, chunks > 1)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
-    tails = M % mr != 0 or N % nr != 0
-    big = M * K * element > processor.l1
-    left = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name or tails or big
+    transposed = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name
+    left = transposed or chunks > 1 or processor.rows_in_a_set(mr, K * element) >= processor.l1_ways
     return GemmTile(
         mr,
         nr,
@@ -110,17 +113,17 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     )
 
 
-def _pays(M: int, N: int, K: int, nr: int, bits: int, processor: CPU) -> bool:
+def _pays(M: int, N: int, K: int, mr: int, bits: int, processor: CPU) -> bool:
     """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for M rows."""
-    nbytes = N * K * bits // 8
-    if nbytes <= processor.l1:
-        return False
+    row, nbytes = N * bits // 8, N * K * bits // 8
     uses = M * processor.fma_cycles(bits) / processor.pack_cycles(bits, nbytes)
-    if nbytes <= processor.l2:
-        return uses >= MIN_USES_TO_PACK
-    if N * bits // 8 % (PAGE_BYTES // 2) == 0:
-        return uses >= MIN_USES_ALIASED
-    return uses >= (MIN_USES_LONG if nr * K * bits // 8 > processor.l1 else MIN_USES_OUTSIDE)
+    if mr * processor.fma_cycles(bits) < LINE_CYCLES * bits / 8 / CACHE_LINE_BYTES:
+        return nbytes > processor.l1 and uses >= (MIN_USES_CLOSE if nbytes <= processor.l2 else MIN_USES_OUTSIDE)
+    if row % PAGE_BYTES == 0:
+        return nbytes > processor.l2 and uses >= MIN_USES_ALIASED
+    if row % CACHE_LINE_BYTES and nbytes > VERY_FAR * processor.l2:
+        return uses >= MIN_USES_ACROSS_LINES
+    return nbytes > processor.l2 and uses * nbytes >= MIN_USES_FAR * processor.l2
 
 
 def register_tile(
@@ -157,9 +160,9 @@ def rows_cycles(M: int, m: int, vectors: int, K: int, processor: CPU, padded: bo
     return whole * processor.tile_cycles(m, vectors, K) + last
 
 
-def _shared(tiles: int, threads: int) -> float:
-    """How busy threads are that share so many tiles: 1 where all have as many."""
-    return tiles / (ceil(tiles / threads) * threads)
+def _shared(length: int, tile: int, threads: int) -> float:
+    """How busy threads are that share the tiles of a length: 1 where all have as much of it."""
+    return length / (ceil(ceil(length / tile) / threads) * tile * threads)
 
 
 class Sum(StrEnum):

@@ -98,6 +98,12 @@ def test_shares_of_caches():
             assert AVX512.l2_reuse_bytes < rows + columns < AVX512.l2  # the rest is for what comes through
 
 
+@pytest.mark.parametrize(("stride", "found"), [(4096, 13), (4092, 12), (2048, 7), (4080, 4), (4032, 1), (52, 2), (0, 13)])
+def test_rows_in_a_set(stride, found):
+    """Thirteen rows whose first elements are in lines of few sets: all at a page's distance, none where they are a line from it."""
+    assert AVX512.rows_in_a_set(13, stride) == found and AVX512.l1_ways == 8
+
+
 @pytest.mark.parametrize(
     ("arch", "sms", "shared", "modern"),
     [("sm_75", 72, 64, False), ("sm_80", 108, 163, True), ("sm_86", 84, 99, True), ("sm_90", 132, 227, True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -293,14 +294,42 @@ def product(M, N, K):
     return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
 
 
+QUICK, SLOW = (
+    WIDE,
+    Processor(1, 512, 32, 32 << 10, 1 << 20, 32 << 20, "znver4"),
+)  # to multiply and add two vectors a cycle, or one
+
+
 @pytest.mark.parametrize(
-    ("rows", "columns", "packed"),
-    [(8, 8, False), (64, 400, False), (128, 400, True), (8, 4096, False), (32, 4096, True), (32, 4000, False), (64, 4000, True)],
-)
-def test_columns_are_packed_where_rows_use_them_often_enough(rows, columns, packed):
-    """A matrix of 400 columns is in the second-level cache, one of 4,000 is not, and rows of 4,096 share the sets of a cache."""
+    ("machine", "rows", "columns", "packed"),
+    [
+        (QUICK, 8, 8, False), (QUICK, 64, 400, False), (QUICK, 128, 400, True), (QUICK, 16, 4000, False), (QUICK, 64, 4000, True),
+        (SLOW, 400, 512, False), (SLOW, 400, 1023, False), (SLOW, 400, 1024, True), (SLOW, 300, 1024, False),
+        (SLOW, 700, 1008, False), (SLOW, 800, 1008, True), (SLOW, 800, 800, False), (SLOW, 64, 3001, True), (SLOW, 64, 3008, False),
+        (SLOW, 1200, 768, False), (SLOW, 1400, 768, True),
+    ],
+)  # fmt: skip
+def test_columns_are_packed_where_rows_use_them_often_enough(machine, rows, columns, packed):
+    """Where multiply-adds hide a line that comes late, columns are packed only outside of the second-level cache: if rows fall
+    into the same sets of it (1,024), or fill it often (1,008), and sooner where they do not begin at lines (3,001)."""
     found = gemm.matches(find_block(product(rows, columns, columns), "C"))
-    assert gemm.tiles(found, WIDE).right == packed
+    assert gemm.tiles(found, machine).right == packed
+
+
+@pytest.mark.parametrize(
+    ("steps", "packed"), [(512, False), (1000, False), (1020, False), (1023, True), (1024, True), (1040, True), (2048, True)]
+)
+def test_rows_are_packed_where_they_share_a_set(steps, packed):
+    """Of the first-level cache, which has eight lines in a set; a tile has a dozen rows or more. Sums in parts pack theirs too."""
+    found = gemm.matches(find_block(product(97, 256, steps), "C"))
+    assert gemm.tiles(found, SLOW).left == packed
+
+
+@pytest.mark.parametrize(("shape", "by_rows"), [((128, 128), False), ((600, 600), True), ((3072, 768), True), ((97, 509), False)])
+def test_threads_share_what_divides_evenly(shape, by_rows):
+    """Rows or columns, counted in elements and not in tiles; of two that divide alike those of which there are more."""
+    found = gemm.matches(find_block(product(*shape, 600), "C"))
+    assert gemm.tiles(found, replace(SLOW, cores=2)).by_rows == by_rows
 
 
 @pytest.mark.parametrize("cores", [1, 2])
