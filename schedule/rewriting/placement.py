@@ -13,7 +13,7 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
-from tir.traverse import substatements
+from tir.traverse import loads, substatements
 
 from ..legality.axis_windows import Window, difference, shifted
 from .edits import Names
@@ -93,7 +93,8 @@ def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
     """Windows of the block's spatial iteration variables such that all of `regions` of its outputs is written.
 
     Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An
-    index that is a v + c + t, or v // c, bounds v; others don't. t stands for what loops inside of the block add.
+    index that is a v + c + t, or v // c, bounds v; others don't. t stands for what loops inside of the block add. Windows whose
+    bounds may read beyond a buffer, where a condition keeps the consumer from it, don't either.
     """
     spatial = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
     own = ranges_of([block], ranges)
@@ -107,12 +108,20 @@ def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
             inside = around.ranges(own)
             for index, r in zip(s.indices, region.ranges, strict=True):
                 solved = _solved(around.closed(index), r, spatial, ranges, inside)
-                if solved is not None:
+                if solved is not None and _readable(solved[1], ranges):
                     found.setdefault(solved[0], solved[1])
             if result is not None:
                 found = {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
             result = found
     return result or {}
+
+
+def _readable(window: Window, ranges: Ranges) -> bool:
+    """Whether the elements that the bounds of a window read are in their buffers."""
+    read = [x for bound in (window.start, window.extent) for x in loads(bound)]
+    return all(
+        prove(i >= 0, ranges) and prove(i < dim, ranges) for x in read for i, dim in zip(x.indices, x.buffer.shape, strict=True)
+    )
 
 
 def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, Window] | None:

@@ -22,6 +22,7 @@ from benchmarks.__main__ import main, measured, select, standard_table
 from benchmarks.compile_time import PHASES
 from benchmarks.options import Options
 from benchmarks.runner import THREAD_VARIABLES, Effort, Timing, race, ratios, spread
+from codegen import timing
 from schedule.primitive import REGISTRY
 from search.measure import Measurement
 from search.policy.evolution import Settings
@@ -68,7 +69,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(runner, "time", made)
+    for module in (runner, timing):
+        monkeypatch.setattr(module, "time", made)
     return made
 
 

@@ -16,8 +16,8 @@ from ..arith.intervals import Interval
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
-from ..ir import Axis, Block, Const, PrimFunc, Store
-from ..traverse import substitute, variables, walk
+from ..ir import Axis, Block, Const, Load, PrimFunc, Store
+from ..traverse import rewrite, stores, substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
@@ -63,10 +63,14 @@ def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iter
     if not reduce:
         return
     loaded = {a.indices for a in group if not a.is_store}
+    own = {x.buffer for x in stores(b)}  # what these hold may come from the previous value
     for a in group:
         if not a.is_store or not isinstance(a.stmt, Store) or (b.init is not None and any(n is a.stmt for n in walk(b.init))):
             continue
-        used = variables(a.stmt.value) & reduce
+        used = (
+            variables(rewrite(a.stmt.value, lambda n: Const(0, n.dtype) if type(n) is Load and n.buffer in own else None))
+            & reduce
+        )
         spatial = {it.var.name for it in b.iters if it.axis is not Axis.REDUCE}
         if (
             used

@@ -1,5 +1,6 @@
+import tir
 from schedule import Schedule
-from tests.programs import chain
+from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
 from tir.ir import Var
 from tir.script import parse
@@ -244,3 +245,12 @@ def test_no_lift_is_refused():
 lift_alloc('row', 0): `n_lifts` must be at least 1, got 0
 """,
     )
+
+
+def test_a_copy_lifted_out_of_a_reducing_block_is_well_formed():
+    s = Checked(matmul())
+    s.reorder("k", "i")
+    s.blockize("i")
+    s.cache_write("C", 0, "local")
+    s.lift_alloc("C_local")
+    assert str(tir.verify(s.func)) == "main: well formed"

@@ -1,6 +1,7 @@
 from schedule import Schedule
 from tests.programs import matmul
 from tests.schedule.harness import Checked, check, refuse
+from tir.script import parse
 
 
 def test_rows_are_copied_in_each_iteration():
@@ -52,4 +53,34 @@ write_at('k', 'C', 0, 'local'): it cannot be shown that `C` finishes a part of i
       |         ^^^^^^^^^^^^^^^^^^^^^^^^ the consumer
   hint: choose a place outside of `k`
 """,
+    )
+
+
+def test_a_copy_whose_place_is_read_under_a_condition_is_whole():
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), I: T.Buffer((3,), "int32"), C: T.Buffer((3,), "float32")):
+    for i in range(3):
+        with T.block("C"):
+            v_i = T.axis.spatial(3, i)
+            C[v_i] = A[I[v_i] % 4]
+""")
+    )
+    _, inner = s.split("i", [None, 2])
+    s.read_at(inner, "C", "A", "local")
+    check(
+        s,
+        """
+        A_local = T.alloc_buffer((4,), scope="local")
+        for i_0, i_1 in T.grid(2, 2):
+            for ax0 in range(4):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(4, ax0)
+                    A_local[v0] = A[v0]
+            with T.block("C"):
+                v_i = T.axis.spatial(3, i_0 * 2 + i_1)
+                T.where(i_0 * 2 + i_1 < 3)
+                C[v_i] = A_local[I[v_i] % 4]
+        """,
     )
