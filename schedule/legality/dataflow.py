@@ -126,6 +126,11 @@ class Scope:
         visit(self.root, ())
         return tuple(found)
 
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """The buffers that something in the scope writes."""
+        return frozenset().union(*(x.writes for x in self.leaves))
+
     @property
     def block(self) -> Block | None:
         """The enclosing block; None where the scope is the whole function."""

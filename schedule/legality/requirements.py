@@ -10,7 +10,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjuncts
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
 from tir.traverse import stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
@@ -194,21 +194,26 @@ def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
 
 
 def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a block that must not run at every point of its domain: its predicate keeps it from accessing out of bounds.
+    """Refuse a block that must not run at every point of its domain: its predicate keeps it from accessing out of bounds, or
+    from reducing too much.
 
-    The predicate may go if it follows from each iteration variable being within its domain, or if every access is within
-    bounds at all points of the domain.
+    The predicate may go if it follows from each iteration variable being within its domain, or if it concerns no reduction and
+    every access is within bounds at all points of the domain.
     """
     block = leaf.block
     if block.predicate == TRUE:
         return
     ranges = ranges_of(leaf.above, scope.ranges)
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
-    if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(block, ranges_of([block], scope.ranges)):
+    left = conjunction(*(c for c in conjuncts(block.predicate) if not prove(c, ranges, facts)))
+    reducing = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE), set())
+    more = variables(left) & reducing
+    if left == TRUE or (not more and in_bounds(block, ranges_of([block], scope.ranges))):
         return
+    fault = "reduce over more than it does" if more else "access elements that do not exist"
     raise ScheduleError(
         f"`{block.name}` runs only where `{block.predicate}`; {what}, it would run at all points of its axes, and could then "
-        "access elements that do not exist",
+        f"{fault}",
         (block, "runs under a condition"),
         hint="give its axes extents that need no condition, or let its formula choose (T.if_then_else)",
     )

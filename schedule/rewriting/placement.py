@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tir.analysis.context import accesses
 from tir.analysis.regions import Regions, hull
@@ -89,12 +89,13 @@ def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Windo
     return window
 
 
-def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
+def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[str]) -> dict[str, Window]:
     """Windows of the block's spatial iteration variables such that all of `regions` of its outputs is written.
 
     Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An
     index that is a v + c + t, or v // c, bounds v; others don't. t stands for what loops inside of the block add. Windows whose
-    bounds may read beyond a buffer, where a condition keeps the consumer from it, don't either.
+    bounds read what is `written` around, perhaps later, or beyond a buffer, which a condition may keep the consumer from, don't
+    either.
     """
     spatial = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
     own = ranges_of([block], ranges)
@@ -108,7 +109,7 @@ def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
             inside = around.ranges(own)
             for index, r in zip(s.indices, region.ranges, strict=True):
                 solved = _solved(around.closed(index), r, spatial, ranges, inside)
-                if solved is not None and _readable(solved[1], ranges):
+                if solved is not None and _readable(solved[1], ranges, written):
                     found.setdefault(solved[0], solved[1])
             if result is not None:
                 found = {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
@@ -116,12 +117,12 @@ def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
     return result or {}
 
 
-def _readable(window: Window, ranges: Ranges) -> bool:
-    """Whether the elements that the bounds of a window read are in their buffers."""
+def _readable(window: Window, ranges: Ranges, written: Collection[str]) -> bool:
+    """Whether the bounds of a window read only elements that are in their buffers and not `written`."""
     read = [x for bound in (window.start, window.extent) for x in loads(bound)]
-    return all(
-        prove(i >= 0, ranges) and prove(i < dim, ranges) for x in read for i, dim in zip(x.indices, x.buffer.shape, strict=True)
-    )
+    indices = [place for x in read for place in zip(x.indices, x.buffer.shape, strict=True)]
+    kept = not any(x.buffer.name in written for x in read)
+    return kept and all(prove(i >= 0, ranges) and prove(i < dim, ranges) for i, dim in indices)
 
 
 def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, Window] | None:

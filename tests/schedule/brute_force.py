@@ -220,7 +220,7 @@ def _accesses(stmt, env: dict[str, Expr]) -> Iterator[tuple[str, tuple, bool]]:
             inner = {it.var.name: simplify(substitute(it.binding, env)) for it in stmt.iters}
             if _number(substitute(stmt.predicate, env)):
                 reducing = [inner[it.var.name] for it in stmt.iters if it.axis.name == "REDUCE"]
-                if stmt.init is not None and all(r.value == 0 for r in reducing):
+                if stmt.init is not None and all(_number(r) == 0 for r in reducing):
                     yield from _accesses(stmt.init, inner)
                 yield from _accesses(stmt.body, inner)
 

@@ -62,7 +62,7 @@ def cache_read(
     windows = {}
     if place.loops or scope.block is not None or source.name not in scope.outputs:
         reads, _ = accessed(place.path[-1], place.ranges, (source.name,))
-        windows = needed(copying, {copy.name: reads[source.name]}, place.ranges) if source.name in reads else {}
+        windows = needed(copying, {copy.name: reads[source.name]}, place.ranges, scope.written) if source.name in reads else {}
     placed = laid_out(copying, windows, place.ranges, names, facts=facts_of(scope, place.loops))
     placed = where_read(scope, placed, source.name, consumers, place.loops, place.ranges)
     changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]

@@ -150,7 +150,7 @@ def _read_through_copy(
     share: dict[str, Window] = {}
     inner = leaf.inside(loops)
     if loops or scope.block is not None or not _whole(reader, ranges_of(inner, ranges)):
-        share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges)
+        share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges, scope.written)
     own: dict[str, Expr] = {it.var.name: mine.var for it, mine in zip(_used_axes(reader, place), copying.iters, strict=True)}
     placed = laid_out(copying, share, ranges, names, facts=facts_of(scope, loops))
     placed = where_read(scope, placed, source.name, [leaf], loops, ranges, own)

@@ -85,7 +85,7 @@ def _copy_nests(
     if not writers:
         copying = copy_block(names, copy.name, source, copy)
         region = accessed(target, ranges, (buffer,))[0][buffer]
-        windows = needed(copying, {copy.name: region}, ranges) if loops or scope.block is not None else {}
+        windows = needed(copying, {copy.name: region}, ranges, scope.written) if loops or scope.block is not None else {}
         placed = laid_out(copying, windows, ranges, names, facts=facts_of(scope, loops))
         before = where_read(scope, placed, buffer, users, loops, ranges)
         return before, None, [copying.name]

@@ -40,9 +40,10 @@ def compute_at(
     Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X, and
               something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
               final where it stands and unchanged until the last use; its predicate can be dropped: it follows from the axes being
-              in their domains, or every access is in bounds without it; the loop is in the same enclosing block and neither
-              vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves contains a writer of its
-              inputs. Elements that several iterations need are computed in each of them, always to the same value.
+              in their domains, or concerns no reduction and every access is in bounds without it; the loop is in the same
+              enclosing block and neither vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves
+              contains a writer of its inputs. Elements that several iterations need are computed in each of them, always to the
+              same value.
     Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -68,7 +69,7 @@ def compute_at(
     together = _threads_together(producer, path)
     outside = {name: r for name, r in ranges.items() if all(name != x.name for x in together)}
     reads, _ = accessed(nest(together, target.body), outside, moved.writes)
-    windows = needed(producer, reads, ranges)
+    windows = needed(producer, reads, ranges, scope.written)
     removed = edited(func, [(producer, None)])
     facts = facts_of(scope, (x for x in path if type(x) is For))
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)

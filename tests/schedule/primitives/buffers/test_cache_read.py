@@ -378,3 +378,40 @@ def test_refuses_a_buffer_that_is_written_again_in_the_loop():
           hint: stage_mem('B', 'X', ...) copies it right before `B`
         """,
     )
+
+
+def test_a_place_that_is_read_from_a_temporary_is_not_copied_alone():
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((5,), "float32")):
+    places = T.alloc_buffer((5,), "int32")
+    for i in range(5):
+        with T.block("places"):
+            v_i = T.axis.spatial(5, i)
+            places[v_i] = v_i + 1
+        with T.block("C"):
+            v_i = T.axis.spatial(5, i)
+            C[v_i] = A[places[v_i]]
+""")
+    )
+    s.cache_read("C", "A", "local")
+    s.compute_at("A_local", "i")
+    check(
+        s,
+        """
+        places = T.alloc_buffer((5,), "int32")
+        A_local = T.alloc_buffer((7,), scope="local")
+        for i in range(5):
+            with T.block("places"):
+                v_i = T.axis.spatial(5, i)
+                places[v_i] = v_i + 1
+            for ax0 in range(7):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(7, ax0)
+                    A_local[v0] = A[v0]
+            with T.block("C"):
+                v_i = T.axis.spatial(5, i)
+                C[v_i] = A_local[places[v_i]]
+        """,
+    )

@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule
-from tests.programs import chain, fork, relu_of_matmul, stencil
+from tests.programs import chain, fork, reduction, relu_of_matmul, stencil
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -709,3 +709,19 @@ def test_no_condition_where_it_is_known_to_hold():
         "            X[i_1 + ax0] = (A[i_1 + ax0 - 1] if i_1 + ax0 >= 1 and i_1 + ax0 < n + 1 else 0)",
     ]
     same_numbers(before, s.func, {"n": 7})
+
+
+def test_refuses_partial_results_whose_last_part_is_cut_off():
+    s = Schedule(reduction())
+    outer, _ = s.split("k", [2, None])
+    s.rfactor(outer)
+    refuse(
+        s,
+        """
+        compute_at('C_rf', 'i_1'): `C_rf` runs only where `k_0 * 7 + k_1 < 13`; moved, it would run at all points of its axes, and could then reduce over more than it does
+           10 |         with T.block("C_rf"):
+              |         ^^^^^^^^^^^^^^^^^^^^^ runs under a condition
+          hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
+        """,
+        call=lambda s: s.compute_at("C_rf", s.get_loops("C")[0]),
+    )
