@@ -62,9 +62,10 @@ def cache_write(
     readers = [r for r in scope.readers(target.name) if r is not leaf]
     need_read_later(readers, leaf)
     moved = named_readers(readers, target.name, consumer_blocks or ())
-    guard = next((s for s in reversed(leaf.above) if type(s) is If), None)
+    guard = next((n for n, s in reversed([*enumerate(leaf.above)]) if type(s) is If), None)
+    branch = None if guard is None else leaf.at(guard + 1)
     for r in moved:
-        certain = guard is None or r.under(guard)
+        certain = branch is None or r.under(branch)
         if target.name in scope.outputs and not (certain and writes_all_reads(scope, leaf, r, target.name)):
             raise ScheduleError(
                 f"{r.quoted} may read elements of `{target.name}` that `{block}` has not written by then, and the copy lacks",
@@ -86,7 +87,7 @@ def cache_write(
             share, conditions = finished(leaf, target, copying, loops)
             placed = restricted(laid_out(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)
         except Unproved:
-            if loops or updating or guard is not None or not own or not readers or target.name in scope.outputs:
+            if loops or updating or branch is not None or not own or not readers or target.name in scope.outputs:
                 raise
             placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
     insertions = [place.insertion(placed)]

@@ -664,3 +664,36 @@ reindex('C', ['write', 0]): `C` goes on reducing over `v_k` in other iterations 
 """,
         lambda s: s.reindex("C", ("write", 0)),
     )
+
+
+BRANCHES = """
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32"), D: T.Buffer((7,), "float32")):
+    for i in range(7):
+        if A[i] > T.float32(0):
+            with T.block("C"):
+                v = T.axis.spatial(7, i)
+                C[v] = A[v] * T.float32(2)
+        else:
+            with T.block("D"):
+                v = T.axis.spatial(7, i)
+                D[v] = C[v] + T.float32(1)
+"""
+
+
+def test_refuses_a_consumer_in_the_other_branch():
+    """It reads what `C` held before."""
+    refuse(
+        Schedule(parse(BRANCHES)),
+        """
+cache_write('C', 0, 'local', ['D']): `D` may read elements of `C` that `C` has not written by then, and the copy lacks
+    9 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ writes C
+   10 |                 v = T.axis.spatial(7, i)
+   11 |                 C[v] = A[v] * T.float32(2.0)
+   12 |         else:
+   13 |             with T.block("D"):
+      |             ^^^^^^^^^^^^^^^^^^ reads C
+  hint: leave `D` out of consumer_blocks: it then reads `C` itself
+""",
+    )
