@@ -231,7 +231,8 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
     """
     block = leaf.block
     dims = _dimensions(block, target)
-    own = {d.axis: (it.var - d.offset) // d.tile for it, d in zip(copying.iters, dims, strict=True) if d.axis is not None}
+    own: dict[str, Expr] = {it.var.name: Const(0) for it in block.iters if it.axis is Axis.SPATIAL}  # of axes of one value
+    own |= {d.axis: (it.var - d.offset) // d.tile for it, d in zip(copying.iters, dims, strict=True) if d.axis is not None}
     conditions, rest = _split_axis_conditions(block)
     share = windows(rest, loops, leaf.inside(loops))
     result: dict[str, Window] = {}

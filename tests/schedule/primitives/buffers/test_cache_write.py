@@ -697,3 +697,35 @@ cache_write('C', 0, 'local', ['D']): `D` may read elements of `C` that `C` has n
   hint: leave `D` out of consumer_blocks: it then reads `C` itself
 """,
     )
+
+
+CONDITION_ON_A_UNIT_AXIS = """
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+    for i, u in T.grid(7, 1):
+        with T.block("C"):
+            v, w = T.axis.remap("SS", [i, u])
+            if v + w < 5:
+                C[v] = A[v] * T.float32(2)
+"""
+
+
+def test_a_condition_on_an_axis_of_one_value():
+    s = Checked(parse(CONDITION_ON_A_UNIT_AXIS))
+    s.cache_write("C", 0, "local")
+    check(
+        s,
+        """
+        C_local = T.alloc_buffer((7,), scope="local")
+        for i, u in T.grid(7, 1):
+            with T.block("C"):
+                v, w = T.axis.remap("SS", [i, u])
+                if v + w < 5:
+                    C_local[v] = A[v] * T.float32(2.0)
+        for ax0 in range(7):
+            with T.block("C_local"):
+                v0 = T.axis.spatial(7, ax0)
+                T.where(ax0 < 5)
+                C[v0] = C_local[v0]
+        """,
+    )
