@@ -21,7 +21,7 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
 from tir.ir import Axis, Block, Const, Expr, For, Iter, Store, Var, conjunction, conjuncts
-from tir.traverse import substatements, substitute, variables
+from tir.traverse import loads, substatements, substitute, variables
 
 from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
 
@@ -245,7 +245,7 @@ def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
 @dataclass(frozen=True, slots=True)
 class Place:
     """An index `axis * tile + t + offset`, where loops inside of the block take t over range(tile); without an axis `t + offset`.
-    The offset is over what is bound outside of the block."""
+    The offset is over what is bound outside of the block, and reads no memory, which may have changed where it is used."""
 
     axis: str | None
     tile: int
@@ -280,7 +280,7 @@ def _place(
             return None
         tile = int(radix[1].value)
     offset = to_expr(rest, dtype)
-    if names_in(rest) & others:
+    if names_in(rest) & others or loads(offset):
         return None
     if not mine:
         return Place(None, tile, offset)

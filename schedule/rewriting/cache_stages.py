@@ -231,6 +231,9 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
     """
     block = leaf.block
     dims = _dimensions(block, target)
+    for d in dims:
+        if moving := variables(d.offset) & {x.name for x in leaf.inside(loops)}:
+            raise Unproved(f"its place depends on `{min(moving)}`, which is not one of its axes")
     own: dict[str, Expr] = {it.var.name: Const(0) for it in block.iters if it.axis is Axis.SPATIAL}  # of axes of one value
     own |= {d.axis: (it.var - d.offset) // d.tile for it, d in zip(copying.iters, dims, strict=True) if d.axis is not None}
     conditions, rest = _split_axis_conditions(block)

@@ -729,3 +729,36 @@ def test_a_condition_on_an_axis_of_one_value():
                 C[v0] = C_local[v0]
         """,
     )
+
+
+ANYWHERE = """
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), I: T.Buffer((1,), "int32"), C: T.Buffer((7, 9), "float32")):
+    for i in range(7):
+        with T.block("C"):
+            v = T.axis.spatial(7, i)
+            C[v, {place}] = A[v] * T.float32(2)
+        with T.block("I"):
+            v = T.axis.opaque(7, i)
+            I[0] = v
+"""
+
+
+def test_refuses_places_that_are_others_behind_the_nest():
+    refuse(
+        Schedule(parse(ANYWHERE.format(place="I[0]"))),
+        """
+cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: its axes are not those of the buffer
+    8 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ writes C
+  hint: each spatial axis must index one dimension of `C`
+""",
+    )
+    refuse(
+        Schedule(parse(ANYWHERE.format(place="i"))),
+        """
+cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: its place depends on `i`, which is not one of its axes
+    8 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ writes C
+""",
+    )
