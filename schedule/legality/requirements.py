@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from tir.analysis.axis_conditions import axis_conditions
 from tir.analysis.context import accesses
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjuncts
 from tir.traverse import stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
@@ -193,22 +194,30 @@ def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
     return True
 
 
-def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a block that must not run at every point of its domain: its predicate keeps it from accessing out of bounds, or
-    from reducing too much.
-
-    The predicate may go if it follows from each iteration variable being within its domain, or if it concerns no reduction and
-    every access is within bounds at all points of the domain.
-    """
+def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]]:
+    """What of a block's predicate does not follow from its iteration variables being within their domains: the conditions that
+    its axes say, over these, and those that only its loops do."""
     block = leaf.block
-    if block.predicate == TRUE:
-        return
     ranges = ranges_of(leaf.above, scope.ranges)
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
-    left = conjunction(*(c for c in conjuncts(block.predicate) if not prove(c, ranges, facts)))
+    sizes = {p.name for p in scope.func.params if type(p) is Var}
+    said: list[Expr] = []
+    others = []
+    for c in conjuncts(block.predicate):
+        if not prove(c, ranges, facts):
+            found = axis_conditions(block.with_(predicate=c), ranges, sizes)
+            said += found
+            others += [] if found else [c]
+    return said, others
+
+
+def need_safe_domain(scope: Scope, leaf: Leaf, conditions: Sequence[Expr], what: str) -> None:
+    """Refuse a block that must not run where some conditions of its predicate do not hold: they keep it from accessing out of
+    bounds, or from reducing too much. Others may go."""
+    block = leaf.block
     reducing = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE), set())
-    more = variables(left) & reducing
-    if left == TRUE or (not more and in_bounds(block, ranges_of([block], scope.ranges))):
+    more = any(variables(c) & reducing for c in conditions)
+    if not conditions or (not more and in_bounds(block, ranges_of([block], scope.ranges))):
         return
     fault = "reduce over more than it does" if more else "access elements that do not exist"
     raise ScheduleError(

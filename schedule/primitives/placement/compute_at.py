@@ -12,9 +12,16 @@ from tir.traverse import stores, variables
 
 from ...error import ScheduleError, listing
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, shared_loops
-from ...legality.requirements import need_own_temporary, need_read_later, need_safe_domain, need_unchanged_inputs
+from ...legality.requirements import (
+    conditions_on_axes,
+    need_own_temporary,
+    need_read_later,
+    need_safe_domain,
+    need_unchanged_inputs,
+)
 from ...primitive import path as path_of
 from ...primitive import primitive
+from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
 from ...rewriting.placement import INLINE, ROOT, laid_out, needed
 from .compute_inline import compute_inline
@@ -39,11 +46,11 @@ def compute_at(
               memory of threads, l is what all of them run, whichever loops of it are bound to threadIdx.
     Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X, and
               something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
-              final where it stands and unchanged until the last use; its predicate can be dropped: it follows from the axes being
-              in their domains, or concerns no reduction and every access is in bounds without it; the loop is in the same
-              enclosing block and neither vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves
-              contains a writer of its inputs. Elements that several iterations need are computed in each of them, always to the
-              same value.
+              final where it stands and unchanged until the last use; the conditions of its predicate are on its axes, and go
+              with it, or they follow from the axes being in their domains, or concern no reduction and every access is in bounds
+              without them; the loop is in the same enclosing block and neither vectorized nor in a vectorized loop; and no
+              parallel or bound loop that the block leaves contains a writer of its inputs. Elements that several iterations
+              need are computed in each of them, always to the same value.
     Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -58,7 +65,8 @@ def compute_at(
     need_read_later(consumers, moved)
     _need_complete_reduction(producer, target, shared_loops(moved.above, path))
     need_unchanged_inputs(scope, moved, [path])
-    need_safe_domain(scope, moved, what)
+    kept, lost = conditions_on_axes(scope, moved)
+    need_safe_domain(scope, moved, lost, what)
 
     stmts = parts(target.body)
     last = next(n for n, s in enumerate(stmts) if any(c.under(s) for c in consumers))
@@ -73,6 +81,7 @@ def compute_at(
     removed = edited(func, [(producer, None)])
     facts = facts_of(scope, (x for x in path if type(x) is For))
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)
+    placed = restricted(placed, kept, ranges)
     return edited(removed, [], Insertion(target.body, position, placed)), None
 
 

@@ -10,6 +10,7 @@ from tir.traverse import rewrite, substitute, too_large
 from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...legality.requirements import (
+    conditions_on_axes,
     need_own_temporary,
     need_read_later,
     need_safe_domain,
@@ -55,7 +56,7 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
         raise ScheduleError(f"`{block}` is all there is, and cannot be removed", (producer, "never read"))
     need_read_later(consumers, leaf)
     need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
-    need_safe_domain(scope, leaf, what)
+    need_safe_domain(scope, leaf, [c for group in conditions_on_axes(scope, leaf) for c in group], what)
 
     name = store.buffer.name
 

@@ -84,3 +84,43 @@ def main(A: T.Buffer((4,), "float32"), I: T.Buffer((3,), "int32"), C: T.Buffer((
                 C[v_i] = A_local[I[v_i] % 4]
         """,
     )
+
+
+def test_a_copy_of_what_is_written_in_part_is_of_that_part():
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 8), "float32"), C: T.Buffer((3, 8), "float32")):
+    for i, j in T.grid(2, 7):
+        with T.block("C"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            C[v_i, v_j] = A[v_i, v_j] * T.float32(3.0)
+""")
+    )
+    s.cache_write("C", 0, "local")
+    outer, _ = s.split("ax0", [None, 4])
+    s.read_at(outer, "C_local", 0, "shared")
+    check(
+        s,
+        """
+        C_local = T.alloc_buffer((3, 8), scope="local")
+        C_local_shared = T.alloc_buffer((3, 8), scope="shared")
+        for i, j in T.grid(2, 7):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C_local[v_i, v_j] = A[v_i, v_j] * T.float32(3.0)
+        for ax0_0 in range(1):
+            for ax0, ax1_1 in T.grid(3, 7):
+                with T.block("C_local_shared"):
+                    v0 = T.axis.spatial(3, ax0)
+                    v1 = T.axis.spatial(8, ax1_1)
+                    T.where(ax0 <= 1)
+                    C_local_shared[v0, v1] = C_local[v0, v1]
+            for ax0_1, ax1 in T.grid(4, 7):
+                with T.block("C_local"):
+                    v0 = T.axis.spatial(3, ax0_0 * 4 + ax0_1)
+                    v1 = T.axis.spatial(8, ax1)
+                    T.where(ax0_0 * 4 + ax0_1 < 2)
+                    C[v0, v1] = C_local_shared[v0, v1]
+        """,
+    )

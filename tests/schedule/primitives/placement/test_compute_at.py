@@ -5,6 +5,7 @@ from tests.programs import chain, fork, reduction, relu_of_matmul, stencil
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.script import parse
 from tir.traverse import loops, replace_stmt
 
 
@@ -573,18 +574,54 @@ def test_refuses_an_ordered_axis():
     )
 
 
-def test_refuses_a_guard_that_keeps_accesses_inside():
-    func = chain()
-    block = next(x for x in loops(func) if x.name == "j").body
-    A = func.buffers[0]
-    v_i, v_j = (it.var for it in block.iters)
-    shifted = block.with_(body=Store(block.body.buffer, (v_i, v_j), A[v_i + 1, v_j]), predicate=Var("i") < 6)
-    s = Schedule(replace_stmt(func, block, shifted))
+def differences_of_rows() -> Checked:
+    """B = differences of successive rows of A, of which there is one less, and C = 3 B with a row of zeros."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7, 5), "float32")):
+    B = T.alloc_buffer((7, 5))
+    for i, j in T.grid(7, 5):
+        with T.block("B"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            T.where(i * 5 + j < 30)
+            B[v_i, v_j] = A[v_i + 1, v_j] - A[v_i, v_j]
+    for i, j in T.grid(7, 5):
+        with T.block("C"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            C[v_i, v_j] = T.if_then_else(v_i < 6, B[v_i, v_j] * T.float32(3.0), T.float32(0.0))
+""")
+    return Checked(func)
+
+
+def test_a_condition_on_axes_goes_with_the_block():
+    s = differences_of_rows()
+    s.compute_at("B", s.get_loops("C")[0])
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 5))
+        for i_1 in range(7):
+            for ax0 in range(5):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    T.where(i_1 * 5 + ax0 < 30)
+                    B[v_i, v_j] = A[v_i + 1, v_j] - A[v_i, v_j]
+            for j_1 in range(5):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = T.if_then_else(v_i < 6, B[v_i, v_j] * T.float32(3.0), T.float32(0.0))
+        """,
+    )
+
+
+def test_refuses_a_condition_on_loops_alone_that_keeps_accesses_inside():
+    s = differences_of_rows()
+    s.fuse(*s.get_loops("B"))
     refuse(
         s,
         """
-        compute_at('B', 'i_1'): `B` runs only where `i < 6`; moved, it would run at all points of its axes, and could then access elements that do not exist
-           10 |         with T.block("B"):
+        compute_at('B', 'i_1'): `B` runs only where `i_j_fused < 30`; moved, it would run at all points of its axes, and could then access elements that do not exist
+            9 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ runs under a condition
           hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
         """,
@@ -711,14 +748,46 @@ def test_no_condition_where_it_is_known_to_hold():
     same_numbers(before, s.func, {"n": 7})
 
 
-def test_refuses_partial_results_whose_last_part_is_cut_off():
-    s = Schedule(reduction())
+def partial_results() -> Checked:
+    """Sums of 13 in parts of 7, of which the last is cut off."""
+    s = Checked(reduction())
     outer, _ = s.split("k", [2, None])
     s.rfactor(outer)
+    return s
+
+
+def test_partial_results_keep_to_their_terms():
+    s = partial_results()
+    s.compute_at("C_rf", s.get_loops("C")[0])
+    check(
+        s,
+        """
+        C_rf = T.alloc_buffer((2, 7))
+        for i_1 in range(7):
+            for ax0, ax1 in T.grid(2, 7):
+                with T.block("C_rf"):
+                    v_i, v_k_0, v_k_1 = T.axis.remap("SSR", [i_1, ax0, ax1])
+                    T.where(ax0 * 7 + ax1 < 13)
+                    with T.init():
+                        C_rf[v_k_0, v_i] = T.float32(0.0)
+                    C_rf[v_k_0, v_i] = C_rf[v_k_0, v_i] + A[v_i, v_k_0 * 7 + v_k_1]
+            for k_0_1 in range(2):
+                with T.block("C"):
+                    v_i, v_k_0 = T.axis.remap("SR", [i_1, k_0_1])
+                    with T.init():
+                        C[v_i] = T.float32(0.0)
+                    C[v_i] = C[v_i] + C_rf[v_k_0, v_i]
+        """,
+    )
+
+
+def test_refuses_partial_results_that_loops_alone_keep_to_their_terms():
+    s = partial_results()
+    s.fuse(*s.get_loops("C_rf")[1:])
     refuse(
         s,
         """
-        compute_at('C_rf', 'i_1'): `C_rf` runs only where `k_0 * 7 + k_1 < 13`; moved, it would run at all points of its axes, and could then reduce over more than it does
+        compute_at('C_rf', 'i_1'): `C_rf` runs only where `k_0_k_1_fused < 13`; moved, it would run at all points of its axes, and could then reduce over more than it does
            10 |         with T.block("C_rf"):
               |         ^^^^^^^^^^^^^^^^^^^^^ runs under a condition
           hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
