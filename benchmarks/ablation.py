@@ -90,11 +90,15 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 def compared(
     row: str, options: Options, table: Mapping[str, tuple[str, tuple[int, ...]]], configurations: Mapping[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The results of a row of a table: one a configuration, by its arguments of `make_policy`."""
+    """The results of a row of a table: one a configuration, by its arguments of `make_policy`.
+
+    Raises ValueError where no run has a candidate, as where the records are of another program."""
     instance = programs.instance(*table[row])
     task = task_of(table[row], options)
     with options.folder() as folder:
         runs = _runs(task, row, folder, options, configurations)
+        if not any(ran.ended for made in runs.values() for ran in made):
+            raise ValueError(f"{row}: no run has a candidate; its records in {folder / 'records'} are not of this program")
         raced, beside = _race(task, [ran.best for made in runs.values() for ran in made])
     fastest = min(raced)
     about = {

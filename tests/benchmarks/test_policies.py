@@ -51,3 +51,8 @@ def test_it_goes_on_and_writes_a_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert plain["to_plain"] is not None and plain["ended_s"][0] == sorted(plain["ended_s"][0])
     page = (tmp_path / "policies.md").read_text()
     assert "| policy | best | area | to plain | to plain, s | equal time | half | p |" in page and "### gemm-61" in page
+    monkeypatch.setitem(policies.TABLE, "gemm-61", ("gmm", (61, 67, 13)))
+    before = (tmp_path / "policies.json").read_text()
+    with pytest.raises(ValueError, match=r"^gemm-61: no run has a candidate; its records in .*records are not of this program$"):
+        list(policies.measure("gemm-61", longer))
+    assert (tmp_path / "policies.json").read_text() == before
