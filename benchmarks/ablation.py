@@ -297,6 +297,11 @@ def about(row: str, r: dict[str, Any]) -> str:
     return f"{what}. The fastest: {speed}. {beside[:1].upper()}{beside[1:]}."
 
 
+def _corners(steps: np.ndarray) -> np.ndarray:
+    """The indices at which a curve of steps has another value than before, and the last one."""
+    return np.union1d(np.flatnonzero(np.diff(steps, prepend=np.nan)), len(steps) - 1)
+
+
 def plot(rows: dict[str, list[dict[str, Any]]], title: str, path: Path) -> None:
     """Draw a panel a row: the median of each configuration's seeds between their quartiles; nothing without matplotlib."""
     across = min(3, len(rows))
@@ -309,8 +314,11 @@ def plot(rows: dict[str, list[dict[str, Any]]], title: str, path: Path) -> None:
             low, middle, high = np.quantile(np.array(r["speeds"]), (0.25, 0.5, 0.75), axis=0)
             trials = np.arange(1, len(middle) + 1)
             label = r["configuration"] if n == 0 else None
-            axes.plot(trials, middle, label=label, color=color, drawstyle="steps-post")
-            axes.fill_between(trials, low, high, color=color, alpha=0.12, linewidth=0, step="post")
+            at = _corners(middle)
+            axes.plot(trials[at], middle[at], label=label, color=color, drawstyle="steps-post")
+            if r["seeds"] > 1:
+                at = np.union1d(_corners(low), _corners(high))
+                axes.fill_between(trials[at], low[at], high[at], color=color, alpha=0.12, linewidth=0, step="post")
         for (name, speed), dashes in zip(results[0]["beside"].items(), ("--", ":"), strict=False):
             axes.axhline(speed, color="black", linewidth=0.9, linestyle=dashes, label=name if n == 0 else None)
         last = max(r["trials"] for r in results)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import exp, log, nan
 from pathlib import Path
@@ -124,8 +126,15 @@ def figure(width: float, height: float) -> Figure | None:
 
 
 def draw(picture: Figure, path: Path) -> None:
-    """Write a figure to an SVG file: text as text, and the same file for the same figure."""
+    """Write a figure to an SVG file: text as text, paths in tenths of a point, and the same file for the same figure."""
     from matplotlib import rc_context
 
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
-        picture.savefig(path, metadata={"Date": None})
+    text = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem, "font.sans-serif": ["DejaVu Sans"]}):
+        picture.savefig(text, format="svg", metadata={"Date": None})
+    shortened = re.sub(r' d="[^"]*"', lambda d: re.sub(r"\d+\.\d+", _tenths, d[0].replace("\n", "")), text.getvalue())
+    path.write_text(shortened)
+
+
+def _tenths(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}"
