@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from tir import dtypes
 from tir.elementwise import abs as magnitude
 from tir.ir import Binary, Const, Expr, For, If, Kind, Let, Node, PrimFunc, Select, Stmt, annotation, conjunction
-from tir.traverse import loads, map_statements, rewrite, stores, variables, walk_stmts
+from tir.traverse import children, loads, map_statements, rewrite, stores, variables, walk_stmts
 
 ANNOTATION = "allow_reciprocal"
 
@@ -19,6 +20,7 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
 
     where y is a float that does not depend on j, or on loops inside. The factor c is 1, or a power of two where y is so large or
     so small that its reciprocal would not be a normal number; so quotients of zeros, infinities and NaNs are those of a division.
+    What is read only under a condition of the loop is not read before it: there the second form stands alone.
     The annotation is the schedule's leave to round three times where a division rounds once (LLVM's flag `arcp`).
     """
 
@@ -27,6 +29,7 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
             return map_statements(s, visit)
         written = {x.buffer.name for x in stores(s.body)}
         inside = {s.var.name, *(n.var.name for n in walk_stmts(s.body) if isinstance(n, For | Let))}
+        certain = {*_certain(s.body)}
         divisors: dict[Expr, None] = {}
 
         def stays(e: Expr) -> bool:
@@ -37,15 +40,25 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
                 case Binary("/", x, y) if (
                     dtypes.computed(y.dtype) == y.dtype and dtypes.is_float(y.dtype) and stays(y) and not stays(x)
                 ):
-                    divisors[y] = None
+                    if y in certain:
+                        divisors[y] = None
+                        if not scaled:
+                            return x * (Const(1.0, y.dtype) / y)
                     c = scale(y)
-                    return x * c * (Const(1.0, y.dtype) / (y * c)) if scaled else x * (Const(1.0, y.dtype) / y)
+                    return x * c * (Const(1.0, y.dtype) / (y * c))
             return None
 
         scaled, plain = (s.with_(body=rewrite(s.body, partial(product, scaled=how))) for how in (True, False))
-        return If(conjunction(*map(_near_one, divisors)), plain, scaled) if divisors else s
+        return If(conjunction(*map(_near_one, divisors)), plain, scaled) if divisors else scaled
 
     return func.with_(body=visit(func.body))
+
+
+def _certain(n: Node) -> Iterator[Node]:
+    """What is evaluated whatever conditions say."""
+    yield n
+    for part in (n.condition,) if isinstance(n, If) or (isinstance(n, Select) and n.lazy) else children(n):
+        yield from _certain(part)
 
 
 def scale(y: Expr) -> Expr:

@@ -73,6 +73,30 @@ def scaled(A: T.Buffer((7,), "float32")):
     assert "T.float32(1.0) / " not in tir.dump(parse(in_place), "llvm -num-cores 1", after="multiply_by_reciprocals")
 
 
+def test_a_divisor_is_not_read_before_its_condition():
+    """Which may say that there is none."""
+    A, R = te.placeholder((7, 13), name="A"), te.placeholder((6,), name="R")
+    s = tir.Schedule(
+        te.create_prim_func([A, R, te.compute((7, 13), lambda i, j: te.if_then_else(i > 0, A[i, j] / R[i - 1], 0.0), name="B")])
+    )
+    s.vectorize("j")
+    s.annotate("j", "allow_reciprocal", True)
+    size = "T.abs(R[i - 1])"
+    scale = (
+        f"T.Select({size} < T.float32(1.0842021724855044e-19), T.float32(9.223372036854776e+18), "
+        f"T.Select({size} > T.float32(9.223372036854776e+18), T.float32(1.0842021724855044e-19), T.float32(1.0)))"
+    )
+    expected = f"""
+        for i in range(7):
+            for j in T.vectorized(13, annotations={{"allow_reciprocal": T.bool(True)}}):
+                B[i, j] = T.if_then_else(i > 0, A[i, j] * {scale} * (T.float32(1.0) / (R[i - 1] * {scale})), T.float32(0.0))
+        """
+    lowered = check_pass(s.func, "multiply_by_reciprocals", expected, numbers=False)
+    a, b = np.ones((7, 13), "float32"), np.zeros((7, 13), "float32")
+    run(lowered, a, np.full(6, 2.0, "float32"), b)
+    assert (b == np.where(np.arange(7) > 0, 0.5, 0.0)[:, None]).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_numbers_of_all_sizes(dtype):
     """Three roundings of at most half a place each, and a place of the smallest number where the quotient is subnormal."""
