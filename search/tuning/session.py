@@ -194,17 +194,17 @@ class Session:
             self._submit(first)
         else:
             self._measure(self._measurer, first)
-        if len(first) < n and not (first and budget.late):  # a budget that is used up is good for one candidate
+        spent = bool(first) and budget.spent  # a budget that is used up is good for one candidate
+        if not spent:
             self._learn_of_others(self._policy)
-            if self._untaught:
-                self._teach()
+        if self._untaught:
+            self._teach()
+        if len(first) < n and not spent:
             proposed = self._propose(n - len(first), False)
             if self._pipeline is not None:
                 self._submit(proposed)
             elif proposed:
                 self._round(self._measurer, proposed)
-        elif self._untaught:
-            self._teach()
 
     def _make_measurer(self) -> Measurer:
         o = self._options

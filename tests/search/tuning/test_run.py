@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from search.measure import Comparison, Limits, LocalMeasurer, Measurement
-from search.tuning import session
+from search.tuning import budget, session
 from search.tuning.autotune import autotune
 from search.tuning.events import Started
 from search.tuning.options import Options, check_budget, check_options
@@ -159,8 +159,16 @@ def test_a_seed_decides_the_candidates_for_any_number_of_builders_and_after_a_re
 # --- the order of a run ------------------------------------------------------------------------------------------------
 
 
-def test_what_needs_no_search_is_measured_before_anything_is_learned(monkeypatch, tmp_path):
-    """Before the model is loaded and other tasks are learned from; of these the policy learns before it does of its own."""
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        (16, ["propose 1", "measure a", "learn of others", "update 1", "propose 2", "measure b", "update 1"]),
+        (1, ["propose 1", "measure a", "learn of others", "update 1", "propose 1", "measure b", "update 1"]),
+    ],
+)
+def test_what_needs_no_search_is_measured_before_anything_is_learned(batch, expected, monkeypatch, tmp_path):
+    """Before the model is loaded and other tasks are learned from; of these the policy learns before it does of its own, also
+    where the first round has no room for more."""
     log = []
 
     class Logging(Fake):
@@ -189,6 +197,7 @@ def test_what_needs_no_search_is_measured_before_anything_is_learned(monkeypatch
             return super().propose(n, rng)
 
     monkeypatch.setattr(session, "host_cores", lambda: 1)
+    monkeypatch.setattr(budget, "BATCH", batch)
     autotune(matmul(), TARGET, trials=3, first=(), policy=Knows("a", "b"), measurer=Logging, records=tmp_path / "a.db")
-    assert log[:7] == ["propose 1", "measure a", "learn of others", "update 1", "propose 2", "measure b", "update 1"]
+    assert log[: len(expected)] == expected
     assert "warm up" not in log  # one core has no time for it aside
