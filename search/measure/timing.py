@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.timing import without_collector
+from codegen.timing import seconds_of, without_collector
 
 WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on a device, in a race
 TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones
@@ -75,12 +75,8 @@ def _repeat(
     total = sum(samples)
     with without_collector():
         while (len(samples) < min_runs or total < min_seconds) and len(samples) < max_runs:
-            start = time.perf_counter()
-            for _ in range(calls):
-                call()
-            elapsed = time.perf_counter() - start
-            samples.append(elapsed / calls)
-            total += elapsed
+            samples.append(seconds_of(call, calls))
+            total += samples[-1] * calls
     return samples
 
 
