@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
@@ -233,8 +234,8 @@ class Evolution:
 
     def begin(self, n: int) -> list[Candidate]:
         """At most `n` candidates of the start that were not proposed before."""
-        new = [(number, row) for number, row in self._start if len(self._unknown(number, row[None]))][:n]
-        return [self._candidate(number, row, Origin("seed")) for number, row in new]
+        new = ((number, row) for number, row in self._start if len(self._unknown(number, row[None])))
+        return [self._candidate(number, row, Origin("seed")) for number, row in islice(new, n)]
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Update the models. Candidates of sketches that the policy does not have are ignored."""

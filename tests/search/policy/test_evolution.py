@@ -22,7 +22,7 @@ from search.policy.named import make_policy
 from search.policy.ranking import TrustedModel
 from search.population.mutate import Mutation, neighbours
 from search.population.programs import concrete_programs
-from search.population.sample import legalize
+from search.population.sample import legalize, sample
 from search.task import Task
 from tests.programs import matmul, total
 from tests.search.once import generate
@@ -317,6 +317,15 @@ def test_rows_may_be_described_one_by_one():
     by_formula, by_trees = scored
     assert by_formula["concrete"] == 0 < by_formula["symbolic"] == by_trees["symbolic"]
     assert by_trees["concrete"] > 0
+
+
+def test_a_candidate_of_the_start_is_proposed_once():
+    sketch = generate(matmul(40, 13, 109), TWO, space="ansor")[0]
+    first, second = sample(sketch, TWO, 2, np.random.default_rng(0))
+    search = Evolution([sketch], TWO, start=[(sketch, first), (sketch, first), (sketch, second)])
+    assert [c.row for n in (1, 2, 3) for c in search.begin(n)] == [tuple(first), tuple(second)]
+    search = Evolution([sketch], TWO, start=[(sketch, first), (sketch, first), (sketch, second)])
+    assert [c.row for c in search.begin(2)] == [tuple(first), tuple(second)]
 
 
 def test_a_survey_lowers_few_rows_where_each_is_a_program_of_its_own():
