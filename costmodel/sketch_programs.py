@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ class SketchPrograms:
     analytic models look at. `programs(rows)` yields pairs of row numbers and the program that describes these rows; the formulas
     in a program refer to the columns of `rows`. Rows that are no legal program are in no pair. `count_concrete(rows)` is the
     number of rows that have no symbolic program, so that each of them is a program of its own; at most `max_concrete` such rows
-    are worth being lowered at a time to be scored, None for any number.
+    are worth being lowered at a time to be scored.
     """
 
     name: str
@@ -65,5 +66,5 @@ class SketchPrograms:
     task: str = ""
     programs: Programs = lambda rows: ()
     count_concrete: Callable[[np.ndarray], int] = lambda rows: 0
-    max_concrete: int | None = None
+    max_concrete: float = math.inf
     device: str = ""

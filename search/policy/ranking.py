@@ -33,13 +33,14 @@ def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior
 
 
 def too_many(model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> bool:
-    """Whether the model would have to lower more of the rows, to score them, than the sketch allows; a formula lowers none."""
-    return sketch.max_concrete is not None and is_ready(model) and sketch.count_concrete(rows) > sketch.max_concrete
+    """Whether the model would have to lower more of the rows, to score them, than the sketch allows."""
+    return lowered(model, sketch, rows) > sketch.max_concrete
 
 
-def lowered(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None) -> int:
-    """How many of the rows are lowered to be scored; none where the `prior` scores them because these would be too many."""
-    return 0 if not is_ready(model) or (prior is not None and too_many(model, sketch, rows)) else sketch.count_concrete(rows)
+def lowered(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None = None) -> int:
+    """How many of the rows are lowered to be scored: none by a formula, or where the `prior` scores what would be too many."""
+    count = sketch.count_concrete(rows) if is_ready(model) else 0
+    return 0 if prior is not None and count > sketch.max_concrete else count
 
 
 def model_name(model: CostModel) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
@@ -72,7 +73,7 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
 
 def concrete_programs(sketch: Sketch) -> SketchPrograms:
     """The same without symbolic programs: every row is replayed, and is a program of its own."""
-    return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len, max_concrete=None)
+    return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len, max_concrete=math.inf)
 
 
 def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
