@@ -43,6 +43,7 @@ from ..legality.dataflow import Leaf, Scope, loops_and_ranges, shared
 from ..legality.iter_map import Unproved, proving
 from ..primitive import is_parameter, nest_at
 from .edits import Insertion, Names, parts
+from .placement import laid_out
 
 
 def need_scope(storage_scope: str) -> str:
@@ -224,8 +225,11 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 
-def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> tuple[dict[str, Window], tuple[Expr, ...]]:
-    """The windows of the copying block's axes that are written in an iteration of `loops`, and the conditions on these axes.
+Part = tuple[dict[str, Window], tuple[Expr, ...]]  # of a buffer: windows of the copying block's axes, and conditions on them
+
+
+def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
+    """The part that is written in an iteration of `loops`.
 
     Raises Unproved where windows and conditions are not exactly what is written.
     """
@@ -243,6 +247,12 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
         whole = Window(Const(0, it.extent.dtype), Const(1, it.extent.dtype)) if d.axis is None else share[d.axis]
         result[it.var.name] = in_elements(whole, d)
     return result, tuple(simplify(substitute(c, own)) for c in conditions)
+
+
+def where_written(copying: Block, part: Part, ranges: Ranges, names: Names, facts: Sequence[Expr]) -> Stmt:
+    """The copying block in loops over a part, within loops of the given ranges, in which some facts hold."""
+    share, conditions = part
+    return restricted(laid_out(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)
 
 
 def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractContextManager[None]:

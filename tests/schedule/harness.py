@@ -19,7 +19,7 @@ import pytest
 import tir
 from schedule import Schedule, ScheduleError, Trace, replay
 from tests.arrays import copies, integers
-from tests.programs import matmul
+from tests.programs import chain, matmul
 from tir.interpreter import InterpreterError, run
 from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Stmt, Store, seq
 from tir.script import parse
@@ -220,4 +220,12 @@ def tiled_matmul(*order: str) -> Checked:
     s.split("i", [None, 4])
     s.split("j", [None, 5])
     s.reorder(*order)
+    return s
+
+
+def chain_in_a_block() -> Checked:
+    """`chain` with both of its blocks in one, `outer_B_C_`, for each element."""
+    s = Checked(chain())
+    s.reverse_compute_at("C", "j")
+    s.blockize(["B", "C"])
     return s

@@ -19,8 +19,8 @@ from ...rewriting.cache_stages import (
     need_scope,
     place_behind,
     proving_part,
-    restricted,
     where_read,
+    where_written,
 )
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
 from ...rewriting.placement import laid_out
@@ -84,8 +84,8 @@ def cache_write(
     own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
     with proving_part(leaf, target, loops):
         try:
-            share, conditions = finished(leaf, target, copying, loops)
-            placed = restricted(laid_out(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)
+            part = finished(leaf, target, copying, loops)
+            placed = where_written(copying, part, ranges, names, facts)
         except Unproved:
             if loops or updating or branch is not None or not own or not readers or target.name in scope.outputs:
                 raise
@@ -93,9 +93,7 @@ def cache_write(
     insertions = [place.insertion(placed)]
     if updating:
         first = copy_block(names, f"{copy.name}_start", target, copy)
-        with proving_part(leaf, target, loops):
-            share, conditions = finished(leaf, target, first, loops)
-        start = restricted(laid_out(first, share, ranges, names, exact=True, facts=facts), conditions, ranges)
+        start = where_written(first, part, ranges, names, facts)
         insertions.append(Insertion(place.path[-1], place.position - 1, start))
     changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
     return with_buffer(edited(func, changes, *insertions), scope.block, copy), copying.name

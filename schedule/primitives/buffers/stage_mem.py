@@ -15,7 +15,7 @@ from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
 from ...legality.dataflow import Leaf, Scope, buffer_called, facts_of, locate, loops_and_ranges, need_not_vectorized
 from ...primitive import KIND_WORDS, blocks_below, named_at, primitive
-from ...rewriting.cache_stages import copy_block, finished, need_scope, proving_part, restricted, where_read
+from ...rewriting.cache_stages import Part, copy_block, finished, need_scope, proving_part, where_read, where_written
 from ...rewriting.edits import Names, edited, with_accesses, with_buffer
 from ...rewriting.placement import laid_out, needed
 
@@ -79,26 +79,27 @@ def _copy_nests(
     scope: Scope, target: Stmt, source: Buffer, copy: Buffer, loops: list[For], ranges: Ranges, names: Names
 ) -> tuple[Stmt | None, Stmt | None, list[str]]:
     """The nest that copies before a statement, the one that copies back after it, and the names of their blocks."""
-    buffer = source.name
+    buffer, facts = source.name, facts_of(scope, loops)
     users = [x for x in scope.leaves_under(target) if buffer in x.reads or buffer in x.writes]
     writers = [x for x in users if buffer in x.writes]
     if not writers:
         copying = copy_block(names, copy.name, source, copy)
         region = accessed(target, ranges, (buffer,))[0][buffer]
         windows = needed(copying, {copy.name: region}, ranges, scope.written) if loops or scope.block is not None else {}
-        placed = laid_out(copying, windows, ranges, names, facts=facts_of(scope, loops))
+        placed = laid_out(copying, windows, ranges, names, facts=facts)
         before = where_read(scope, placed, buffer, users, loops, ranges)
         return before, None, [copying.name]
     _need_writers(users, writers, buffer)
     first: Stmt | None = None
     made: list[str] = []
+    back = copy_block(names, f"{copy.name}_back", copy, source)
+    part = _part_written(writers, source, back, loops)
     begins = writers[0].block
     if begins.init is None and not writes_before_reads(begins, source, dict(ranges)):  # it reads what it has not written itself
         copying = copy_block(names, copy.name, source, copy)
-        first = _where_written(writers, source, copying, loops, ranges, names)
+        first = where_written(copying, part, ranges, names, facts)
         made.append(copying.name)
-    back = copy_block(names, f"{copy.name}_back", copy, source)
-    return first, _where_written(writers, source, back, loops, ranges, names), [*made, back.name]
+    return first, where_written(back, part, ranges, names, facts), [*made, back.name]
 
 
 def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
@@ -121,8 +122,8 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
             )
 
 
-def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: list[For], ranges: Ranges, names: Names) -> Stmt:
-    """The copying block in loops over what each of the writers writes; refuses where that is not the same."""
+def _part_written(writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> Part:
+    """The part that each of the writers writes; refuses where that is not the same."""
     parts = []
     for w in writers:
         with proving_part(w, source, loops):
@@ -134,8 +135,7 @@ def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: l
                 (w.stmt, "the other"),
                 hint=f"stage {writers[0].quoted} and {w.quoted} one by one",
             )
-    share, conditions = parts[0]
-    return restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
+    return parts[0]
 
 
 # --- sliding windows ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import chain, matmul, padded
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked, chain_in_a_block, check, refuse
 from tir import te
 from tir.ir import If
 from tir.script import parse
@@ -512,9 +512,7 @@ def test_refuses_places_that_there_are_not():
 
 
 def test_what_an_iteration_of_a_block_reads():
-    s = Checked(chain())
-    s.reverse_compute_at("C", "j")
-    s.blockize(["B", "C"])
+    s = chain_in_a_block()
     s.reindex_cache_read("C", 0, "shared", lambda i, j: (j, i))
     check(
         s,

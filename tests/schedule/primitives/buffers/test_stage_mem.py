@@ -3,7 +3,7 @@ import pytest
 import codegen
 from schedule import Schedule
 from tests.programs import chain, elementwise
-from tests.schedule.harness import Checked, check, refuse, same_numbers, tiled_matmul, well_formed
+from tests.schedule.harness import Checked, chain_in_a_block, check, refuse, same_numbers, tiled_matmul, well_formed
 from tir import te
 from tir.ir import Allocate, Var
 from tir.script import parse
@@ -658,9 +658,7 @@ for ax0, ax1 in T.grid(7, 13):
 
 
 def test_a_temporary_that_the_block_itself_writes_first():
-    s = Checked(chain())
-    s.reverse_compute_at("C", "j")
-    s.blockize(["B", "C"])
+    s = chain_in_a_block()
     s.stage_mem("outer_B_C_", "B", "staged", "local")
     check(
         s,
@@ -686,10 +684,45 @@ def test_a_temporary_that_the_block_itself_writes_first():
 
 
 def test_what_an_iteration_of_a_block_reads():
-    s = Checked(chain())
-    s.reverse_compute_at("C", "j")
-    s.blockize(["B", "C"])
+    s = chain_in_a_block()
     s.stage_mem("C", "B", "staged", "local")
-    well_formed(s.func)
-    same_numbers(s.before, s.func)
-    assert "v0 = T.axis.spatial(7, v_i_1)" in s.script
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("outer_B_C_"):
+                v_i_1, v_j_1 = T.axis.remap("SS", [i, j])
+                staged = T.alloc_buffer((7, 13), scope="local")
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_j_1)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                with T.block("staged"):
+                    v0 = T.axis.spatial(7, v_i_1)
+                    v1 = T.axis.spatial(13, v_j_1)
+                    staged[v0, v1] = B[v0, v1]
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_j_1)
+                    C[v_i, v_j] = staged[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_no_condition_where_it_is_known_to_hold():
+    """`i < n`, as the loop says."""
+    n = te.var("n")
+    A = te.placeholder((n, 5), name="A")
+    before = te.create_prim_func([A, te.compute((n, 5), lambda i, j: A[i, j] * 2.0, name="C"), n])
+    s = Schedule(before)
+    s.stage_mem("j", "C", "staged", "local")
+    assert s.func.outline().splitlines()[2:] == [
+        "    for i in n:",
+        "        for j in 5:",
+        "            staged[i, j] = A[i, j] * 2",
+        "        for ax0 in 5:",
+        "            C[i, ax0] = staged[i, ax0]",
+    ]
+    for size in (1, 7):
+        same_numbers(before, s.func, {"n": size})
