@@ -23,13 +23,12 @@ from .packs import AS_IT_IS
 NAME = "packing"
 MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
-# Cycles of multiply-adds with an element of the columns, in those of packing it, for which packing pays. Where a step takes its
-# lines fast: columns that the second-level cache holds, and others. Elsewhere, of those that it does not hold: whose rows fall
-# into the same sets of the caches; others, by how often they fill it; and so many times as large, with rows that do not
-# begin at lines.
-MIN_USES_CLOSE, MIN_USES_OUTSIDE = 12, 2
-MIN_USES_ALIASED, MIN_USES_FAR, (MIN_USES_ACROSS_LINES, VERY_FAR) = 15, 120, (2, 6)
-LINE_CYCLES = 8  # of multiply-adds with a line, behind which it may come late from the second-level cache
+# The least uses for which it pays to pack columns: cycles of the multiply-adds with an element, in those of packing it.
+MIN_USES_IN_L2, MIN_USES_OUTSIDE = 12, 2  # if multiply-adds do not hide the reads: of columns that L2 holds, and of others
+# If they do, of columns that L2 does not hold:
+MIN_USES_ALIASED = 15  # whose rows fall into the same set of L1
+MIN_USES_ACROSS_LINES, MANY_L2S = 2, 6  # whose rows do not begin at lines, and which are so many times as large as L2
+MIN_USES_TIMES_L2S = 120  # others: uses, times how often the columns fill L2
 MAX_TILE_VECTORS = 8  # of a tile of all columns, beside which registers have room for two rows
 MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
@@ -117,13 +116,14 @@ def _pays(M: int, N: int, K: int, mr: int, bits: int, processor: CPU) -> bool:
     """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for M rows."""
     row, nbytes = N * bits // 8, N * K * bits // 8
     uses = M * processor.fma_cycles(bits) / processor.pack_cycles(bits, nbytes)
-    if mr * processor.fma_cycles(bits) < LINE_CYCLES * bits / 8 / CACHE_LINE_BYTES:
-        return nbytes > processor.l1 and uses >= (MIN_USES_CLOSE if nbytes <= processor.l2 else MIN_USES_OUTSIDE)
+    from_l3 = processor.read_cycles(bits) + processor.read_cycles(bits, processor.l2 + 1)  # of an element, on its way to L1
+    if mr * processor.fma_cycles(bits) < from_l3:
+        return nbytes > processor.l1 and uses >= (MIN_USES_IN_L2 if nbytes <= processor.l2 else MIN_USES_OUTSIDE)
     if row % PAGE_BYTES == 0:
         return nbytes > processor.l2 and uses >= MIN_USES_ALIASED
-    if row % CACHE_LINE_BYTES and nbytes > VERY_FAR * processor.l2:
+    if row % CACHE_LINE_BYTES and nbytes > MANY_L2S * processor.l2:
         return uses >= MIN_USES_ACROSS_LINES
-    return nbytes > processor.l2 and uses * nbytes >= MIN_USES_FAR * processor.l2
+    return nbytes > processor.l2 and uses * nbytes >= MIN_USES_TIMES_L2S * processor.l2
 
 
 def register_tile(
