@@ -294,10 +294,8 @@ def product(M, N, K):
     return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
 
 
-QUICK, SLOW = (
-    WIDE,
-    Processor(1, 512, 32, 32 << 10, 1 << 20, 32 << 20, "znver4"),
-)  # to multiply and add two vectors a cycle, or one
+QUICK = WIDE  # two multiply-adds of vectors a cycle
+SLOW = Processor(1, 512, 32, 32 << 10, 1 << 20, 32 << 20, "znver4")  # one
 
 
 @pytest.mark.parametrize(
