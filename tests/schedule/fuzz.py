@@ -31,7 +31,7 @@ from tests.schedule.brute_force import survey
 from tests.schedule.random_programs import program
 from tests.schedule.random_steps import Crash, attempt, register_intrinsics
 from tir.assumptions import broken_assumption
-from tir.ir import Kind, PrimFunc, Var
+from tir.ir import Kind, PrimFunc
 from tir.script import parse
 from tir.traverse import loops
 
@@ -110,7 +110,7 @@ class TooSlow(Exception):
 
 def sizes_of(func: PrimFunc, seed: int) -> dict[str, int]:
     """Values of the sizes of a function, by the seed of a case, for which holds what the function takes for granted."""
-    names = [p.name for p in func.params if isinstance(p, Var)]
+    names = [v.name for v in func.sizes]
     for k in range(len(SIZES)):
         found = {name: SIZES[(seed + k + 2 * n) % len(SIZES)] for n, name in enumerate(names)}
         if broken_assumption(func, found) is None:

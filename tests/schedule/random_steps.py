@@ -149,7 +149,7 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
                 kept |= {"names": [d.one("outer", "i", "x0"), *(f"inner{n}" for n in range(len(factors) - 1))]}
             return [loop, factors], kept
         case "assume":
-            of = [p.name for p in s.func.params if isinstance(p, Var)] or d.loops or ["n"]
+            of = [v.name for v in s.func.sizes] or d.loops or ["n"]
             size = d.one(*of)
             return [
                 d.one(f"{size} % {d.int(2, 5)} == 0", f"{size} >= {d.int(0, 5)}", f"{size} % 12 == 0 and {size} <= 48", size)
@@ -484,7 +484,7 @@ def _splitting_as_drawn(s: Schedule, d: Draw) -> Recipe:
 
 def _assuming(s: Schedule, d: Draw) -> Recipe:
     """Tiles of an extent that is known to be a multiple."""
-    size = d.one(*([p.name for p in s.func.params if isinstance(p, Var)] or [None]))
+    size = d.one(*([v.name for v in s.func.sizes] or [None]))
     if size is None:
         raise Unprepared
     factor = d.one(2, 3, 4)
