@@ -243,7 +243,7 @@ def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TiledIndex:
     """An index `axis * tile + t + offset`, where loops inside of the block take t over range(tile); without an axis `t + offset`.
     The offset is over what is bound outside of the block, and reads no memory, which may have changed where it is used."""
 
@@ -252,8 +252,8 @@ class Place:
     offset: Expr
 
 
-def written_places(block: Block, buffer: str) -> list[list[Place | None]]:
-    """For each store of a block to a buffer, and each dimension, the place of the index; None where it is of another form."""
+def written_indices(block: Block, buffer: str) -> list[list[TiledIndex | None]]:
+    """For each store of a block to a buffer, and each dimension, the index; None where it is of another form."""
     axes = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
     others = {it.var.name for it in block.iters} - axes
     found = []
@@ -264,13 +264,13 @@ def written_places(block: Block, buffer: str) -> list[list[Place | None]]:
                 indices = [polynomial(simplify(around.closed(i), around.ranges({}))) for i in n.indices]
                 driving = [names_in(p) & inner.keys() for p in indices]
                 apart = len(set().union(*driving)) == sum(map(len, driving)) and not around.conditions
-                found.append([_place(p, i.dtype, axes, others, inner, apart) for p, i in zip(indices, n.indices, strict=True)])
+                found.append([_tiled(p, i.dtype, axes, others, inner, apart) for p, i in zip(indices, n.indices, strict=True)])
     return found
 
 
-def _place(
+def _tiled(
     index: Polynomial, dtype: str, axes: set[str], others: set[str], inner: Mapping[str, Expr], apart: bool
-) -> Place | None:
+) -> TiledIndex | None:
     here, there = split_terms(index, inner)
     mine, rest = split_terms(there, axes)
     tile = 1
@@ -283,10 +283,10 @@ def _place(
     if names_in(rest) & others or loads(offset):
         return None
     if not mine:
-        return Place(None, tile, offset)
+        return TiledIndex(None, tile, offset)
     match linear(mine):
         case (name, factor, 0) if factor == tile:
-            return Place(name, tile, offset)
+            return TiledIndex(name, tile, offset)
     return None
 
 
@@ -300,9 +300,9 @@ def shifted(e: Expr, by: int) -> Expr:
     return e if by == 0 else to_expr(add(polynomial(e), constant(by)), e.dtype)
 
 
-def in_elements(window: Window, place: Place) -> Window:
-    """A window of values of an axis as one of the elements at a place of it."""
-    tile, offset = place.tile, place.offset
+def in_elements(window: Window, index: TiledIndex) -> Window:
+    """A window of values of an axis as one of the elements that the index gives."""
+    tile, offset = index.tile, index.offset
     if tile > 1:
         limits = tuple((base, scale * tile, bound) for base, scale, bound in window.limits)
         window = Window(simplify(window.start * tile), simplify(window.extent * tile), limits)

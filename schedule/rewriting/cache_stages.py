@@ -38,7 +38,7 @@ from tir.nearest import did_you_mean, no_such
 from tir.traverse import loads, replace_stmt, rewrite, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
-from ..legality.axis_windows import Place, Window, in_elements, windows, written_places
+from ..legality.axis_windows import TiledIndex, Window, in_elements, windows, written_indices
 from ..legality.dataflow import Leaf, Scope, loops_and_ranges, shared
 from ..legality.iter_map import Unproved, proving
 from ..primitive import is_parameter, nest_at
@@ -289,11 +289,11 @@ def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
     return conditions, block.with_(predicate=conjunction(*rest)) if conditions else block
 
 
-def _dimensions(block: Block, target: Buffer) -> list[Place]:
-    """For each dimension the place at which a block writes; raises Unproved unless each axis is in one of them."""
+def _dimensions(block: Block, target: Buffer) -> list[TiledIndex]:
+    """For each dimension the index at which a block writes; raises Unproved unless each axis is in one of them."""
     axes = sorted(it.var.name for it in block.iters if it.axis is Axis.SPATIAL)
     units = {it.var.name for it in block.iters if it.extent == Const(1, it.extent.dtype)}
-    found = written_places(block, target.name)
+    found = written_indices(block, target.name)
     for dims in found:
         used = sorted(d.axis for d in dims if d is not None and d.axis is not None)
         if None in dims or [v for v in used if v not in units] != [v for v in axes if v not in units] or not {*used} <= {*axes}:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Ranges
@@ -14,7 +13,7 @@ from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt
 from tir.traverse import loads, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Place, Window, affine_index, in_elements, shifted, windows, written_places
+from ...legality.axis_windows import TiledIndex, Window, affine_index, in_elements, shifted, windows, written_indices
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete
@@ -252,7 +251,7 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
                 hint=f"let {source.name!r} write dimension {n} at one of its axes, or choose a loop outside of its loops",
             )
         assert dim.axis is not None
-        window, extent = in_elements(share[dim.axis], replace(dim, offset=Const(0))), simplify(extents[dim.axis] * dim.tile)
+        window, extent = in_elements(share[dim.axis], dim), simplify(extents[dim.axis] * dim.tile)
         if window.extent == extent and not window.limits:
             continue
         read = affine_index(index, axes)
@@ -271,7 +270,7 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
                 marks[1],
                 hint="choose a loop outside of all that writes the rest",
             )
-        mine = Window(simplify(shifted(window.start, shift)), window.extent, window.limits)
+        mine = Window(simplify(shifted(window.start, -read[1])), window.extent, window.limits)
         if result.setdefault(axis.var.name, mine) != mine:
             raise ScheduleError(
                 f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, "
@@ -282,10 +281,10 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
     return result
 
 
-def _written_dimensions(block: Block, name: str) -> list[Place | None]:
-    """For each dimension of a buffer the place at which a block writes it, the same in all stores, if that is a constant distance
+def _written_dimensions(block: Block, name: str) -> list[TiledIndex | None]:
+    """For each dimension of a buffer the index at which a block writes it, the same in all stores, if that is a constant distance
     from an axis that indexes no other dimension."""
-    first, *others = written_places(block, name)
+    first, *others = written_indices(block, name)
     dims = [a if all(other[n] == a for other in others) else None for n, a in enumerate(first)]
     axes = [p.axis for p in dims if p is not None]
     return [p if p is not None and axes.count(p.axis) == 1 and p.axis and type(p.offset) is Const else None for p in dims]
