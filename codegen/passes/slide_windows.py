@@ -96,6 +96,7 @@ def _following(loops: Sequence[For], window: _Window, rest: Sequence[Stmt]) -> i
     update = loops[-1].body
     axes = {x.buffer: x.indices.index(window.step.var) for x in stores(update)}
     seen = {x.buffer for x in loads(update)} | axes.keys()
+    changed: set[Buffer] = set()  # at indices of which it is not known whose they are
     for n, s in enumerate(rest):
         if not isinstance(s, For) or s.kind is not Kind.UNROLLED or s.extent != window.step.extent:
             return n
@@ -105,9 +106,10 @@ def _following(loops: Sequence[For], window: _Window, rest: Sequence[Stmt]) -> i
         others = {x.buffer for x in read} - axes.keys()
         both: list[Load | Store] = [*written, *read]
         own = all(x.indices[axes[x.buffer]] == s.var for x in both if x.buffer in axes)
-        if not own or apart & (seen | others) or any(b.scope == "register" for b in apart | others):
+        if not own or apart & (seen | others) or others & changed or any(b.scope == "register" for b in apart | others):
             return n
         seen |= apart | others | axes.keys()
+        changed |= apart
     return len(rest)
 
 

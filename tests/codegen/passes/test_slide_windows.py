@@ -6,9 +6,11 @@ import pytest
 import codegen
 from codegen.passes.slide_windows import slide_windows
 from schedule import Schedule
-from tests.codegen.harness import check_pass, same
+from tests.codegen.harness import check_pass, integers, same
 from tir import te
+from tir.interpreter import run
 from tir.ir import PrimFunc
+from tir.script import parse
 
 LANES = 8
 
@@ -63,6 +65,35 @@ def test_columns_of_two_vectors():
     body = text[text.index("for row in T.unroll(6):") :]
     assert body.count(" * K[row - h]") == 2 and body.count("if row - h_2 == 1:") == 1 and body.count("if row - h_4 == 1:") == 1
     assert "Y[" not in text[: text.index("for row")]
+
+
+@pytest.mark.parametrize(("read", "slides"), [("X[h_3, w_3]", True), ("C[10 - h_3, w_3]", False)])
+def test_what_reads_other_results_waits_for_all(read, slides):
+    """A result that is stored as soon as it has its sum may be read by its own number alone, if that is known."""
+    func = parse(f"""
+@T.prim_func
+def f(X: T.Buffer((10, 8)), K: T.Buffer((2,)), C: T.Buffer((11, 8)), D: T.Buffer((10, 8))):
+    Y = T.decl_buffer((9, 8), scope="register")
+    for h_1 in T.unroll(9):
+        for w_1 in T.vectorized(8):
+            Y[h_1, w_1] = 0.0
+    for r in T.unroll(2):
+        for h in T.unroll(9):
+            for w in T.vectorized(8):
+                Y[h, w] = Y[h, w] + X[h + r, w] * K[r]
+    for h_2 in T.unroll(9):
+        for w_2 in T.vectorized(8):
+            C[h_2 + 1, w_2] = Y[h_2, w_2]
+    for h_3 in T.unroll(9):
+        for w_3 in T.vectorized(8):
+            D[h_3, w_3] = {read}
+""")
+    slid = slide_windows(func, codegen.Target("llvm -num-cores 1 -mcpu x86-64-v3"))
+    assert ("if row - h_2 == 1:" in slid.script(), "if row - h_3 == 1:" in slid.script()) == (True, slides)
+    before, after = integers(func, 0), integers(func, 0)
+    run(func, *before)
+    run(slid, *after)
+    assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(8))
