@@ -76,7 +76,7 @@ class LocalMeasurer(Measurer):
     `inputs` given by name. `best`, the shortest checked time so far, decides what is cut off. A `lock` on the device is held
     while anything runs on it. One that only `builds` is for `objects`, also where nothing can be measured.
 
-    Some of what was submitted is built on all workers at once, and then run: nothing is built while a kernel is timed.
+    A group of what was submitted is built on all workers at once, and then run: nothing is built while a kernel is timed.
     """
 
     def __init__(
@@ -258,8 +258,9 @@ class LocalMeasurer(Measurer):
         self._start(self._builds, self._workers)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
-        """One measurement for each candidate submitted, as it ends: some are built, by one worker one, and run one after another,
-        alone, then the next are built. A run that has begun ends before the `timeout` counts.
+        """One measurement for each candidate submitted, as it ends. Candidates are built in groups (of one where there is one
+        worker), and those of a group run one after another, alone, before the next group is built. A run that has begun ends
+        before the `timeout` counts.
 
         Each is compared with the reference unless it was cut off for being slow. One that beats `best` is timed once more before
         it counts, and again while its timings disagree.
@@ -281,9 +282,11 @@ class LocalMeasurer(Measurer):
     def _advance(self, deadline: float) -> None:
         """Wait for builds, no longer than until `deadline` on the monotonic clock, or where there are none run a candidate."""
         start = time.perf_counter()
-        built = sum(bool(job.digest) for job in self._submitted)
-        under_way = len(self._builds.running)
-        if built + under_way < self._together if under_way else not (self._submitted and self._submitted[0].digest):
+        if building := len(self._builds.running):
+            more = building + sum(bool(job.digest) for job in self._submitted) < self._together
+        else:
+            more = not (self._submitted and self._submitted[0].digest)  # the next one to run is to be built first
+        if more:
             self._start(self._builds, self._workers)
         if self._builds.running:
             self._collect(deadline)
