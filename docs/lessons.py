@@ -33,6 +33,11 @@ class Cell(NamedTuple):
         return "[markdown]" in self.header
 
     @property
+    def markdown(self) -> str:
+        """The text of a cell of prose."""
+        return re.sub(r"^# ?", "", self.text, flags=re.MULTILINE).strip()
+
+    @property
     def of_machine(self) -> bool:
         return '"machine"' in self.header
 

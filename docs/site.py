@@ -94,7 +94,7 @@ def text_of(path: str) -> str:
     parts, printed = [], lessons.kept(Path(path).stem)
     for cell in lessons.cells(text):
         if cell.prose:
-            parts.append(re.sub(r"^# ?", "", cell.text, flags=re.MULTILINE).strip())
+            parts.append(cell.markdown)
             continue
         parts.append(f"```python\n{cell.text.strip()}\n```")
         if cell.number in printed:

@@ -16,9 +16,8 @@ import pytest
 from docs import lessons
 from tests.test_readme import ROOT
 
-COURSE = ROOT / "docs" / "tutorial"
-LESSONS = sorted(p.stem for p in COURSE.glob("[0-9]*.py"))
-MARKDOWN = re.compile(r"^# %% \[markdown\]\n((?:#.*\n)+)", re.MULTILINE)
+COURSE = lessons.COURSE
+LESSONS = lessons.lessons()
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +80,7 @@ def test_a_lesson_is_a_notebook(course, monkeypatch):
 @pytest.mark.parametrize("name", LESSONS)
 def test_the_text_of_a_lesson_leads_on(name):
     """It begins with its number and a question, has an exercise, and links only to what is there; the index has it."""
-    text = "\n".join(
-        re.sub(r"^# ?", "", cell, flags=re.MULTILINE) for cell in MARKDOWN.findall((COURSE / f"{name}.py").read_text())
-    )
+    text = "\n".join(cell.markdown for cell in lessons.cells((COURSE / f"{name}.py").read_text()) if cell.prose)
     assert re.match(rf"# {int(name[:2])}\. [^\n]+\?\n", text)
     assert "## Exercise" in text and f"(solutions/{name}.py)" in text
     assert f"({name}.py)" in (COURSE / "README.md").read_text()
