@@ -127,7 +127,7 @@ def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.
 
 
 def _error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference relative to the root mean square of `wanted`; infinite for other infinities or integers."""
+    """The largest difference relative to the root mean square of `wanted`; infinite where integers, NaN or infinities differ."""
     if wanted.dtype.kind != "f":
         return 0.0 if np.array_equal(found, wanted) else float("inf")
     finite = np.isfinite(wanted)

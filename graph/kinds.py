@@ -38,8 +38,8 @@ def moves(call: Call) -> bool:
 
 
 def picks(call: Call) -> bool:
-    """Whether a call only transposes its input, takes a part of one dimension, or both: own indices in any order, and
-    constants."""
+    """Whether each element of the output is the one of the only input at the output's indices, in some order, and constants: a
+    transpose, a part of one dimension, or both."""
     return len(call.values) == 1 and _picked(function(call)) is not None
 
 
@@ -66,7 +66,8 @@ def left_operand(call: Call) -> Value | None:
 
 
 def rows_from(call: Call) -> list[Value]:
-    """The inputs of which a call that works row by row, as softmax, reads only the row it computes; else none."""
+    """The inputs of which a call reads, to compute a row, that row alone, as softmax does; none if it computes nothing along
+    rows."""
     return [v for n, v in enumerate(_different(call)) if n in _by_rows(function(call))] if len(call.outputs) == 1 else []
 
 

@@ -107,7 +107,7 @@ class LineProgress:
         return "  ".join(parts)
 
     def speed(self) -> str:
-        """The speed of the best, and its share of the peak; no share above 1, as the peak was measured while busy."""
+        """The speed of the best, and its share of the peak; none above 1: the machine was busy when the peak was measured."""
         assert self.best is not None
         speed = self.flop / self.best
         share = f" ({speed / self.peak:.0%} of peak)" if self.peak and speed <= self.peak else ""

@@ -194,7 +194,8 @@ _scan("CumProd", 26, lambda x, y: x * y, 1)
 @operator("TopK", 10, operands={1: "k"})
 @operator("TopK", 1, 9)
 def top_k(x, *, k, axis=-1, largest=1, sorted=1):
-    """The `k` largest, or smallest, elements along an axis, ties in order, and their indices, by the number that come before."""
+    """The `k` largest, or smallest, elements along an axis in order, of equal ones the first first, and their indices. The place
+    of each is the number of those that come before it."""
     need("the input", x, dtype="number")
     rows = Rows(x, [axis])
     (along,) = rows.axes

@@ -216,8 +216,8 @@ def _calls(r: Rewriting, s: Strided, result: Value) -> list[Call] | None:
 
 
 def _levels(s: Strided) -> list[tuple[_Level, int | None]] | None:
-    """The dimensions of the source as views show them, outermost first, each with the value's dimension, or None for one
-    element."""
+    """The dimensions of the source as they have to be seen, outermost first, each with the value's dimension that it is; None
+    where one element of it is taken."""
     total = prod(s.source.shape)
     moving = sorted((stride, extent, n) for n, (extent, stride) in enumerate(zip(s.shape, s.strides, strict=True)) if extent > 1)
     levels: list[tuple[_Level, int | None]] = []
