@@ -56,7 +56,7 @@ def _streams() -> Iterator[None]:
     """Discard output to a standard stream that was closed before this process began, and print `?` for what it has no letter."""
     with ExitStack() as stack:
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "replace":
-            stack.callback(sys.stdout.reconfigure, errors=sys.stdout.errors)
+            stack.callback(_reconfigured, sys.stdout, sys.stdout.errors)
             sys.stdout.reconfigure(errors="replace")
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:
@@ -64,6 +64,12 @@ def _streams() -> Iterator[None]:
                 setattr(sys, name, nowhere)
                 stack.callback(setattr, sys, name, None)
         yield
+
+
+def _reconfigured(stream: io.TextIOWrapper, errors: str | None) -> None:
+    """Set how a stream writes what it has no letter for, unless what it still buffers cannot be written."""
+    with suppress(OSError):
+        stream.reconfigure(errors=errors)
 
 
 @contextmanager

@@ -118,6 +118,28 @@ def test_output_that_goes_nowhere_is_no_traceback(closed, status, said):
     assert done.returncode == status and said in done.stderr and "Traceback" not in done.stderr
 
 
+INTERRUPTED = """
+from cli.process import guarded, leave
+
+def run():
+    print("begun")
+    raise KeyboardInterrupt
+
+leave(guarded("prog", run))
+"""
+
+
+def test_an_interrupted_run_whose_reader_has_gone_is_no_traceback():
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-c", INTERRUPTED], stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        )
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+
+
 def test_a_terminal_without_the_letters_shows_question_marks():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-m", "tir.tune", "--list"], capture_output=True, text=True, env=environment, cwd=ROOT)
