@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..arith.intervals import Interval
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
-from ..ir import Axis, Block, Const, Load, PrimFunc, Store
+from ..ir import Axis, Block, Buffer, Const, Expr, Load, PrimFunc, Store
 from ..traverse import rewrite, stores, substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
@@ -63,14 +63,11 @@ def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iter
     if not reduce:
         return
     loaded = {a.indices for a in group if not a.is_store}
-    own = {x.buffer for x in stores(b)}  # what these hold may come from the previous value
+    own = {x.buffer for x in stores(b)}  # what the others of these hold may come from the previous value
     for a in group:
         if not a.is_store or not isinstance(a.stmt, Store) or (b.init is not None and any(n is a.stmt for n in walk(b.init))):
             continue
-        used = (
-            variables(rewrite(a.stmt.value, lambda n: Const(0, n.dtype) if type(n) is Load and n.buffer in own else None))
-            & reduce
-        )
+        used = variables(_without(a.stmt.value, own - {a.stmt.buffer})) & reduce
         spatial = {it.var.name for it in b.iters if it.axis is not Axis.REDUCE}
         if (
             used
@@ -81,6 +78,11 @@ def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iter
             yield Finding(
                 "error", f"block `{b.name}` reduces over {names}, but overwrites `{a.buffer.name}` instead of updating it", a.stmt
             )
+
+
+def _without(value: Expr, buffers: Collection[Buffer]) -> Expr:
+    """A value with 0 for what is read from some buffers."""
+    return rewrite(value, lambda n: Const(0, n.dtype) if type(n) is Load and n.buffer in buffers else None)
 
 
 def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarray]) -> np.ndarray:

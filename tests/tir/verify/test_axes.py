@@ -218,3 +218,17 @@ def main(A: T.Buffer((3,), "float32"), B: T.Buffer((3,), "float32")):
 """
     )
     assert messages(f) == []
+
+
+def test_an_update_reads_the_element_that_it_writes():
+    f = parse(
+        """
+@T.prim_func
+def main(C: T.Buffer((8,), "float32")):
+    for k in range(7):
+        with T.block("C"):
+            r = T.axis.reduce(7, k)
+            C[0] = C[r + 1]
+"""
+    )
+    assert messages(f) == ["error: block `C` reduces over `r`, but overwrites `C` instead of updating it"]
