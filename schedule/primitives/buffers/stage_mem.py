@@ -9,7 +9,7 @@ from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, need_name, seq
 from tir.nearest import did_you_mean
-from tir.traverse import replace_buffers, rewrite_statements, substitute, variables, walk
+from tir.traverse import blocks, replace_buffers, rewrite_statements, substitute, variables, walk
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
@@ -40,17 +40,24 @@ def stage_mem(
            => for k: for ax0 in range(e - a): where(k == 0); name[(b + ax0) % e] = C[b + ax0]      # name_first
                      for ax0 in range(a): name[(a k + b + e - a + ax0) % e] = C[a k + b + e - a + ax0]
                      S(name[... % e])
-    Legal     if there is a block in S, `name` is free, no loop around S is vectorized, and S only reads the buffer; or the blocks
-              in it that use the buffer, each at one place, all write the same window, each element in one iteration of the loops
-              around S only, with all of its reduction. To keep a window, nothing in the loop `keep` may write the buffer, that
-              loop must be the innermost around S, and the window must have a constant extent e and move along one dimension, by a
-              constant step a, 0 < a < e. No loop around may then be parallel or bound: its iterations would share the copy
-              (`blockize` first gives each its own).
+    Legal     if there is a block in S, the buffer is not allocated in S, `name` is free, no loop around S is vectorized, and S
+              only reads the buffer; or the blocks in it that use the buffer, each at one place, all write the same window, each
+              element in one iteration of the loops around S only, with all of its reduction. To keep a window, nothing in the
+              loop `keep` may write the buffer, that loop must be the innermost around S, and the window must have a constant
+              extent e and move along one dimension, by a constant step a, 0 < a < e. No loop around may then be parallel or
+              bound: its iterations would share the copy (`blockize` first gives each its own).
     Example   matmul: s.split("i", [None, 4]); s.stage_mem("i_1", "C", "tile")
     """
     target, path = named_at(func, block_or_loop)
     need_scope(storage_scope)
     source = buffer_called(target, buffer)
+    owner = next((b for b in blocks(target) if any(x.name == buffer for x in b.allocs)), None)
+    if owner is not None:
+        raise ScheduleError(
+            f"`{owner.name}` allocates `{buffer}`, which is not there before and after it",
+            (owner, f"allocates {buffer}"),
+            hint=f"name a block or loop inside of `{owner.name}`",
+        )
     inner = blocks_below(target)
     if not inner:
         raise ScheduleError(

@@ -726,3 +726,32 @@ def test_no_condition_where_it_is_known_to_hold():
     ]
     for size in (1, 7):
         same_numbers(before, s.func, {"n": size})
+
+
+def test_refuses_a_buffer_that_is_allocated_inside():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((3, 5), "float32")):
+    for i in range(3):
+        with T.block("rows"):
+            v_i = T.axis.spatial(3, i)
+            row = T.alloc_buffer((5,))
+            for j in range(5):
+                with T.block("row"):
+                    v_j = T.axis.spatial(5, j)
+                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j in range(5):
+                with T.block("B"):
+                    v_j = T.axis.spatial(5, j)
+                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
+""")
+    refuse(
+        Schedule(func),
+        """
+        stage_mem('rows', 'row', 'copy'): `rows` allocates `row`, which is not there before and after it
+            8 |         with T.block("rows"):
+              |         ^^^^^^^^^^^^^^^^^^^^^ allocates row
+          hint: name a block or loop inside of `rows`
+        """,
+        call=lambda s: s.stage_mem("rows", "row", "copy"),
+    )
