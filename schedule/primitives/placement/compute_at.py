@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
+from tir.arith.prove import prove
 from tir.ir import Axis, Block, For, PrimFunc, Stmt, nest
 from tir.memory import SHARED
 from tir.traverse import stores, variables
@@ -48,9 +49,9 @@ def compute_at(
               something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
               final where it stands and unchanged until the last use; the conditions of its predicate are on its axes, and go
               with it, or they follow from the axes being in their domains, or concern no reduction and every access is in bounds
-              without them; the loop is in the same enclosing block and neither vectorized nor in a vectorized loop; and no
-              parallel or bound loop that the block leaves contains a writer of its inputs. Elements that several iterations
-              need are computed in each of them, always to the same value.
+              without them; the loop is in the same enclosing block, no instance of which then writes more than before, and
+              neither vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves contains a writer
+              of its inputs. Elements that several iterations need are computed in each of them, always to the same value.
     Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -82,6 +83,7 @@ def compute_at(
     facts = facts_of(scope, (x for x in path if type(x) is For))
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)
     placed = restricted(placed, kept, ranges)
+    _need_own_elements(scope, moved, nest([x for x in path if type(x) is For], placed))
     return edited(removed, [], Insertion(target.body, position, placed)), None
 
 
@@ -90,6 +92,25 @@ def _threads_together(producer: Block, path: Iterable[Stmt]) -> list[For]:
     if producer.is_reduction or not all(s.buffer.scope in SHARED for s in stores(producer)):
         return []
     return [x for x in path if type(x) is For and x.thread.startswith("threadIdx")]
+
+
+def _need_own_elements(scope: Scope, moved: Leaf, placed: Stmt) -> None:
+    """Refuse where an instance of the enclosing block, whose axes tell what it writes, would write more than it did."""
+    if scope.block is None:
+        return
+    own = {b.name for b in scope.block.allocs}
+    before, after = (accessed(s, scope.ranges, moved.writes - own)[1] for s in (scope.root, placed))
+    for name, region in after.items():
+        for here, there in zip(region.ranges, before[name].ranges, strict=True):
+            end, last = here.min + here.extent, there.min + there.extent
+            if here != there and not (prove(here.min >= there.min, scope.ranges) and prove(end <= last, scope.ranges)):
+                raise ScheduleError(
+                    f"`{moved.name}` would write more of `{name}` in an iteration of `{scope.block.name}` than it does, perhaps "
+                    "what others write",
+                    (scope.block, "the enclosing block"),
+                    (moved.stmt, "the producer"),
+                    hint="move it before blockize, or split by factors that divide the extents",
+                )
 
 
 def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:

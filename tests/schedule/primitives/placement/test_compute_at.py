@@ -794,3 +794,38 @@ def test_refuses_partial_results_that_loops_alone_keep_to_their_terms():
         """,
         call=lambda s: s.compute_at("C_rf", s.get_loops("C")[0]),
     )
+
+
+def test_refuses_to_write_what_other_instances_of_the_enclosing_block_do():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")):
+    B = T.alloc_buffer((5,))
+    for i in range(5):
+        with T.block("rows"):
+            v_i = T.axis.spatial(5, i)
+            for j in range(1):
+                with T.block("B"):
+                    v_j = T.axis.spatial(5, v_i + j)
+                    B[v_j] = A[v_j] + T.float32(1.0)
+            for j in range(1):
+                with T.block("C"):
+                    v_j = T.axis.spatial(5, v_i + j)
+                    C[v_j] = B[v_j] * T.float32(3.0)
+""")
+    s = Schedule(func)
+    _, inner = s.split(s.get_loops("C")[-1], [None, 2])
+    refuse(
+        s,
+        """
+        compute_at('B', 'j_1_1'): `B` would write more of `B` in an iteration of `rows` than it does, perhaps what others write
+            9 |         with T.block("rows"):
+              |         ^^^^^^^^^^^^^^^^^^^^^ the enclosing block
+           10 |             v_i = T.axis.spatial(5, i)
+           11 |             for j in range(1):
+           12 |                 with T.block("B"):
+              |                 ^^^^^^^^^^^^^^^^^^ the producer
+          hint: move it before blockize, or split by factors that divide the extents
+        """,
+        call=lambda s: s.compute_at("B", inner),
+    )
