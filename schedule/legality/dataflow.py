@@ -13,7 +13,7 @@ from tir.assumptions import assumptions
 from tir.ir import Allocate, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
 from tir.memo import memoized
 from tir.nearest import did_you_mean
-from tir.traverse import children, loads, substatements, walk
+from tir.traverse import blocks, children, loads, substatements, walk
 
 from ..error import Mark, ScheduleError, listing
 from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
@@ -303,6 +303,10 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     found = used_buffers(block, written)
     what = "writes" if written else "reads"
     if isinstance(index, str):
+        if index in _allocated(block):
+            raise ScheduleError(
+                f"`{index}` is allocated inside of `{block.name}`, and nothing outside has it", (block, "the block")
+            )
         if index not in found:
             raise ScheduleError(
                 f"`{block.name}` {what} no buffer called `{index}`, but {listing(found)}",
@@ -328,10 +332,15 @@ def buffer_called(stmt: For | Block, name: str) -> Buffer:
     return found[name]
 
 
+def _allocated(stmt: Stmt) -> set[str]:
+    """The names of the buffers that blocks in a statement, or the block itself, allocate."""
+    return {b.name for inner in blocks(stmt) for b in inner.allocs}
+
+
 def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
     """The buffers that a block reads (or writes), by name, in the order of the stated regions, else of first use.
 
-    What a reduction with an init accumulates in does not count as read.
+    What is allocated in the block does not count, nor as read what a reduction with an init accumulates in.
     """
     stated = block.writes if written else block.reads
     if stated is not None:
@@ -339,5 +348,7 @@ def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
     kind = Store if written else Load
     nodes = (n for part in (block.init, block.body) if part is not None for n in walk(part))
     found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}
-    begun = set() if written or block.init is None else {s.buffer.name for s in walk(block.init) if type(s) is Store}
-    return {name: buffer for name, buffer in found.items() if name not in begun}
+    left_out = _allocated(block)
+    if not written and block.init is not None:
+        left_out |= {s.buffer.name for s in walk(block.init) if type(s) is Store}
+    return {name: buffer for name, buffer in found.items() if name not in left_out}

@@ -10,7 +10,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Block, Const, Expr, PrimFunc, Range, Region, as_index, conjuncts
-from tir.traverse import substitute, walk_stmts
+from tir.traverse import substitute
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, used_buffers
@@ -38,11 +38,6 @@ def annotate_buffer_access(
         raise ScheduleError(f"`buf_type` is 'read' or 'write', got {buf_type!r}")
     written = buf_type == "write"
     buffer = buffer_of(target, buffer_index, written)
-    inner = {b.name for s in walk_stmts(target) if type(s) is Block for b in s.allocs}
-    if buffer.name in inner:
-        raise ScheduleError(
-            f"`{buffer.name}` is allocated inside of `{block}`, which states regions of others", (target, "the block")
-        )
     text = function_text(gen_new_ranges, lambda: len(target.iters), "`gen_new_ranges`")
     inputs, found = evaluated(text, func, [it.var.dtype for it in target.iters], "`gen_new_ranges`")
     given = found if isinstance(found, (tuple, list)) else (found,)
@@ -58,7 +53,7 @@ def annotate_buffer_access(
     derived = block_regions(target.with_(reads=None, writes=None))[written]
     _need_contained(target, derived[buffer.name], region)
     known = block_regions(target)[written] | {buffer.name: region}
-    stated = tuple(known[name] for name in used_buffers(target, written) if name not in inner)
+    stated = tuple(known[name] for name in used_buffers(target, written))
     field = "writes" if written else "reads"
     return replace_path(func, above, target.with_(**{field: stated})), None
 

@@ -89,7 +89,7 @@ def test_what_is_allocated_inside_is_nobody_else_s():
     refuse(
         Schedule(inner),
         """
-annotate_buffer_access('rows', 'row', 'write', 'lambda i: (0, 13)'): `row` is allocated inside of `rows`, which states regions of others
+annotate_buffer_access('rows', 'row', 'write', 'lambda i: (0, 13)'): `row` is allocated inside of `rows`, and nothing outside has it
     8 |         with T.block("rows"):
       |         ^^^^^^^^^^^^^^^^^^^^^ the block
 """,

@@ -762,3 +762,31 @@ cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by
       |         ^^^^^^^^^^^^^^^^^^ writes C
 """,
     )
+
+
+def test_what_a_block_allocates_is_not_among_what_it_writes():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((3, 5), "float32")):
+    for i in range(3):
+        with T.block("rows"):
+            v_i = T.axis.spatial(3, i)
+            row = T.alloc_buffer((5,))
+            for j in range(5):
+                with T.block("row"):
+                    v_j = T.axis.spatial(5, j)
+                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j in range(5):
+                with T.block("B"):
+                    v_j = T.axis.spatial(5, j)
+                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
+""")
+    refuse(
+        Schedule(func),
+        """
+        cache_write('rows', 'row', 'local'): `row` is allocated inside of `rows`, and nothing outside has it
+            8 |         with T.block("rows"):
+              |         ^^^^^^^^^^^^^^^^^^^^^ the block
+        """,
+        call=lambda s: s.cache_write("rows", "row", "local"),
+    )
