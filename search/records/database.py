@@ -184,8 +184,13 @@ class Records:
         versions = json.dumps(here.versions)
         own = (run, task.key, here.fingerprint, task.target, task.threads, here.device, versions, int(seed))
         with self._transaction() as connection:
-            connection.execute("INSERT OR IGNORE INTO main.workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
+            if not connection.execute("SELECT 1 FROM workloads WHERE key = ?", (task.key,)).fetchone():
+                connection.execute("INSERT OR REPLACE INTO main.workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
+                self._faults.pop(("workloads", task.key), None)  # of a row that made no sense, and is replaced
             connection.execute("INSERT INTO main.runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*own, time.time()))
+            if not connection.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone():
+                wrong = [self._faults.pop(row) for row in (("workloads", task.key), ("runs", run)) if row in self._faults]
+                raise RecordsError(f"a run of {task.name} cannot be recorded: {'; '.join(wrong)}")
         return run
 
     def add(self, run: str, measurement: Measurement) -> str:

@@ -199,8 +199,9 @@ def faulty_runs(directory: Path, kills: int, seed: int) -> Summary:
         return [json.dumps(c.trace) for c in found if c.sketch != "poison"]
 
     def has_valid() -> bool:
+        """Whether there is a row to spoil."""
         with Records(database, create=False) as records:
-            return any(r.measurement.outcome == "ok" for r in records.of(own, TARGET))
+            return any(r.first.outcome == "ok" and r.first.max_error is not None for r in records.of(own, TARGET))
 
     def need_all(before: list[str], logged: list[str]) -> list[str]:
         found = recorded()

@@ -609,6 +609,16 @@ def test_a_function_that_makes_no_sense_takes_its_records_along(path):
         assert look_up(own.func, own.target, records).kind == "miss"
         assert records.of(own.key) == [] and [s.workload for s in records.summaries()] == [other.key]
         assert records.best(other.key, other.target).seconds == 0.1
+    with filled(path, own, ok(0.3)) as records, warnings.catch_warnings(action="error"):  # until another run writes it anew
+        assert [r.seconds for r in records.of(own.key)] == [0.2, 0.3]
+
+
+def test_a_run_that_no_answer_would_have_is_not_begun(path):
+    with filled(path) as records:
+        before = list(records.export())
+        with pytest.raises(RecordsError, match=r"^a run of gmm cannot be recorded: shape is \[7, -13\], and must be at least 0$"):
+            records.start(replace(task(), key="k", workload=NamedWorkload("gmm", (7, -13))))
+        assert list(records.export()) == before
 
 
 def test_keys_of_shapes_and_targets():
