@@ -157,9 +157,9 @@ def dataset(records: Records, target: Target) -> Dataset:
 
 def _replayed(func: PrimFunc, measurement: Measurement) -> PrimFunc | None:
     """What a recorded schedule makes; None where it is refused today."""
-    from schedule import ScheduleError, Trace, replay
+    from schedule import ScheduleError, replay_json
 
     try:
-        return replay(func, Trace.from_json(measurement.candidate.trace)).func
+        return replay_json(func, measurement.candidate.trace).func
     except (ScheduleError, ValueError):
         return None

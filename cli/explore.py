@@ -55,7 +55,7 @@ def _explore(args: argparse.Namespace) -> int:
 
 
 def _schedule(program: Program, target: Target, args: argparse.Namespace) -> Schedule:
-    from schedule import Schedule, ScheduleError, Trace, replay
+    from schedule import ScheduleError, replay_json
     from search import NoRecord, RecordsError, best_schedule, default_schedule
 
     if args.apply is not None and args.records is not None:
@@ -65,8 +65,7 @@ def _schedule(program: Program, target: Target, args: argparse.Namespace) -> Sch
             return best_schedule(program.func, target, records=args.records)
         if args.apply is None:
             return default_schedule(program.func, target)
-        trace = read(args.apply)["trace"]
-        return Schedule(program.func) if trace is None else replay(program.func, Trace.from_json(trace))
+        return replay_json(program.func, read(args.apply)["trace"])
     except (NoRecord, RecordsError) as error:
         raise Usage(f"--records: {error}") from None
     except ScheduleError as error:

@@ -24,13 +24,11 @@ class Timed:
 
 def measured(stages: Sequence[Stage], target: Target, limit: float) -> list[Timed]:
     """The times of stages. A call may take `limit` seconds; one that takes longer is stopped, and says so."""
-    if stages and stages[0].trace is not None:
-        found, flop, peak = _steps(stages, target, limit)
-        flops = [flop] * len(stages)
-    else:
-        each = [_alone(s, target, limit) for s in stages]
-        found, flops = [m for m, _, _ in each], [f for _, f, _ in each]
-        peak = max((p for _, _, p in each if p is not None), default=None)
+    tasks = [stages] if stages[0].trace is not None else [[s] for s in stages]  # steps compute the same, other programs may not
+    each = [_of_one_task(own, target, limit) for own in tasks]
+    found = [m for own, _, _ in each for m in own]
+    flops = [flop for own, flop, _ in each for _ in own]
+    peak = max((p for _, _, p in each if p is not None), default=None)
     seconds = [m.seconds if m.outcome == "ok" else None for m in found]
     fastest = max((f / s for f, s in zip(flops, seconds, strict=True) if s), default=0.0)
     peak = None if peak is None else max(peak, fastest)  # a busy machine measures one that is too low
@@ -45,22 +43,13 @@ def _why(m: Measurement, limit: float) -> str:
     return f"stopped after {limit:g} s" if m.outcome == "run_timeout" else f"{m.outcome}: {first}"
 
 
-def _limits(limit: float) -> Limits:
-    return Limits(run=limit, run_floor=limit, run_factor=float("inf"), baseline=limit)
-
-
-def _steps(stages: Sequence[Stage], target: Target, limit: float) -> tuple[list[Measurement], int, float | None]:
+def _of_one_task(stages: Sequence[Stage], target: Target, limit: float) -> tuple[list[Measurement], int, float | None]:
+    """The measurements of the first stage and of what its steps make, the operations of each, and the machine's peak."""
     task = Task.of(stages[0].func, target)
     candidates = [Candidate("step", (n,), s.trace.as_json()) for n, s in enumerate(stages) if s.trace]
-    with LocalMeasurer(task, limits=_limits(limit)) as measurer:
+    limits = Limits(run=limit, run_floor=limit, run_factor=float("inf"), baseline=limit)
+    with LocalMeasurer(task, limits=limits, workers=None if candidates else 1) as measurer:
         first = measurer.prepare().measurement
         found = {m.candidate.row[0]: m for m in measurer.measure(candidates)}
         peak = measurer.peak("float64" if any(b.dtype == "float64" for b in task.func.buffers) else "float32")
     return [found.get(n, first) for n in range(len(stages))], task.flop, peak
-
-
-def _alone(stage: Stage, target: Target, limit: float) -> tuple[Measurement, int, float | None]:
-    task = Task.of(stage.func, target)
-    with LocalMeasurer(task, limits=_limits(limit), workers=1) as measurer:
-        found = measurer.prepare().measurement
-        return found, task.flop, measurer.peak("float32")

@@ -7,20 +7,10 @@ from .open_schedule import OpenSchedule
 from .open_trace import OpenTrace
 from .primitive import REGISTRY, Primitive, primitive
 from .rewriting.index_map import IndexMap
-from .schedule import Schedule, replay
+from .schedule import Schedule, replay, replay_json
 from .trace import Step, Trace
 
 __all__ = [
-    "REGISTRY",
-    "IndexMap",
-    "OpenSchedule",
-    "OpenTrace",
-    "Primitive",
-    "Schedule",
-    "ScheduleError",
-    "Step",
-    "TensorIntrin",
-    "Trace",
-    "primitive",
-    "replay",
-]
+    "REGISTRY", "IndexMap", "OpenSchedule", "OpenTrace", "Primitive", "Schedule", "ScheduleError", "Step", "TensorIntrin",
+    "Trace", "primitive", "replay", "replay_json",
+]  # fmt: skip

@@ -439,6 +439,11 @@ class Schedule:
     sample_compute_location = sampling_method(sample_compute_location)
 
 
+def replay_json(func: PrimFunc, data: str | dict[str, Any] | None) -> Schedule:
+    """`replay` of a trace as JSON; None is one without steps. ValueError where it is no trace."""
+    return Schedule(func) if data is None else replay(func, Trace.from_json(data))
+
+
 def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
     """A schedule of `func` with the steps of `trace` taken.
 

@@ -149,7 +149,6 @@ class LiveProgress(LineProgress):
         self._console = console
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
         self._live.start()
-        self._open = True
 
     def render(self) -> Any:
         """The table as it is now."""
@@ -197,9 +196,7 @@ class LiveProgress(LineProgress):
         self._console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._live.stop()
+        self._live.stop()
 
 
 def workers_table(workers: Workers) -> Any:

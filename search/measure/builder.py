@@ -17,9 +17,9 @@ def schedule(func: PrimFunc, trace: Any) -> PrimFunc:
     """`func` with the steps of `trace` applied (JSON data, as `Trace.as_json` gives it; None for none)."""
     if trace is None:
         return func
-    from schedule import Trace, replay
+    from schedule import replay_json
 
-    return replay(func, Trace.from_json(trace)).func
+    return replay_json(func, trace).func
 
 
 def compile(func: PrimFunc, target: str) -> Callable[..., None]:

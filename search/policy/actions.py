@@ -17,7 +17,7 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel
-from schedule import Schedule, ScheduleError, Trace, replay
+from schedule import Schedule, ScheduleError, replay_json
 from tir.ir import Const, Kind, PrimFunc
 from tir.traverse import blocks, loops_to
 
@@ -85,7 +85,7 @@ class ActionBeam(TracePolicy):
         start = Schedule(self.func)
         if start.trace.to_json() not in self._expanded:
             return [start]
-        return [replay(self.func, Trace.from_json(t)) for t in sorted(left, key=self.measured.__getitem__)[:WIDTH]]
+        return [replay_json(self.func, t) for t in sorted(left, key=self.measured.__getitem__)[:WIDTH]]
 
 
 def successors(schedule: Schedule, target: Target) -> Iterator[Schedule]:

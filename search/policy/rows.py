@@ -14,7 +14,7 @@ from ..measure import Candidate, Measurement
 from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space.sketch import Sketch
-from .ranking import lowered, score_rows
+from .ranking import lowered, model_name, score_rows
 
 Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
 
@@ -141,4 +141,5 @@ class RowPolicy(ABC):
     def _candidate(self, point: Point) -> Candidate:
         sketch = self.sketches[point[0]]
         score = self._predicted.pop(point, None) if self.model is not None else None
-        return Candidate(sketch.name, point[1], sketch.trace(point[1]).as_json(), score)
+        scores = None if score is None or self.model is None else {model_name(self.model): score}
+        return Candidate(sketch.name, point[1], sketch.trace(point[1]).as_json(), score, scores)

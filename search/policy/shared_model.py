@@ -9,7 +9,7 @@ import numpy as np
 from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 
 from .ranking import is_ready, model_name
-from .sketch_choice import Preferences
+from .sketch_choice import FEATURES
 
 
 class SharedModel:
@@ -24,7 +24,7 @@ class SharedModel:
     def __init__(self, model: CostModel):
         self.model = model
         self.right = self.wrong = 0.0
-        self.preferences = Preferences()
+        self.preferences = np.zeros(FEATURES)
         self._learned: dict[str, set[tuple[str, str, tuple[int, ...]]]] = {}  # by task: sketches, devices and rows
 
     @property

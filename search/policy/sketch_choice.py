@@ -13,6 +13,7 @@ from .bandit import MAX_FAILURES, Bandit, Uniform
 SPREAD = 0.5  # standard deviation of what is believed of a sketch without trials, a logarithm of time
 DISCOUNT = 0.95  # factor of earlier trials, after each
 RATE = 0.3  # of the policy gradient
+FEATURES = 10  # of a sketch that it weighs
 TEMPERATURE = 0.2  # of its choice: the weights are those of logarithms of time
 
 
@@ -42,22 +43,15 @@ class Discounted(Bandit):
         return np.argsort(self.expected() - self.bonus(self._recent + picked), kind="stable")
 
 
-class Preferences:
-    """What a policy gradient has learned of sketches of any task: a weight for each feature of a sketch."""
-
-    def __init__(self) -> None:
-        self.weights = np.zeros(len(sketch_features(None)))
-
-
 class PolicyGradient(Bandit):
     """Draws a sketch with a probability that rises with a linear function of its features, which REINFORCE learns (Williams,
-    Machine Learning 1992); the reward is the speed of a candidate, relative to the best. `preferences` may be shared between the
-    bandits of several tasks, so that what one has learned the next one begins with."""
+    Machine Learning 1992); the reward is the speed of a candidate, relative to the best. `preferences`, the weights of features,
+    may be shared between the bandits of several tasks, so that what one has learned the next one begins with."""
 
-    def __init__(self, count: int, preferences: Preferences | None = None):
+    def __init__(self, count: int, preferences: np.ndarray | None = None):
         super().__init__(count)
-        self.preferences = preferences or Preferences()
-        self._features = np.zeros((count, len(self.preferences.weights)))
+        self.preferences = np.zeros(FEATURES) if preferences is None else preferences
+        self._features = np.zeros((count, FEATURES))
         self._mean = 0.0  # of the rewards, the baseline
         self._rewards = 0
 
@@ -71,11 +65,11 @@ class PolicyGradient(Bandit):
         self._rewards += 1
         self._mean += (reward - self._mean) / self._rewards
         gradient = self._features[sketch] - before @ self._features
-        self.preferences.weights += RATE * (reward - self._mean) * gradient
+        self.preferences += RATE * (reward - self._mean) * gradient
 
     def probabilities(self) -> np.ndarray:
         """Of each sketch to get the next trial."""
-        value = self._features @ self.preferences.weights - self.losses
+        value = self._features @ self.preferences - self.losses
         value[~np.isfinite(self.best) & (self.trials >= MAX_FAILURES)] = -np.inf
         if not np.isfinite(value).any():
             return np.full(len(value), 1 / len(value))
@@ -88,12 +82,10 @@ class PolicyGradient(Bandit):
             return np.argsort(-(np.log(self.probabilities()) + gumbel), kind="stable")
 
 
-def sketch_features(sketch: Sketch | None, place: int = 0) -> np.ndarray:
-    """Numbers that describe a sketch and its task, without names: how many columns, tiled axes, reductions, choices, branches
-    and blocks there are, its place in the order of preference, how many rules made it, whether it has a seed, and the logarithm
-    of the largest extent."""
-    if sketch is None:
-        return np.zeros(10)
+def sketch_features(sketch: Sketch, place: int) -> np.ndarray:
+    """FEATURES numbers that describe a sketch and its task, without names: how many columns, tiled axes, reductions, choices,
+    branches and blocks there are, its place in the order of preference, how many rules made it, whether it has a seed, and the
+    logarithm of the largest extent."""
     extents = [t.extent for t in sketch.tiles]
     reductions = sum(t.reduce for t in sketch.tiles)
     places = place, len(sketch.rules)

@@ -8,7 +8,7 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, WarmUp
-from schedule import Schedule, ScheduleError, Trace, replay
+from schedule import Schedule, ScheduleError, Trace, replay_json
 from tir.ir import PrimFunc
 
 from ..measure import Candidate, Measurement
@@ -73,7 +73,7 @@ class TracePolicy:
         """What a trace makes; None where a step is refused today."""
         if text not in self._proposed:
             try:
-                self._proposed[text] = replay(self.func, Trace.from_json(text)).func
+                self._proposed[text] = replay_json(self.func, text).func
             except (ScheduleError, ValueError):
                 return None
         return self._proposed[text]

@@ -137,11 +137,10 @@ def recorded_schedule(func: PrimFunc, found: Lookup) -> Schedule:
 
 def _replayed(func: PrimFunc, record: Record) -> Schedule:
     """The schedule of a record. Raises NoRecord where it does not apply to the function."""
-    from schedule import Schedule, ScheduleError, Trace, replay
+    from schedule import ScheduleError, replay_json
 
-    trace = record.measurement.candidate.trace
     try:
-        return Schedule(func) if trace is None else replay(func, Trace.from_json(trace))
+        return replay_json(func, record.measurement.candidate.trace)
     except (ScheduleError, ValueError) as error:
         made = ", ".join(f"{name} {version}" for name, version in record.versions.items())
         raise NoRecord(

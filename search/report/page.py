@@ -10,7 +10,7 @@ from statistics import median
 from codegen.backend import backend
 from codegen.target import Target
 from codegen.timing import duration
-from schedule import Trace, replay
+from schedule import replay_json
 from tir.display import counted
 from tir.files import write_atomically
 from tir.ir import buffer_nbytes
@@ -195,7 +195,7 @@ def _nests(result: Result) -> str:
     default = next((m for m in result.measurements if m.candidate.sketch == "default" and m.outcome == "ok"), None)
     first, name, seconds = result.task.func, "As written", result.baseline
     if default is not None and default.candidate.trace is not None:
-        first = replay(first, Trace.from_json(default.candidate.trace)).func
+        first = replay_json(first, default.candidate.trace).func
         name, seconds = "Default schedule", default.seconds
     before, after = side_by_side(first.outline(), result.schedule.func.outline())
     name += "" if seconds is None else f", {duration(seconds)}"

@@ -120,9 +120,9 @@ class Result:
     @cached_property
     def schedule(self) -> Schedule:
         """The best schedule, replayed on the function."""
-        from schedule import Schedule, Trace, replay
+        from schedule import replay_json
 
-        return Schedule(self.task.func) if self.trace is None else replay(self.task.func, Trace.from_json(self.trace))
+        return replay_json(self.task.func, self.trace)
 
     @cached_property
     def kernel(self) -> Kernel | CudaKernel:

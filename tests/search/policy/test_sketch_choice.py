@@ -8,7 +8,7 @@ import pytest
 from search.policy.bandit import MAX_FAILURES
 from search.policy.credit import MIN_LIKELY, PredictedCredit
 from search.policy.named import make_policy, shared_models
-from search.policy.sketch_choice import BANDITS, Discounted, PolicyGradient, Preferences
+from search.policy.sketch_choice import BANDITS, FEATURES, Discounted, PolicyGradient
 from search.task import Task
 from tests.programs import matmul
 from tests.search.once import generate
@@ -51,7 +51,7 @@ def test_discounted_trials_are_forgotten():
 
 def test_preferences_carry_over_to_the_next_task():
     """What one bandit learned of sketches, another one begins with."""
-    shared = Preferences()
+    shared = np.zeros(FEATURES)
     first = PolicyGradient(len(SKETCHES), shared)
     first.meet(SKETCHES)
     for _ in range(30):
