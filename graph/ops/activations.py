@@ -1,4 +1,4 @@
-"""Activation functions: formulas of each element."""
+"""Activation functions: formulas of each element, whose keywords are the operators' attributes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import numpy as np
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .elementwise import elementwise, like, one, unary, zero
-from .registry import need, operator
+from .elementwise import like, one, unary, zero
 
 
 def _softplus(x: Expr) -> Expr:
@@ -16,92 +15,51 @@ def _softplus(x: Expr) -> Expr:
     return te.maximum(x, zero(x)) + te.log(one(x) + te.exp(-te.abs(x)))
 
 
-unary("HardSwish", 14, lambda x: x * te.maximum(zero(x), te.minimum(one(x), x * like(x, 1 / 6) + like(x, 0.5))))
-unary("Mish", 18, lambda x: x * te.tanh(_softplus(x)))
-unary("Relu", 6, lambda x: te.maximum(x, zero(x)), "number")
-unary("Sigmoid", 6, te.sigmoid)
-unary("Softplus", 1, _softplus)
-unary("Softsign", 1, lambda x: x / (one(x) + te.abs(x)))
+def _elu(x: Expr, *, alpha=1.0) -> Expr:
+    return te.select(x < zero(x), (te.exp(x) - one(x)) * like(x, alpha), x)
 
 
-@operator("LeakyRelu", 6)
-def leaky_relu(x, *, alpha=0.01):
-    need("the input", x, dtype="float")
-    return elementwise("leaky_relu", lambda a: te.select(a < zero(a), a * like(a, alpha), a), x)
+def _celu(x: Expr, *, alpha=1.0) -> Expr:
+    return te.select(x < zero(x), (te.exp(x / like(x, alpha)) - one(x)) * like(x, alpha), x)
 
 
-@operator("Elu", 6)
-def elu(x, *, alpha=1.0):
-    need("the input", x, dtype="float")
-    return elementwise("elu", lambda a: te.select(a < zero(a), (te.exp(a) - one(a)) * like(a, alpha), a), x)
+def _selu(x: Expr, *, alpha=1.6732631921768188, gamma=1.0507010221481323) -> Expr:
+    return _elu(x, alpha=alpha) * like(x, gamma)
 
 
-@operator("Celu", 12)
-def celu(x, *, alpha=1.0):
-    need("the input", x, dtype="float")
-
-    def formula(a: Expr) -> Expr:
-        return te.select(a < zero(a), (te.exp(a / like(a, alpha)) - one(a)) * like(a, alpha), a)
-
-    return elementwise("celu", formula, x)
+def _hard_sigmoid(x: Expr, *, alpha=0.2, beta=0.5) -> Expr:
+    return te.maximum(zero(x), te.minimum(one(x), x * like(x, alpha) + like(x, beta)))
 
 
-@operator("Selu", 6)
-def selu(x, *, alpha=1.6732631921768188, gamma=1.0507010221481323):
-    need("the input", x, dtype="float")
-
-    def formula(a: Expr) -> Expr:
-        return te.select(a < zero(a), (te.exp(a) - one(a)) * like(a, alpha), a) * like(a, gamma)
-
-    return elementwise("selu", formula, x)
-
-
-@operator("ThresholdedRelu", 10)
-def thresholded_relu(x, *, alpha=1.0):
-    need("the input", x, dtype="float")
-    return elementwise("thresholded_relu", lambda a: te.select(a > like(a, alpha), a, zero(a)), x)
-
-
-@operator("HardSigmoid", 6)
-def hard_sigmoid(x, *, alpha=0.2, beta=0.5):
-    need("the input", x, dtype="float")
-
-    def formula(a: Expr) -> Expr:
-        return te.maximum(zero(a), te.minimum(one(a), a * like(a, alpha) + like(a, beta)))
-
-    return elementwise("hard_sigmoid", formula, x)
-
-
-@operator("Gelu", 20)
-def gelu(x, *, approximate="none"):
+def _gelu(x: Expr, *, approximate="none") -> Expr:
     """x times the normal distribution function at x; `tanh` is the approximation by that function."""
-    need("the input", x, dtype="float")
     if approximate == "none":
-        return elementwise("gelu", lambda a: a * like(a, 0.5) * (one(a) + te.erf(a * like(a, 0.5**0.5))), x)
+        return x * like(x, 0.5) * (one(x) + te.erf(x * like(x, 0.5**0.5)))
     if approximate != "tanh":
         raise ValueError(f"approximate must be none or tanh, got {approximate!r}")
     root = (2 / np.pi) ** 0.5
-
-    def formula(a: Expr) -> Expr:
-        return a * like(a, 0.5) * (one(a) + te.tanh((a + a * a * a * like(a, 0.044715)) * like(a, root)))
-
-    return elementwise("gelu", formula, x)
+    return x * like(x, 0.5) * (one(x) + te.tanh((x + x * x * x * like(x, 0.044715)) * like(x, root)))
 
 
-@operator("Swish", 24)
-def swish(x, *, alpha=1.0):
-    need("the input", x, dtype="float")
-    return elementwise("swish", lambda a: a * te.sigmoid(a * like(a, alpha)), x)
-
-
-@operator("Shrink", 9)
-def shrink(x, *, bias=0.0, lambd=0.5):
+def _shrink(x: Expr, *, bias=0.0, lambd=0.5) -> Expr:
     """Numbers from -lambd to lambd become 0, others come closer to it by `bias`."""
-    need("the input", x, dtype="number")
+    real = x if dtypes.is_float(x.dtype) else x.astype("float32")
+    shrunk = te.select(real > like(real, lambd), real - like(real, bias), zero(real))
+    return te.select(real < like(real, -lambd), real + like(real, bias), shrunk).astype(x.dtype)
 
-    def formula(a: Expr) -> Expr:
-        real = a if dtypes.is_float(a.dtype) else a.astype("float32")
-        shrunk = te.select(real > like(real, lambd), real - like(real, bias), zero(real))
-        return te.select(real < like(real, -lambd), real + like(real, bias), shrunk).astype(a.dtype)
 
-    return elementwise("shrink", formula, x)
+unary("Celu", 12, _celu)
+unary("Elu", 6, _elu)
+unary("Gelu", 20, _gelu)
+unary("HardSigmoid", 6, _hard_sigmoid, called="hard_sigmoid")
+unary("HardSwish", 14, lambda x: x * te.maximum(zero(x), te.minimum(one(x), x * like(x, 1 / 6) + like(x, 0.5))))
+unary("LeakyRelu", 6, lambda x, *, alpha=0.01: te.select(x < zero(x), x * like(x, alpha), x), called="leaky_relu")
+unary("Mish", 18, lambda x: x * te.tanh(_softplus(x)))
+unary("Relu", 6, lambda x: te.maximum(x, zero(x)), "number")
+unary("Selu", 6, _selu)
+unary("Shrink", 9, _shrink, "number")
+unary("Sigmoid", 6, te.sigmoid)
+unary("Softplus", 1, _softplus)
+unary("Softsign", 1, lambda x: x / (one(x) + te.abs(x)))
+unary("Swish", 24, lambda x, *, alpha=1.0: x * te.sigmoid(x * like(x, alpha)))
+unary("ThresholdedRelu", 10, lambda x, *, alpha=1.0: te.select(x > like(x, alpha), x, zero(x)), called="thresholded_relu")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import numpy as np
@@ -54,13 +56,20 @@ def like(x: Expr, value: float) -> Expr:
     return te.const(value, x.dtype)
 
 
-def unary(name: str, since: int, formula: Formula, dtype: str | None = "float") -> None:
-    """Register the operator of that name: a formula of each element."""
+def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", called: str = "") -> None:
+    """Register the operator of that name: a formula of each element. Keywords of the formula are attributes of the operator. In
+    functions it is `called` so, by default as `label` says."""
+    _register(name, since, formula, "x", partial(need, "the input", dtype=dtype), called)
 
-    @operator(name, since)
-    def define(x):
-        need("the input", x, dtype=dtype)
-        return elementwise(label(name), formula, x)
+
+def _register(name: str, since: int, formula: Formula, inputs: str, check: Callable[..., None], called: str) -> None:
+    def define(*xs, **attributes):
+        check(*xs)
+        return elementwise(called or label(name), partial(formula, **attributes), *xs)
+
+    attributes = [p for p in signature(formula).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    define.__signature__ = Signature([*(Parameter(x, Parameter.POSITIONAL_ONLY) for x in inputs), *attributes])  # type: ignore
+    operator(name, since)(define)
 
 
 # --- of one tensor -----------------------------------------------------------------------------------------------------
@@ -104,16 +113,12 @@ unary("BitwiseNot", 18, lambda x: te.bit_xor(x, like(x, _ones(x.dtype))), "integ
 unary("IsNaN", 9, lambda x: te.not_equal(x, x))
 
 
-@operator("IsInf", 10)
-def is_inf(x, *, detect_negative=1, detect_positive=1):
-    need("the input", x, dtype="float")
-    inf = float("inf")
+def _is_infinite(x: Expr, *, detect_negative=1, detect_positive=1) -> Expr:
+    signs = [sign for sign, asked in ((1, detect_positive), (-1, detect_negative)) if asked]
+    return te.any(*(te.equal(x, like(x, sign * float("inf"))) for sign in signs)) if signs else te.const(False, "bool")
 
-    def formula(a: Expr) -> Expr:
-        found = [te.equal(a, like(a, sign * inf)) for sign, asked in ((1, detect_positive), (-1, detect_negative)) if asked]
-        return te.any(*found) if found else te.const(False, "bool")
 
-    return elementwise("is_inf", formula, x)
+unary("IsInf", 10, _is_infinite, called="is_inf")
 
 
 @operator("Clip", 6, operands={1: "min", 2: "max"})
@@ -143,11 +148,8 @@ def cast_like(apply, x, target, *, saturate=1, round_mode="up"):
 # --- of several tensors ------------------------------------------------------------------------------------------------
 
 
-def _binary(name: str, since: int, formula: Formula, dtype: str | None = "number") -> None:
-    @operator(name, since)
-    def define(x, y):
-        same_type(x, y, dtype=dtype)
-        return elementwise(label(name), formula, x, y)
+def _binary(name: str, since: int, formula: Formula, dtype: str | None = "number", called: str = "") -> None:
+    _register(name, since, formula, "xy", partial(same_type, dtype=dtype), called)
 
 
 def _divide(x: Expr, y: Expr) -> Expr:
@@ -177,36 +179,28 @@ _binary("BitwiseOr", 18, te.bit_or, "integer")
 _binary("BitwiseXor", 18, te.bit_xor, "integer")
 
 
-@operator("BitShift", 11)
-def bit_shift(x, y, *, direction):
+def _shift(x: Expr, y: Expr, *, direction) -> Expr:
     """Shifts by as many bits as there are, or more, leave 0, and to the right -1 of negative numbers."""
-    same_type(x, y, dtype="integer")
     if direction not in ("LEFT", "RIGHT"):
         raise ValueError(f"direction must be LEFT or RIGHT, got {direction!r}")
-    last = dtypes.bits(x.dtype) - 1
-
-    def formula(a: Expr, b: Expr) -> Expr:
-        near = te.minimum(b, like(b, last))
-        if direction == "RIGHT" and dtypes.TABLE[a.dtype].kind == "int":
-            return te.shr(a, near)
-        return te.select(b > like(b, last), zero(a), (te.shl if direction == "LEFT" else te.shr)(a, near))
-
-    return elementwise("bit_shift", formula, x, y)
+    last = like(y, dtypes.bits(x.dtype) - 1)
+    near = te.minimum(y, last)
+    if direction == "RIGHT" and dtypes.TABLE[x.dtype].kind == "int":
+        return te.shr(x, near)
+    return te.select(y > last, zero(x), (te.shl if direction == "LEFT" else te.shr)(x, near))
 
 
-@operator("Mod", 10)
-def mod(x, y, *, fmod=0):
-    """The remainder with the sign of the divisor, or, with `fmod`, with that of the dividend."""
-    same_type(x, y, dtype="number")
-    if dtypes.is_float(x.dtype):
+def _remainder(x: Expr, y: Expr, *, fmod=0) -> Expr:
+    """With the sign of the divisor, or, with `fmod`, with that of the dividend."""
+    if not dtypes.is_float(x.dtype):
+        return x - _divide(x, y) * y if fmod else x % y
+    rest = te.fmod(x, y)
+    turned = te.all(te.not_equal(rest, zero(x)), te.not_equal(rest < zero(x), y < zero(y)))
+    return rest if fmod else te.select(turned, rest + y, rest)
 
-        def formula(a: Expr, b: Expr) -> Expr:
-            rest = te.fmod(a, b)
-            turned = te.all(te.not_equal(rest, zero(a)), te.not_equal(rest < zero(a), b < zero(b)))
-            return rest if fmod else te.select(turned, rest + b, rest)
 
-        return elementwise("mod", formula, x, y)
-    return elementwise("mod", lambda a, b: a - _divide(a, b) * b if fmod else a % b, x, y)
+_binary("BitShift", 11, _shift, "integer", "bit_shift")
+_binary("Mod", 10, _remainder)
 
 
 @operator("PRelu", 7)
