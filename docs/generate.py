@@ -14,7 +14,6 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 from schedule import REGISTRY, Schedule
-from schedule.primitives import FAMILIES
 from tir import te
 from tir.ir import PrimFunc
 from tir.script import parse
@@ -218,10 +217,10 @@ def _columns_last(func: PrimFunc) -> PrimFunc:
 
 def families() -> dict[str, list[str]]:
     """The primitives by the folder that they are in, in the order of the methods of `Schedule`."""
-    result: dict[str, list[str]] = {family.__name__.rpartition(".")[2]: [] for family in FAMILIES}
+    result: dict[str, list[str]] = {}
     for name in vars(Schedule):
         if name in REGISTRY:
-            result[REGISTRY[name].function.__module__.split(".")[-2]].append(name)
+            result.setdefault(REGISTRY[name].function.__module__.split(".")[-2], []).append(name)
     return result
 
 

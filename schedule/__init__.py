@@ -1,6 +1,5 @@
 """Schedules: primitives that rewrite a function and keep its meaning, and the trace of those applied."""
 
-from . import primitives as _primitives  # noqa: F401  (registers them all)
 from .error import ScheduleError
 from .intrinsics.tensor_intrin import TensorIntrin
 from .open_schedule import OpenSchedule

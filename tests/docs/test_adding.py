@@ -38,7 +38,6 @@ def test_a_primitive_takes_the_places_of_the_page(tmp_path):
     module = next(code for _, _, code in blocks(text))
 
     (tmp_path / "schedule/primitives/loops/unroll_by.py").write_text(f'"""unroll_by: unroll by a factor."""\n\n{module}')
-    insert(tmp_path / "schedule/primitives/loops/__init__.py", "vectorize\n", "unroll_by, ")
     schedule = tmp_path / "schedule/schedule.py"
     insert(schedule, "from .primitives.loops.vectorize", "from .primitives.loops.unroll_by import unroll_by\n")
     insert(schedule, "    add_unit_loop = method", "    unroll_by = method(unroll_by)\n")

@@ -1,5 +1,1 @@
 """Primitives that draw a number or a place; the decision is in the trace."""
-
-from . import sample
-
-__all__ = ["sample"]
