@@ -13,11 +13,12 @@ import json
 import os
 import stat
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+from tir.files import replace_file
 
 from .processor import machine_kind
 
@@ -99,7 +100,7 @@ class ObjectCache:
         file = self._file(key)
         try:
             file.parent.mkdir(mode=0o700, exist_ok=True)
-            _write(file, data)
+            replace_file(file, data)
         except OSError:
             self.statistics.failed += 1
             return False
@@ -239,18 +240,6 @@ def _unwrapped(key: str, data: bytes) -> bytes | None:
 def _checksum(key: str, code: bytes) -> bytes:
     """Of an entry and its name: one that was renamed is a damaged one."""
     return hashlib.sha256(key.encode() + b"\0" + code).digest()
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Make `file` hold `data`, whole or not at all, whatever other processes do."""
-    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as part:
-            part.write(data)
-        os.replace(name, file)
-    except BaseException:
-        _remove(Path(name))
-        raise
 
 
 def _remove(file: Path) -> None:

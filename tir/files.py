@@ -17,13 +17,21 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         return
     if not path.parent.is_dir():  # else the error would name a temporary file
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
+    replace_file(path, data, lasting=True)
+
+
+def replace_file(path: Path, data: bytes, lasting: bool = False) -> None:
+    """Make `path` a file that holds `data`, whole or not at all, whatever other processes do. It is its owner's alone; with
+    `lasting` it has the usual rights, and is on the disk."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        if lasting:
+            os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -252,11 +252,4 @@ def _named_or_loaded(what: str, text: str | None, names: Sequence[str]) -> Any:
 
 
 def parse_space(text: str) -> str | Callable[..., object]:
-    from search.space.rules import load_space
-
-    if text in SPACES:
-        return text
-    if ":" not in text and not text.endswith(".py"):
-        raise Usage(f"--space: {no_such('space', text, SPACES)}")
-    with refusing("--space"), running(text):
-        return load_space(text)
+    return _named_or_loaded("space", text, SPACES)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from tir.traverse import fresh
-
-from ..ir import Call, Graph, Value
-
-EXPONENTS = (2.0, 3.0)
+from ..ir import Call, Graph
+from .rewriting import Rewriting, rewrite
 
 
 def expand_powers(graph: Graph) -> Graph:
@@ -14,28 +11,19 @@ def expand_powers(graph: Graph) -> Graph:
 
     x ** 0.5 stays: of -0 and -inf the square root is another.
     """
-    taken = graph.names()
-    calls: list[Call] = []
-    for call in graph.calls:
-        exponent = _exponent(graph, call)
-        if exponent not in EXPONENTS:
-            calls.append(call)
-            continue
-        (base, _), (result,) = call.inputs, call.outputs
-        left = base
-        if exponent == 3:
-            left = Value(fresh(taken, f"{result.name}_square"), result.shape, result.dtype)
-            calls.append(Call("Mul", (base, base), (left,)))
-        calls.append(Call("Mul", (left, base), (result,)))
-    return graph.with_(calls=tuple(calls))
+    return rewrite(graph, _product)
 
 
-def _exponent(graph: Graph, call: Call) -> float | None:
-    """The exponent of a power of floats, if it is one number and does not change the shape."""
+def _product(rewriting: Rewriting, call: Call) -> list[Call] | None:
+    """The products that a power of floats is, if its exponent is 2 or 3 and does not change the shape."""
     if call.operator != "Pow":
         return None
     base, exponent = call.values
-    if exponent.name not in graph.constants or base.shape != call.outputs[0].shape or not base.dtype.startswith("float"):
+    (result,) = call.outputs
+    power = rewriting.number(exponent)
+    if power not in (2, 3) or base.shape != result.shape or not base.dtype.startswith("float"):
         return None
-    array = graph.constants[exponent.name]
-    return float(array.reshape(())) if array.size == 1 else None
+    if power == 2:
+        return [rewriting.call("Mul", (base, base), (result,))]
+    square = rewriting.call("Mul", (base, base), f"{result.name}_square")
+    return [square, rewriting.call("Mul", (*square.outputs, base), (result,))]

@@ -184,7 +184,7 @@ def test_a_file_system_that_refuses_does_not_stop_a_build(cache, monkeypatch):
     def refuse(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("codegen.cache.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("tir.files.tempfile.mkstemp", refuse)
     codegen.build(matmul(3, 4, 5), ONE, cache=cache)
     assert (cache.statistics.failed, cache.statistics.stored, len(cache)) == (1, 0, 0)
 
@@ -193,7 +193,7 @@ def test_a_failed_write_leaves_nothing(cache, monkeypatch):
     def refuse(*args):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("codegen.cache.os.replace", refuse)
+    monkeypatch.setattr("tir.files.os.replace", refuse)
     assert not cache.put(key(1), b"x")
     assert not list(cache._file(key(1)).parent.iterdir())
 
@@ -202,7 +202,7 @@ def test_an_entry_is_replaced_at_once(cache, monkeypatch):
     """Whoever reads while another process writes finds the old entry."""
     found: list[bytes | None] = []
     replace = os.replace
-    monkeypatch.setattr("codegen.cache.os.replace", lambda *names: (found.append(cache.get(key(1))), replace(*names)))
+    monkeypatch.setattr("tir.files.os.replace", lambda *names: (found.append(cache.get(key(1))), replace(*names)))
     cache.put(key(1), b"old")
     cache.put(key(1), b"new")
     assert found == [None, b"old"] and cache.get(key(1)) == b"new"

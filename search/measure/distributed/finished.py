@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from codegen.cache import default_path
+from tir.files import replace_file
 
 MAX_AGE = 7 * 24 * 3600.0  # seconds after which nobody will ask for a measurement
 PURGE_SECONDS = 3600.0  # between two looks for such
@@ -44,10 +43,7 @@ class Finished:
         for _ in range(2):  # another agent may remove the folder before there is a file in it
             with suppress(OSError):
                 folder.mkdir(mode=0o700, exist_ok=True)
-                handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
-                with os.fdopen(handle, "w", encoding="utf-8") as part:
-                    json.dump(answer, part)
-                os.replace(name, folder / key)
+                replace_file(folder / key, json.dumps(answer).encode())
                 return
 
     def get(self, context: str, key: str) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
-from .rule import FunctionRule, RefusedRule, Rule, Verdict, load_rules, load_space, rule
+from .rule import FunctionRule, RefusedRule, Rule, Verdict, load_rules, rule
 from .skip import Skip
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
 
@@ -69,5 +69,5 @@ LIMITED: tuple[Rule, ...] = (
 __all__ = [
     "ANSOR", "DEFAULT", "LIMITED", "PACKING", "CacheWrite", "FunctionRule", "FuseProducts", "FuseRows", "Inline", "InlineAgain",
     "MultiLevelTiling", "ReduceInLanes", "ReduceInThreads", "RefusedRule", "Rfactor", "Rule", "Skip", "SumOfProducts",
-    "Tiling", "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "load_space", "rule",
+    "Tiling", "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "rule",
 ]  # fmt: skip

@@ -82,15 +82,6 @@ def load_rules(spec: str) -> tuple[Rule, ...]:
     return rules
 
 
-def load_space(spec: str) -> Callable[[OpenSchedule], object]:
-    """The function that `module:name` stands for, which schedules with open numbers; of a file, as `my_space.py`, the one called
-    SPACE if no name is given. ValueError where there is none."""
-    found = load(spec, "space", "my_space:SPACE")
-    if not callable(found) or isinstance(found, type):
-        raise ValueError(f"{spec!r} is no function of a schedule: {found!r}")
-    return found
-
-
 def load(spec: str, what: str, example: str) -> Any:
     """What `module:name` stands for; the module may be the path of a file, whose name is by default that in the example."""
     module, _, name = spec.partition(":")
