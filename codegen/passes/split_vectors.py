@@ -7,6 +7,8 @@ from tir.arith.statements import simplify_tree
 from tir.ir import Binary, Cast, Const, Expr, For, If, Kind, Load, PrimFunc, Select, Stmt, Store, Var, seq
 from tir.traverse import fresh, map_statements, names, substitute, walk, with_fresh_loops
 
+from .memory_hints import PREFETCH, prefetches
+
 MAX_CHUNKS = 16  # more register-sized pieces than this become a loop of their own
 
 
@@ -16,7 +18,8 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
 
     where w elements of the widest type in S fill one vector register; lengths up to w stay, so a schedule can choose
     narrower registers. Lengths that are no power of two become the next one, with the lanes beyond under a guard, where the
-    processor has masked loads and stores. A vectorised loop inside another runs serially.
+    processor has masked loads and stores. A vectorised loop inside another runs serially. The distance of a `prefetch`, n of
+    v, is n // w of v_0.
     """
     taken = names(func)
 
@@ -42,7 +45,9 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 whole, tail = divmod(n, w)
                 inner = For(lane, Const(w), _at(body, var.name, outer * w + lane), Kind.VECTORIZED)
                 kind = Kind.UNROLLED if whole <= MAX_CHUNKS else Kind.SERIAL
-                pieces.append(For(outer, Const(whole), inner, kind) if whole > 1 else _at(inner, outer.name, Const(0)))
+                ahead = [[name, max(1, distance // w)] for name, distance in prefetches(s)]
+                notes = ((PREFETCH, ahead),) if ahead else ()
+                pieces.append(For(outer, Const(whole), inner, kind, notes) if whole > 1 else _at(inner, outer.name, Const(0)))
                 if tail:
                     last = var.with_(name=fresh(taken, f"{var.name}_tail"))
                     rest = with_fresh_loops(_at(body, var.name, last + whole * w), taken)

@@ -15,7 +15,8 @@ from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
+from tir.intrinsics import INTRINSICS
+from tir.ir import Axis, Binary, Block, Buffer, Call, Const, Iter, Kind, Load, Store, Var, buffer_nbytes
 from tir.traverse import loads, variables, walk
 
 from .block_analysis import contraction, is_elementwise, loop_of, regular, size, stored
@@ -132,12 +133,35 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
 
 
 def _vectorize(s: OpenSchedule, block: str) -> None:
-    """Run a block's innermost loop in vectors, in which quotients by a number a row may be products with its reciprocal."""
+    """Run a block's innermost loop in vectors, in which quotients by a number a row may be products with its reciprocal, and
+    which may fetch the next row."""
     loop, column = s.get_loops(block)[-1], s.block(block).iters[-1].var.name
     s.vectorize(loop)
+    _fetch_next_row(s, block)
     quotients = [n for n in walk(s.block(block).body) if isinstance(n, Binary) and n.op == "/" and dtypes.is_float(n.dtype)]
     if any(column not in variables(n.b) for n in quotients):
         s.annotate(loop, "allow_reciprocal", True)
+
+
+def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
+    """Have a stage that computes a function of each element, for which memory would wait, fetch the next row of the parameters
+    that it reads along its rows: a hardware prefetcher stops at the end of a page."""
+    block, loop, machine = s.block(stage), loops_of(s.func, stage)[-1], s.target.machine
+    functions = [n for n in walk(block.body) if isinstance(n, Call) and INTRINSICS[n.op].ulps[0] > 0.5]  # no single instruction
+    if not functions or loop.kind is not Kind.VECTORIZED or len(block.iters) < 2:
+        return
+    *rows, column = (it.var for it in block.iters)
+    length, along = extent(block.iters[-1]), {v.name for v in rows}
+    large = {
+        x.buffer.name: (x.buffer.name, length)
+        for x in loads(block.body)
+        if x.buffer in s.func.buffers and x.indices[-1] == column and variables(*x.indices[:-1]) == along
+        and x.buffer.shape[-1] == Const(length) and buffer_nbytes(x.buffer) > machine.l1
+        and 3 * length * dtypes.nbytes(x.buffer.dtype) <= machine.l2  # this row, what is made of it, and the next one
+    }  # fmt: skip
+    if large:
+        ahead = s.choose(f"{stage} prefetch", (tuple(large.values()), ()), block=stage, role=Role.PRAGMA)
+        s.annotate(loop.name, "prefetch", ahead)
 
 
 def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:

@@ -61,6 +61,24 @@ def test_a_register_and_a_tail():
     )
 
 
+def test_pieces_fetch_as_many_elements_ahead():
+    s = Schedule(vector(27))
+    s.vectorize("i")
+    s.annotate("i", "prefetch", [["A", 27], ["B", 5]])
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i_chunk in T.unroll(3, annotations={"prefetch": [["A", 3], ["B", 1]]}):
+            for i_lane in T.vectorized(8):
+                B[i_chunk * 8 + i_lane] = A[i_chunk * 8 + i_lane] * T.float32(2.0)
+        for i_tail in T.vectorized(4):
+            if i_tail < 3:
+                B[i_tail + 24] = A[i_tail + 24] * T.float32(2.0)
+        """,
+    )
+
+
 def test_several_registers_are_written_out():
     s = Schedule(vector(27))
     s.vectorize("i")

@@ -154,6 +154,15 @@ def test_rows_need_a_use_of_the_row():
     assert rowwise.matches(s, "Y", taken={"top", "power", "total"}) is None
 
 
+@pytest.mark.parametrize(("rows", "columns", "fetched"), [(97, 109, True), (7, 109, False), (7, 1 << 17, False)])
+def test_a_function_of_each_element_fetches_the_next_row(rows, columns, fetched):
+    """If all rows are larger than the first-level cache, and two of them with what is made of one fit into the second-level one."""
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v3", l1=32 << 10, l2=1 << 20)
+    for name, heavy in (("softmax", True), ("layernorm", False)):
+        script = templates.schedule(tir.workloads.make(name, (rows, columns)).func, target).script
+        assert script.count(f'"prefetch": [["X", {columns}]]') == (fetched and heavy)
+
+
 def test_rows_whose_result_ends_in_a_dimension_of_one_element_are_scheduled():
     from tir.script import tir as T
 
