@@ -435,7 +435,9 @@ class Arithmetic(Memory):
             self.wanted = self.truth(self.expr(conjunction(*uniform)))
             conditions = [c for c in conditions if c not in uniform]
         if conditions:
-            x = self._in_lanes(self.truth(self.splat(self.expr(conjunction(*conditions)))), t)
+            mask = self.truth(self.splat(self.expr(conjunction(*conditions))))
+            self.conditions[mask.name] = conditions
+            x = self._in_lanes(mask, t)
         else:
             x = self.load(t)
         self.wanted, self.absent = outer

@@ -12,7 +12,7 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, multiply, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var
-from tir.traverse import substitute, walk
+from tir.traverse import rewrite, substitute, variables, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
@@ -423,7 +423,8 @@ class Memory(Writer):
             start -= column * group * size
             key = ("square", pointer, start, stride, lanes, group, version, *conditions)
             if (key, 0) not in self.top.known:
-                rows = [self._whole_row(pointer, start + n * stride * size, n, type, size, version) for n in range(lanes)]
+                starts = [start + n * stride * size for n in range(lanes)]
+                rows = [self._whole_row(pointer, at, n * group, type, size, version) for n, at in enumerate(starts)]
                 unit = f"i{8 * group * size}" if group > 1 else type
                 parts = [self.op(f"bitcast {r} to {typed(unit, lanes)}", unit, lanes) if group > 1 else r for r in rows]
                 for n, v in enumerate(transposed(self, parts, 8 * group * size)):
@@ -463,15 +464,20 @@ class Memory(Writer):
         uniform = {m: c for m, c in place.offset.items() if m not in moving}
         base = self.address(place.access.buffer, uniform)
         start = sum(c * self.constants[v] for v, c in place.copies) * size
-        if step == 1 and count * size == 4 and self.mask is None and self.wanted is None:
+        if step == 1 and count * size == 4 and (self.mask is None or self._same_in_groups(self.mask, count)):
             if (column := self._square(place, uniform, lambda: (base, start), along, count, type, version)) is not None:
                 return column
+            if self.wanted is not None:
+                return None
             steps = ", ".join(f"i64 {n * along * size}" for n in range(width))
             first = self._further(base, start)
             pointers = self.op(f"getelementptr i8, ptr {first}, <{width} x i64> <{steps}>", "ptr", width)
-            every, none = Value("splat (i1 true)", "i1", width), Value("zeroinitializer", "i32", width)
+            mask, none = Value("splat (i1 true)", "i1", width), Value("zeroinitializer", "i32", width)
+            if self.mask is not None:
+                off, picks = Value("zeroinitializer", "i1", lanes), range(0, lanes, count)
+                mask = self.shuffled(self.mask, off, picks, ("groups", self.mask.name, count))
             name = f"llvm.masked.gather.v{width}i32.v{width}p0"
-            fours = self.invoke(name, "i32", width, pointers, Value(str(size), "i32"), every, none)
+            fours = self.invoke(name, "i32", width, pointers, Value(str(size), "i32"), mask, none)
             return self.op(f"bitcast {fours} to {typed(type, lanes)}", type, lanes)
         if along != 1:
             return None
@@ -491,6 +497,14 @@ class Memory(Writer):
             return self.shuffled(even, odd, (n for pair in range(even.lanes) for n in (pair, even.lanes + pair)))
 
         return weave([row(n) for n in range(count)])
+
+    def _same_in_groups(self, mask: Value, count: int) -> bool:
+        """Whether a mask certainly is the same in each `count` lanes side by side."""
+        assert self.lane is not None
+        lane, conditions = self.lane[0], self.conditions.get(mask.name)
+        group = Binary("//", Var(lane), Const(count))
+        without = [rewrite(c, lambda n: Const(0) if n == group else None) for c in conditions or ()]
+        return conditions is not None and lane not in variables(*without)
 
     def _mask(self) -> Value:
         return self.mask if self.mask is not None else Value("splat (i1 true)", "i1", self.lanes)

@@ -52,6 +52,28 @@ def test_a_guard_on_the_copies_keeps_rows_from_being_read_whole():
     same(s.func, fences=True)
 
 
+@pytest.mark.parametrize(
+    ("condition", "copies"), [("lane // 2 < 11", 16), ("lane // 2 < 11", 3), ("lane // 2 + k < 20", 16), ("lane < 25", 16)]
+)
+def test_pairs_under_a_condition(condition, copies):
+    """Where it is the same for both of a pair and in all copies, rows that are not wanted are not read."""
+    from tir.script import parse
+
+    func = parse(
+        f"""
+@T.prim_func
+def func(A: T.Buffer((13, 64), "bfloat16"), B: T.Buffer((32, 16, 2), "bfloat16")):
+    for k in T.unroll({copies}):
+        for lane in T.vectorized(32):
+            B[k, lane // 2, lane % 2] = T.if_then_else({condition} and lane // 2 < 13, A[lane // 2, k * 2 + lane % 2], T.bfloat16(0))
+"""
+    )
+    if condition == "lane // 2 < 11":
+        text = tir.dump(func, WIDE, after="llvm_ir")
+        assert (text.count(" load <32 x i16>"), text.count("masked.gather.v16i32")) == ((16, 0) if copies == 16 else (0, 4))
+    same(func, targets=[ONE], fences=True)
+
+
 def test_a_condition_that_differs_between_copies():
     """What is above the diagonal is all of the triangle that there is in memory."""
     n = 16
