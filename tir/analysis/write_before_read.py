@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..arith.intervals import Interval, Ranges
@@ -23,6 +23,7 @@ from ..ir import (
     Seq,
     Stmt,
     Store,
+    Var,
     conjunction,
     conjuncts,
     guarded,
@@ -180,16 +181,31 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
         moved = [n for n, d in enumerate(box) if name in names_in(d.base)]
         if any(name in names_in(d.last or {}) for d in box):
             continue
-        if not moved:
-            result.append(box)
-        elif len(moved) == 1:
-            old = box[moved[0]]
-            step = coefficient(old.base, name)
-            if step is not None and step > 0:
-                _, base = split_terms(old.base, {name})
-                new = _Extent(base, (*old.steps, (step, int(extent.value))), old.last)
-                result.append((*box[: moved[0]], new, *box[moved[0] + 1 :]))
+        steps = _steps(name, int(extent.value), [box[n].base for n in moved])
+        if steps is not None:
+            new = list(box)
+            for n, step in zip(moved, steps, strict=True):
+                _, base = split_terms(box[n].base, {name})
+                new[n] = _Extent(base, (*box[n].steps, step), box[n].last)
+            result.append(tuple(new))
     return result
+
+
+def _steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[int, int]] | None:
+    """By how much a loop moves each of the indices that it moves, and how many places there are: it moves one, or its quotient
+    one and its remainder another, which then take all pairs of values. None where it is otherwise, or moves one back."""
+    if len(indices) < 2:
+        found = [(coefficient(p, name), extent) for p in indices]
+    else:
+        found, digits = [], set[tuple[str, int]]()
+        for p in indices:
+            match list(split_terms(p, {name})[0].items()):
+                case [((Binary("//" | "%" as op, Var(v), Const(int(f))),), step)] if v == name and f > 0 and extent % f == 0:
+                    found.append((step, extent // f if op == "//" else f))
+                    digits.add((op, f))
+        if len(found) != 2 or len(indices) != 2 or len(digits) != 2 or len({f for _, f in digits}) != 1:
+            return None
+    return None if any(step is None or step <= 0 for step, _ in found) else found  # type: ignore[return-value]
 
 
 def _join(boxes: list[_Box], box: _Box) -> None:

@@ -86,6 +86,33 @@ def main(A: T.Buffer((16, 16), "float32")):
         assert writes_before_reads(loops(func)[0].body, func.allocs[0], RANGES) is expected
 
 
+@pytest.mark.parametrize(
+    ("stored", "extent", "expected"),
+    [
+        ("j // 4, j % 4", 12, True),
+        ("2 - j // 4, j % 4", 12, False),  # unknown: it goes back
+        ("j // 4, j % 4", 11, False),
+        ("j // 3, j % 4", 12, False),  # not all pairs
+        ("j // 4, j // 4", 12, False),
+    ],
+)
+def test_quotient_and_remainder(stored, extent, expected):
+    """A loop that walks two dimensions, as one of two that were fused does."""
+    func = parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((3, 4), "float32")):
+    row = T.alloc_buffer((4, 4))
+    for i in range(7):
+        for j in range({extent}):
+            row[{stored}] = T.float32(0.0)
+        for j, k in T.grid(3, 4):
+            A[j, k] = row[j, k]
+"""
+    )
+    assert writes_before_reads(loops(func)[0].body, func.allocs[0], RANGES) is expected
+
+
 def in_blocks(where: str = "", extent: int = 13):
     func = parse(
         f"""
