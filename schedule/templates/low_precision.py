@@ -212,7 +212,6 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     right = s.cache_read(block, c.right.buffer.name, "global", [block])
     if after is None:
         after = s.cache_write(block, 0, "global")
-    units[column] *= t.block
     padded = {axis: 1 if reads_rows and axis == row else n for axis, n in units.items()}
     s.pad_einsum(block, [padded.get(it.var.name, 1) for it in s.block(block).iters])
 
@@ -222,7 +221,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     element = dtypes.nbytes(c.left.buffer.dtype)
     # Copies of long rows are in long vectors; of those in tile registers, 64 bytes of a row are together.
     by_rows = how.rows == 1 and extent(c.reduction[0]) * element >= MIN_ROW_BYTES
-    in_rows = _tiled(c.left.indices, (of_rows, (step, (how.depth,))), (0, 1, 2, 3, 4) if by_rows else (0, 3, 1, 2, 4))
+    of_steps, in_order = ((step, ()), (0, 1, 2, 3)) if by_rows else ((step, (how.depth,)), (0, 3, 1, 2, 4))
+    in_rows = _tiled(c.left.indices, (of_rows, of_steps), in_order)
     layouts = (
         (left, _tiled(c.left.indices, (of_rows, side_by_side), order) if across else in_rows),
         (right, _tiled(c.right.indices, (of_columns, side_by_side), order)),
@@ -233,7 +233,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
 
     loops = {it.var.name: loop_of(it) for it in s.block(block).iters}
     r0, r1, r2 = s.split(loops[row], [None, t.rows, how.rows])
-    c0, c1, c2, c3 = s.split(loops[column], [None, t.block, t.columns, how.columns])
+    panels, c2, c3 = s.split(loops[column], [None, t.columns, how.columns])
+    c0, c1 = s.split(panels, [None, t.block])
     k0, k1, k2, k3 = s.split(loops[step], [None, t.steps, how.groups, how.parts])
     around = [*(loops[it.var.name] for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])), c0, r0]
     s.reorder(*around, k0, c1, k1, r1, c2, r2, c3, k2, k3)
@@ -256,8 +257,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
             s.transform_block_layout(copy, layout)
         s.compute_at(copy, loop, preserve_unit_loops=True)
         if by_rows:
-            s.vectorize(s.fuse(*s.get_loops(copy)[-2:]))
-            s.storage_align(copy, 0, -4, ROW_MULTIPLE * 4 // element, ROW_OFFSET * 4 // element)
+            s.vectorize(s.get_loops(copy)[-1])
+            s.storage_align(copy, 0, -2, ROW_MULTIPLE * 4 // element, ROW_OFFSET * 4 // element)
             continue
         *_, steps, tile, line, lanes = s.get_loops(copy)
         s.reorder(tile, line, steps)  # row by row, as processors fetch ahead
@@ -270,7 +271,10 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])
     for loop in instructions:
         s.tensorize(loop, intrinsic)
-    _pack(s, c, right, c.columns[-1], t.columns * how.columns, how, last_axis(c.right) == step)
+    # Where all rows follow, a block of columns is packed where they use it, and still in the second-level cache.
+    at_blocks = size(c.rows[:-1]) == 1 and c.right.buffer.name not in s.constants and c.threads(machine) == 1
+    place = c0 if at_blocks else None
+    _pack(s, c, right, c.columns[-1], t.columns * how.columns, how, last_axis(c.right) == step, place)
     if c.threads(machine) > 1:
         share(s, after, around)
     done(s, after)
@@ -282,8 +286,8 @@ def _tiled(indices: Sequence[Expr], factors: Sequence[tuple[str, tuple[int, ...]
     cut, at = dict(factors), 0
     outputs, places, kept = IndexMap.identity(len(indices)), dict[str, int](), list[int]()
     for i in indices:
-        lengths = cut[i.name] if isinstance(i, Var) and i.name in cut else ()
-        if isinstance(i, Var) and lengths:
+        lengths = cut.get(i.name, ()) if isinstance(i, Var) else ()
+        if isinstance(i, Var) and i.name in cut:
             outputs, places[i.name] = outputs.tile(at, *lengths), at
         else:
             kept.append(at)
@@ -299,11 +303,18 @@ def _rows_of_tiles(rank: int, parts: int) -> IndexMap:
     return IndexMap(inputs, (*others, row, step * parts + part))
 
 
-def _pack(s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction, across: bool) -> None:
-    """Copy an operand in front of the product, in vectors of `axis`, of which a register tile has `unit`, by all threads: some
-    steps of the sum after the other, so that lines that two tiles share are in the first-level cache when the second comes; or
-    tile after tile where the sum lies `across` these vectors, and each line has some steps. Partial tiles are copied apart."""
-    *batch, lines, steps, vectors, _, lane, part = s.get_loops(copy)
+def _pack(
+    s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction, across: bool, place: str | None = None
+) -> None:
+    """Copy an operand at the loop `place`, or in front of the product by all threads, in vectors of `axis`, of which a register
+    tile has `unit`: some steps of the sum after the other, so that lines that two tiles share are in the first-level cache when
+    the second comes; or tile after tile where the sum lies `across` these vectors, and each line has some steps. Partial tiles
+    are copied apart in front."""
+    if place is not None:
+        s.compute_at(copy, place, preserve_unit_loops=True)
+    loops = s.get_loops(copy)
+    around = 0 if place is None else loops.index(place) + 1
+    *batch, lines, steps, vectors, _, lane, part = loops[around:]
     s.vectorize(s.fuse(lane, part))
     squares = how.columns if across and how.groups == 1 else 1  # steps that are transposed at once
     whole_lines, whole_steps = extent(axis) // unit, extent(c.reduction[0]) // how.depth
@@ -313,7 +324,7 @@ def _pack(s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how
         cuts = [(0, [whole_steps]), (len(batch) + 1, [whole_lines])]
     made = [copy]
     for depth, ends in cuts:
-        loop = s.get_loops(made[0])[depth]
+        loop = s.get_loops(made[0])[around + depth]
         known = s.loop(loop).extent
         assert isinstance(known, Const)
         lengths = [b - a for a, b in pairwise([0, *ends, int(known.value)]) if b > a]
