@@ -198,11 +198,11 @@ def build(
     what is found.
 
     Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns (blocks of columns
-    before the others where threads share them, or one block has all rows); tiles of rows; tiles of columns; the sum; rows of a
-    tile, unrolled; columns of a tile, a vector. The elementwise consumer is computed for
-    each tile, or for each block of rows where the sum runs in parts. Which operands are packed, and what threads share, is left
-    to annotation. Rows are tiled as those of the product `like`, where it is given; `sizes` are other seeds than those of
-    `tiles`. ScheduleError where a step is refused.
+    before the others where threads share them, or they are packed where they are used); tiles of rows; tiles of columns; the
+    sum; rows of a tile, unrolled; columns of a tile, a vector. The elementwise consumer is computed for each tile, or for each
+    block of rows where the sum runs in parts. Which operands are packed, and what threads share, is left to annotation. Rows
+    are tiled as those of the product `like`, where it is given; `sizes` are other seeds than those of `tiles`.
+    ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
     t, usual = _seed(c, machine, s.constants)
@@ -214,11 +214,11 @@ def build(
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
-    # Where one block has all rows, a block of columns is packed where it is used; rows that other stages make stay outermost,
+    # Where all rows follow on a block of columns, it is packed where it is used; rows that other stages make stay outermost,
     # that they may be made block by block.
     given = c.right.buffer in s.func.params and (c.left.buffer in s.func.params or c.left.buffer.name in s.constants)
-    one_block = size(c.rows[:-1]) == 1 and t.mc * t.mr >= extent(c.rows[-1])
-    used_once = t.right and given and c.right.buffer.name not in s.constants and one_block and sizes is None and like is None
+    rows_follow = size(c.rows[:-1]) == 1 and (t.mc * t.mr >= extent(c.rows[-1]) or _rows_stay(c, variant, machine))
+    used_once = t.right and given and c.right.buffer.name not in s.constants and rows_follow and sizes is None and like is None
     by_columns, parts = used_once or variant is Sum.BY_COLUMNS, [k0] if k0 else []
     if used_once:
         first = [[*outer, c0], parts, [r0]]
@@ -244,6 +244,13 @@ def build(
         shared=shared if threads > 1 else 0,
         operands=Operands(by_blocks=True, in_front=by_columns, seed=packing),
     )
+
+
+def _rows_stay(c: Contraction, variant: Sum, machine: CPU) -> bool:
+    """Whether one thread reads all rows again for each block of columns from the third-level cache: blocks of columns then pass
+    through it once, where packed ones would be written there, and be read again for each block of rows."""
+    nbytes = size((*c.rows, *c.reduction)) * c.bits // 8
+    return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3 // 2
 
 
 def _split(s: OpenSchedule, c: Contraction, it: Iter, seed: tuple[int, ...], like: str | None = None) -> list[str]:

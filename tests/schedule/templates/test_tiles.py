@@ -350,3 +350,15 @@ def test_few_rows_have_columns_packed_where_they_are_used(rows, columns, steps, 
     *_, panels, part, _ = next(b for b in s.func.allocs if b.name == "B_global").shape
     around = [x.extent for x in loops_of(s.func, "B_global")]
     assert around.index(part) < around.index(panels)
+
+
+def test_rows_that_the_last_cache_holds_follow_on_each_block_of_columns():
+    """By one thread; else, or where memory has the rows, blocks of rows are outermost and columns are packed in front."""
+
+    def outermost(cores, l3):
+        target = tir.Target(f"llvm -mcpu x86-64-v3 -num-cores {cores} -l1 32768 -l2 131072 -l3 {l3}")
+        s = tir.default_schedule(product(1000, 1030, 600), target)
+        return s.get_loops("C")[0], s.get_loops("B_global")[0] == s.get_loops("C")[0]
+
+    assert outermost(1, 32 << 20) == ("j_0", True)
+    assert outermost(1, 1 << 20) == outermost(2, 32 << 20) == ("i_0", False)
