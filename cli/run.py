@@ -101,7 +101,7 @@ def _run(args: argparse.Namespace) -> int:
 def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
     """Print what each pass changes, and how far the outputs are from those of the interpreter in float64; whether all is well."""
     from graph import GraphError
-    from graph.passes.check import PassCheck, check_passes, widened
+    from graph.passes.check import PassCheck, check_passes, difference, widened
     from graph.reference import evaluate, remembering, run_call
     from search.measure.reference import to_float
 
@@ -118,7 +118,8 @@ def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.
     exact = evaluate(*widened(graph, inputs), run)
     well = True
     for value, array, wanted in zip(graph.outputs, outputs, exact, strict=True):
-        off = _error(to_float(array, value.dtype) if wanted.dtype.kind == "f" else array, wanted)
+        found = to_float(array, value.dtype) if wanted.dtype.kind == "f" else array
+        off = difference(found, wanted, root_mean_square)
         print(f"  `{value.name}` is off by {off:.2g} of its root mean square")
         if not off <= MAX_ERROR:
             print(f"error: `{value.name}` is off by {off:.3g} of its root mean square, over {MAX_ERROR:.3g}", file=sys.stderr)
@@ -126,15 +127,8 @@ def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.
     return well
 
 
-def _error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference relative to the root mean square of `wanted`; infinite where integers, NaN or infinities differ."""
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, wanted) else float("inf")
-    finite = np.isfinite(wanted)
-    if not np.array_equal(np.isfinite(found), finite) or not np.array_equal(found[~finite], wanted[~finite], equal_nan=True):
-        return float("inf")
-    size = np.sqrt(np.mean(np.square(wanted[finite]))) if finite.any() else 0.0
-    return float(np.max(np.abs(found[finite] - wanted[finite]), initial=0.0) / max(size, np.finfo(wanted.dtype).tiny))
+def root_mean_square(array: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(array))))
 
 
 def _summary(array: np.ndarray) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 Bundle = dict[str, str]  # by media type
@@ -56,6 +56,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows
     )
+
+
+def tally(counts: Mapping[str, int]) -> str:
+    """The counts that are not 0: `61 ok, 2 run_timeout`."""
+    return ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
 
 
 def counted(n: int, noun: str) -> str:

@@ -7,8 +7,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from codegen.timing import duration
-
-from .table import tally
+from tir.display import tally
 
 if TYPE_CHECKING:
     from search.tuning.events import Event
@@ -96,8 +95,7 @@ class LineProgress:
     def status(self) -> str:
         """Candidates measured, failures by kind, the best and its share of peak, time left."""
         of = f"/{self.total}" if self.total else ""
-        failures = tally({k: n for k, n in self.outcomes.items() if k != "ok"})
-        parts = [f"{self.trials}{of}", f"failed: {failures}"]
+        parts = [f"{self.trials}{of}", f"failed: {self.failed()}"]
         if self.best is not None:
             parts.append(f"best {self.speed()}")
         parts += self.model()
@@ -105,6 +103,9 @@ class LineProgress:
         if (left := self.time_left()) is not None:
             parts.append(f"{left:.0f} s left")
         return "  ".join(parts)
+
+    def failed(self) -> str:
+        return tally({kind: n for kind, n in self.outcomes.items() if kind != "ok"})
 
     def speed(self) -> str:
         """The speed of the best, and its share of the peak; none above 1: the machine was busy when the peak was measured."""
@@ -164,8 +165,7 @@ class LiveProgress(LineProgress):
             return table
         of = f" of {self.total}" if self.total else ""
         trials = Text(f"{self.trials}{of}: {self.outcomes.get('ok', 0)} valid; failed: ")
-        failures = tally({k: n for k, n in self.outcomes.items() if k != "ok"})
-        table.add_row("trials", trials.append(failures, "" if failures == "none" else "red"))
+        table.add_row("trials", trials.append(self.failed(), "" if self.failed() == "none" else "red"))
         if self.best is not None:
             times = f", {self.numpy / self.best:.2f} x numpy" if self.numpy else ""
             table.add_row("best", Text(f"{duration(self.best)}, {self.speed()}{times}", "bold green"))

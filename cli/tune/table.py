@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from codegen.timing import duration
-from tir.display import counted
+from tir.display import counted, tally
 
 from ..options import sizes
 
@@ -114,8 +114,3 @@ def sketches(result: Result) -> list[str]:
         rules = "; ".join(result.rules.get(name, ()))
         lines.append(f"{name:<13} {len(seconds):>6} {ok:>4} {best:>10}  {rules}".rstrip())
     return lines
-
-
-def tally(outcomes: dict[str, int]) -> str:
-    """The counts of the outcomes that occurred: `61 ok, 2 run_timeout`."""
-    return ", ".join(f"{n} {kind}" for kind, n in outcomes.items() if n) or "none"

@@ -30,13 +30,19 @@ def _compiled(func: PrimFunc, target: Target, cache: ObjectCache | None, lent: b
     """Compile a function as it is, unless the cache has its object."""
     lowered = _lowered(func, target, lent)
     text = emit(lowered, target)
-    key = "" if cache is None else object_key(text, target)
-    code = None if cache is None else cache.get(key)
+    return Kernel(func, lowered, target, text, cached_code(text, target, cache))
+
+
+def cached_code(text: str, target: Target, cache: ObjectCache | None) -> bytes:
+    """The object file of a module, compiled unless the cache has it."""
+    if cache is None:
+        return object_code(text, target)
+    key = object_key(text, target)
+    code = cache.get(key)
     if code is None:
         code = object_code(text, target)
-        if cache is not None:
-            cache.put(key, code)
-    return Kernel(func, lowered, target, text, code)
+        cache.put(key, code)
+    return code
 
 
 def _lowered(func: PrimFunc, target: Target, lent: bool) -> PrimFunc:

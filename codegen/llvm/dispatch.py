@@ -8,10 +8,11 @@ from tir.constants import CONSTANTS
 from tir.ir import Buffer, PrimFunc
 
 from ..build import lower
-from ..cache import ObjectCache, object_key
+from ..cache import ObjectCache
 from ..kernel import Kernel
 from ..target import Target
-from .compile import linked, object_code
+from .build import cached_code
+from .compile import linked
 from .emit import emit, symbol
 from .scratch import RELEASE
 
@@ -28,13 +29,7 @@ def build_variants(func: PrimFunc, variants: Sequence[Variant], target: Target, 
     texts = [emit(f, target) for f in (general, *parts)]
     keeping = [symbol(f) for f, text in zip((general, *parts), texts, strict=True) if f"{RELEASE}()" in text]
     text = linked([_entry(func, general, [(v, f) for (v, _), f in zip(variants, parts, strict=True)], keeping), *texts])
-    key = object_key(text, target)
-    code = None if cache is None else cache.get(key)
-    if code is None:
-        code = object_code(text, target)
-        if cache is not None:
-            cache.put(key, code)
-    return Kernel(func, general, target, text, code)
+    return Kernel(func, general, target, text, cached_code(text, target, cache))
 
 
 def _entry(func: PrimFunc, general: PrimFunc, variants: Sequence[Variant], keeping: Sequence[str]) -> str:

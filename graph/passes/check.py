@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def check_passes(
         if after.text() != text:
             text = after.text()
             for value, a, b in zip(wide.outputs, wanted, evaluate(after, arrays, run), strict=True):
-                change = max(change, _change(a, b))
+                change = max(change, difference(b, a, np.max) if a.dtype == b.dtype else float("inf"))
                 if not change <= TOLERANCE:
                     what = f"the pass {name} changes the output `{value.name}` by {change:.3g} of its largest element"
                     raise GraphError(f"graph {graph.name}: {what}")
@@ -61,17 +62,16 @@ def check_passes(
     return checks
 
 
-def _change(wanted: np.ndarray, found: np.ndarray) -> float:
-    """The largest difference of elements, as a part of the largest one; infinite where other elements are not finite."""
-    if wanted.shape != found.shape or wanted.dtype != found.dtype:
-        return float("inf")
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(wanted, found) else float("inf")
+def difference(found: np.ndarray, wanted: np.ndarray, size: Callable[[np.ndarray], Any]) -> float:
+    """The largest difference of elements, relative to the `size` of the absolute values that are wanted; infinite where integers,
+    NaN or infinities differ."""
+    if wanted.dtype.kind != "f" or wanted.shape != found.shape:
+        return 0.0 if np.array_equal(found, wanted) else float("inf")
     finite = np.isfinite(wanted)
-    if not np.array_equal(wanted[~finite], found[~finite], equal_nan=True) or not np.isfinite(found[finite]).all():
+    if not np.array_equal(np.isfinite(found), finite) or not np.array_equal(found[~finite], wanted[~finite], equal_nan=True):
         return float("inf")
-    difference = np.max(np.abs(wanted - found, where=finite, out=np.zeros(wanted.shape)), initial=0)
-    return float(difference / max(np.max(np.abs(wanted), where=finite, initial=0), np.finfo(wanted.dtype).tiny))
+    largest = np.max(np.abs(found[finite] - wanted[finite]), initial=0.0)
+    return float(largest / max(size(np.abs(wanted[finite])) if finite.any() else 0.0, np.finfo(wanted.dtype).tiny))
 
 
 def widened(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> tuple[Graph, list[np.ndarray]]:

@@ -14,11 +14,8 @@ Outcome = Literal[
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-BROKEN: tuple[Outcome, ...] = (
-    "illegal",
-    "wrong_result",
-    "crash",
-)  # not caused by the machine: such a candidate is never valid again
+# Not caused by the machine: such a candidate is never valid again.
+BROKEN: tuple[Outcome, ...] = ("illegal", "wrong_result", "crash")
 
 
 @dataclass(frozen=True, slots=True)

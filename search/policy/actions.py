@@ -22,7 +22,7 @@ from tir.ir import Const, Kind, PrimFunc
 from tir.traverse import blocks, loops_to
 
 from ..measure import Candidate
-from .stochastic_schedule import reduced_loops
+from ..space.annotation import reduced_loops
 from .traces import TracePolicy
 
 WIDTH = 4  # schedules of the beam, as tinygrad's BEAM=4

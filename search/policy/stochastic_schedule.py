@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from math import prod
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from schedule.primitive import find_block, find_loop
-from tir.ir import Axis, Block, Const, For, Kind, Var
-from tir.traverse import blocks, loops_to, variables
+from tir.ir import Axis, Const, Kind, Var
+from tir.traverse import blocks, loops_to
+
+from ..space.annotation import iterations, outer_spatial, reduced_loops
 
 MAX_UNROLLED = 512  # copies of a body that unrolled loops and vectors may make together
 MAX_VECTOR = 64  # iterations of a vector
@@ -63,8 +63,9 @@ def run_in_parallel(s: Schedule, target: Target) -> None:
     if target.num_cores == 1:
         return
     for nest in dict.fromkeys(s.get_loops(b.name)[0] for b in blocks(s.func) if s.get_loops(b.name)):
-        chain = _spatial_chain(s, nest)
-        enough = next((n for n in range(1, len(chain)) if _length(chain[:n]) >= 16 * target.num_cores), len(chain))
+        loop = find_loop(s.func, nest)
+        chain = outer_spatial(loop, {v for b in blocks(loop) for v in reduced_loops(b)})
+        enough = next((n for n in range(1, len(chain)) if iterations(chain[:n]) >= 16 * target.num_cores), len(chain))
         names = [x.name for x in chain[:enough]]
         if names:
             with suppress(ScheduleError):
@@ -75,7 +76,7 @@ def run_in_vectors(s: Schedule, target: Target) -> None:
     """Vectorises the innermost loop of each stage where that is spatial."""
     for block in blocks(s.func):
         path = loops_to(s.func.body, block.name)
-        if path and path[-1].body is block and path[-1].name not in reduced_loops(block) and _length(path[-1:]) <= MAX_VECTOR:
+        if path and path[-1].body is block and path[-1].name not in reduced_loops(block) and iterations(path[-1:]) <= MAX_VECTOR:
             with suppress(ScheduleError):
                 s.vectorize(path[-1].name)
 
@@ -84,30 +85,8 @@ def refuse_large_bodies(s: Schedule, target: Target) -> None:
     """Refuses bodies of which vectors and unrolled loops make more than MAX_UNROLLED copies."""
     for block in blocks(s.func):
         marked = [x for x in loops_to(s.func.body, block.name) if x.kind in (Kind.VECTORIZED, Kind.UNROLLED)]
-        if _length(marked) > MAX_UNROLLED:
-            raise ScheduleError(f"`{block.name}` would have {_length(marked)} copies of its body, of at most {MAX_UNROLLED}")
+        if iterations(marked) > MAX_UNROLLED:
+            raise ScheduleError(f"`{block.name}` would have {iterations(marked)} copies of its body, of at most {MAX_UNROLLED}")
 
 
 POSTPROCESSORS = (run_in_parallel, run_in_vectors, refuse_large_bodies)
-
-
-def _spatial_chain(s: Schedule, nest: str) -> list[For]:
-    """The outermost loops of a nest while they carry no reduction, up to and with the first that has several statements."""
-    chain: list[For] = []
-    loop = find_loop(s.func, nest)
-    reduced = {v for b in blocks(loop) for v in reduced_loops(b)}
-    while loop.kind is Kind.SERIAL and loop.name not in reduced:
-        chain.append(loop)
-        if not isinstance(loop.body, For):
-            break
-        loop = loop.body
-    return chain
-
-
-def reduced_loops(block: Block) -> set[str]:
-    """The loops that drive the reductions of a block."""
-    return {v for it in block.iters if it.axis is not Axis.SPATIAL for v in variables(it.binding)}
-
-
-def _length(chain: Sequence[For]) -> int:
-    return prod(x.extent.value for x in chain if isinstance(x.extent, Const))

@@ -11,6 +11,7 @@ from schedule import ScheduleError, replay
 
 from ..measure import Measurement, Origin
 from ..space.sketch import Sketch
+from ..tuning.history import first_trials
 from ..tuning.result import Result
 from .html import changed_lines
 
@@ -36,7 +37,7 @@ def line(result: Result) -> list[Ancestor]:
     best = winner(result)
     if best is None:
         return []
-    trials = {(m.candidate.sketch, m.candidate.row): n for n, m in reversed([*enumerate(result.measurements, 1)])}
+    trials = first_trials(result.measurements)
     born = {(m.candidate.sketch, m.candidate.row): m.candidate.origin for m in reversed(result.measurements)}
     sketch, row, origin = best.candidate.sketch, best.candidate.row, best.candidate.origin
     found: list[Ancestor] = []

@@ -16,7 +16,7 @@ from tir.files import write_atomically
 from tir.ir import buffer_nbytes
 
 from ..measure.provenance import processor, versions
-from ..tuning.history import parents
+from ..tuning.history import first_trials, parents
 from ..tuning.result import Result
 from . import figures
 from .derivations import derivations
@@ -149,7 +149,7 @@ def _operators(result: Result) -> str:
         children, better = bred.get(a.operator, (0, 0))
         bred[a.operator] = children + a.children, better + a.better
     won = figures.wins(result.measurements)
-    trials = {(m.candidate.sketch, m.candidate.row): n for n, m in reversed([*enumerate(result.measurements, 1)])}
+    trials = first_trials(result.measurements)
     tried, gains = defaultdict(list), defaultdict(list)
     for m in result.measurements:
         if m.candidate.origin is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..policy.lineage import Generation, places
 from ..space.sketch import Sketch
-from ..tuning.history import parents
+from ..tuning.history import first_trials, parents
 from ..tuning.result import Result
 from .figures import about, speed
 from .html import data
@@ -51,7 +51,7 @@ def _island(result: Result, sketch: Sketch, bred: list[Generation]) -> dict[str,
     split = np.split(flat, np.cumsum([len(p) for p in parts])[:-1])
     frames = [{"batch": g.batch, "generation": g.number, "points": p.tolist()} for g, p in zip(few, split, strict=False)]
     top = max((speed(result, m.seconds) for m in result.measurements), default=0.0) or 1.0
-    trials = {(m.candidate.sketch, m.candidate.row): n for n, m in reversed([*enumerate(result.measurements, 1)])}
+    trials = first_trials(result.measurements)
     points = [
         {
             "trial": n, "batch": m.candidate.origin.batch if m.candidate.origin else 0, "x": x, "y": y,

@@ -7,6 +7,7 @@ depend on them are left to sampling. The innermost loop may always be vectorised
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import prod
 
@@ -81,7 +82,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
         loop = level[0]
         if any(x is not loop for x in level) or loop.kind is not Kind.SERIAL:
             break
-        reduces = any(_reduces(state, b, loop.name) for b in consumers)
+        reduces = any(loop.name in reduced_loops(state.block(b)) for b in consumers)
         if reduces and state.tiled(consumers[0]) is None:
             break
         if reduced and not reduces:
@@ -92,8 +93,9 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
     return found
 
 
-def _reduces(state: OpenSchedule, block: str, loop: str) -> bool:
-    return any(loop in variables(it.binding) for it in state.block(block).iters if not is_spatial(it))
+def reduced_loops(block: Block) -> set[str]:
+    """The loops that drive the reductions of a block."""
+    return {v for it in block.iters if not is_spatial(it) for v in variables(it.binding)}
 
 
 def _finisher(steps: tuple[tuple[str, str], ...]):
@@ -120,7 +122,8 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     stages = [b.name for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)]
     if not stages:
         return
-    chain = _outer_spatial(state, nest, stages)
+    loops = outer_spatial(state.loop(nest), {v for b in stages for v in reduced_loops(state.block(b))})
+    chain = [loop.name for loop in loops]
     if not chain or state.target.num_cores == 1:
         _finish_nest(state, nest, stages)
         return
@@ -134,7 +137,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         return way
 
     # As many as give every thread 16 iterations, where the lengths are known; then the other numbers.
-    enough = next((n for n in range(1, len(chain)) if _length(state, chain[:n]) > 16 * state.target.num_cores), len(chain))
+    enough = next((n for n in range(1, len(chain)) if iterations(loops[:n]) > 16 * state.target.num_cores), len(chain))
     depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:DEPTHS]
     owner = next((b for b in stages if state.tiled(b) is not None), stages[-1])
     ways = {f"{n} parallel": parallel(n) for n in depths}
@@ -142,17 +145,17 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         _finish_nest(state, nest, stages)
 
 
-def _length(state: OpenSchedule, chain: list[str]) -> int:
+def iterations(chain: Sequence[For]) -> int:
     """The iterations of a nest of loops, open lengths counted as one."""
-    return prod(x.extent.value for x in map(state.loop, chain) if isinstance(x.extent, Const))
+    return prod(x.extent.value for x in chain if isinstance(x.extent, Const))
 
 
-def _outer_spatial(state: OpenSchedule, nest: str, stages: list[str]) -> list[str]:
-    """The outermost loops of a nest while they carry no reduction, up to and with the first that has several statements."""
-    chain: list[str] = []
-    loop = state.loop(nest)
-    while loop.kind is Kind.SERIAL and not any(_reduces(state, b, loop.name) for b in stages):
-        chain.append(loop.name)
+def outer_spatial(loop: For, reduced: set[str]) -> list[For]:
+    """The outermost loops of a nest while they are serial and none that is `reduced`, up to and with the first that has several
+    statements."""
+    chain: list[For] = []
+    while loop.kind is Kind.SERIAL and loop.name not in reduced:
+        chain.append(loop)
         if not isinstance(loop.body, For):
             break
         loop = loop.body
@@ -188,13 +191,13 @@ def _vectorize(state: OpenSchedule, block: str) -> None:
     own: list[For] = []
     inner: Block | For = state.block(block)
     for loop in reversed(path):
-        if loop.body is not inner or loop.kind is not Kind.SERIAL or _reduces(state, block, loop.name):
+        if loop.body is not inner or loop.kind is not Kind.SERIAL or loop.name in reduced_loops(state.block(block)):
             break
         inner = loop
         own.append(loop)
         if state.tiled(block) is not None or loop.annotations:
             break
-        if _length(state, [x.name for x in own]) > VECTOR and len(own) > 1:
+        if iterations(own) > VECTOR and len(own) > 1:
             own.pop()
             break
     names = [x.name for x in own]

@@ -31,7 +31,7 @@ class History(list[dict[str, Any]]):
 def history(measurements: Sequence[Measurement], flop: int) -> History:
     """The table of the trials of a run, in order."""
     models = dict.fromkeys(name for m in measurements for name in m.candidate.scores or ())
-    trials = {(m.candidate.sketch, m.candidate.row): n for n, m in reversed([*enumerate(measurements, 1)])}
+    trials = first_trials(measurements)
     found, best = History(), None
     for n, m in enumerate(measurements, 1):
         seconds = m.seconds if m.outcome == "ok" else None
@@ -46,6 +46,11 @@ def history(measurements: Sequence[Measurement], flop: int) -> History:
         scores = {f"score {name}": (m.candidate.scores or {}).get(name) for name in models}
         found.append(dict(zip(FIELDS, values, strict=True)) | scores | {"message": m.message})
     return found
+
+
+def first_trials(measurements: Sequence[Measurement]) -> dict[tuple[str, tuple[int, ...]], int]:
+    """The numbers of the trials, from 1, by their sketches and rows, of one measured again the first."""
+    return {(m.candidate.sketch, m.candidate.row): n for n, m in reversed([*enumerate(measurements, 1)])}
 
 
 def parents(m: Measurement, trials: dict[tuple[str, tuple[int, ...]], int]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codegen.timing import duration
-from tir.display import bundle, preformatted, table
+from tir.display import bundle, preformatted, table, tally
 from tir.script.outline import signature_text
 
 from ..curves import plot
@@ -43,8 +43,7 @@ class NothingFound(RuntimeError):
             messages = Counter(m.message for m in measurements if m.outcome == kind and m.message)
             if messages:
                 self.reasons[kind] = messages.most_common(1)[0][0]
-        kinds = ", ".join(f"{n} {kind}" for kind, n in self.outcomes.items() if n) or "no candidate was proposed"
-        lines = [f"no valid candidate for {task.name}: {kinds}"]
+        lines = [f"no valid candidate for {task.name}: {tally(self.outcomes) if measurements else 'no candidate was proposed'}"]
         lines += [f"  {kind}: {message.splitlines()[0]}" for kind, message in self.reasons.items()]
         super().__init__("\n".join(lines))
 
@@ -101,11 +100,10 @@ class Result:
             return "not measured" if seconds is None else f"{duration(seconds, 3)}, {seconds / self.seconds:.3g} × the best"
 
         speed = f", {self.task.flop / self.seconds / 1e9:.1f} GFLOP/s" if self.task.flop else ""
-        outcomes = ", ".join(f"{n} {kind}" for kind, n in self.outcomes.items() if n)
         rows = [("task", signature_text(self.task.func)), ("target", self.task.target)]
         rows += [("best", f"{duration(self.seconds, 3)}{speed}"), ("as written", against(self.baseline))]
         rows += [("numpy", against(self.numpy))] if self.numpy is not None else []
-        rows.append(("trials", f"{self.trials} in {self.elapsed:.1f} s: {outcomes or 'none'}"))
+        rows.append(("trials", f"{self.trials} in {self.elapsed:.1f} s: {tally(self.outcomes)}"))
         return rows + [("problem", self.problem)] * bool(self.problem)
 
     def __repr__(self) -> str:

@@ -13,8 +13,9 @@ from onnx import TensorProto, helper
 
 import graph.reference
 import tir
-from cli.run import _error, main
+from cli.run import main, root_mean_square
 from graph.passes import PASSES
+from graph.passes.check import difference
 from tests.graph.models import model
 
 W = np.eye(5, dtype="float32")
@@ -105,7 +106,7 @@ def test_a_check_that_fails(path, capsys, monkeypatch):
     ],
 )
 def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
-    assert _error(np.array(found), np.array(wanted)) == pytest.approx(error)
+    assert difference(np.array(found), np.array(wanted), root_mean_square) == pytest.approx(error)
 
 
 @pytest.mark.parametrize(

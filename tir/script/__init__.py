@@ -14,18 +14,9 @@ if TYPE_CHECKING:
     from .printer import expr_text, func_text, show, stmt_text
 
 __all__ = [
-    "Module",
-    "ScriptError",
-    "expr_text",
-    "func_text",
-    "ir_module",
-    "outline_text",
-    "parse",
-    "read_condition",
-    "show",
-    "signature_text",
-    "stmt_text",
-]
+    "Module", "ScriptError", "expr_text", "func_text", "ir_module", "outline_text", "parse", "read_condition",
+    "show", "signature_text", "stmt_text",
+]  # fmt: skip
 
 _MODULES = {
     "parse": ".parser", "ScriptError": ".error", "Module": ".module", "ir_module": ".ir", "expr_text": ".printer",
