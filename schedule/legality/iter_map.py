@@ -88,7 +88,7 @@ def iter_map(
     extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
     conditions = _upper_bounds(block, reducing - placing, inner_only)
     bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
-    fused, parts, all_ranges = _split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
+    fused, parts, all_ranges = split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
     sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
     inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
     reader = _BindingReader(fused, all_ranges, sizes, inside, inner_only, {})
@@ -222,7 +222,7 @@ def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
     return to_expr(p, condition.a.dtype), 1 - offset
 
 
-def _split_fused_loops(
+def split_fused_loops(
     exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
 ) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
     """Loops under `//` and `%` by constants in mixed radix: substitution, extents of the parts, and all ranges."""

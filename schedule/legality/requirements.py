@@ -11,7 +11,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjuncts
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
 from tir.traverse import stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
@@ -221,8 +221,8 @@ def need_safe_domain(scope: Scope, leaf: Leaf, conditions: Sequence[Expr], what:
         return
     fault = "reduce over more than it does" if more else "access elements that do not exist"
     raise ScheduleError(
-        f"`{block.name}` runs only where `{block.predicate}`; {what}, it would run at all points of its axes, and could then "
-        f"{fault}",
+        f"`{block.name}` runs only where `{conjunction(*conditions)}`; {what}, it would run at all points of its axes, and could "
+        f"then {fault}",
         (block, "runs under a condition"),
         hint="give its axes extents that need no condition, or let its formula choose (T.if_then_else)",
     )

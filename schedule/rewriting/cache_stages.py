@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tir.analysis.axis_conditions import axis_conditions
-from tir.analysis.regions import block_regions
+from tir.analysis.regions import accessed, block_regions
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import UNBOUNDED, Interval, Ranges
-from tir.arith.polynomial import excess, linear
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import (
@@ -39,7 +38,8 @@ from tir.traverse import loads, replace_stmt, rewrite, substitute, variables, wa
 
 from ..error import ScheduleError, listing
 from ..legality.axis_windows import TiledIndex, Window, in_elements, windows, written_indices
-from ..legality.dataflow import Leaf, Scope, loops_and_ranges, shared
+from ..legality.dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
+from ..legality.instances import instances, narrowed
 from ..legality.iter_map import Unproved, proving
 from ..primitive import is_parameter, nest_at
 from .edits import Insertion, Names, parts
@@ -169,16 +169,19 @@ def where_read(
     ranges: Ranges,
     axes: Mapping[str, Expr] | None = None,
 ) -> Stmt:
-    """A copying block in its loops, under the conditions that all readers in `loops` have there: elsewhere nothing need have been
-    written, unless it is a parameter. Its axes are the dimensions of the buffer, and are kept to what the readers reach; or they
-    are the `axes` of the only reader, by the names that these have there."""
-    blocks = [r.stmt for r in readers if isinstance(r.stmt, Block)]
-    if is_parameter(scope.func, name) or len(blocks) < len(readers):
+    """A copying block in its loops, under the conditions that all readers in `loops` have there, and the writers: elsewhere
+    nothing need have been written, unless it is a parameter. Its axes are the dimensions of the buffer, and are kept to what the
+    readers reach; or they are the `axes` of the only reader, by the names that these have there."""
+    if is_parameter(scope.func, name):
         return placed
+    block = next(s for s in walk_stmts(placed) if type(s) is Block)
+    made = _where_made(scope, name, loads(block)[0].indices)
+    blocks = [r.stmt for r in readers if isinstance(r.stmt, Block)]
+    if len(blocks) < len(readers):
+        return restricted(placed, made, ranges)
     visible = {x.name for x in loops}
     first, *others = [conjuncts(s.predicate) for s in blocks]
     conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
-    block = next(s for s in walk_stmts(placed) if type(s) is Block)
     if axes is not None:
         own = axis_conditions(blocks[0], ranges_of(readers[0].above, scope.ranges))
         conditions += [substitute(c, axes) for c in own if variables(c) <= axes.keys()]
@@ -191,7 +194,27 @@ def where_read(
                 conditions.append(it.var >= min(lows))
             if len(highs) == len(reached):
                 conditions.append(it.var <= max(highs))
-    return restricted(placed, conditions, ranges)
+    return restricted(placed, [*conditions, *made], ranges)
+
+
+def _where_made(scope: Scope, name: str, place: Sequence[Expr]) -> list[Expr]:
+    """The conditions under which all writers of a temporary write it at `place`, as far as the axes tell at which they do."""
+    while name in scope.outputs and scope.around:
+        scope = scope_of(scope.func, scope.around)
+    visible = variables(*place) | {v.name for v in scope.func.sizes}
+    found: list[list[Expr]] = []
+    for w in scope.writers(name):
+        dims = written_indices(w.block, name) if isinstance(w.stmt, Block) else []
+        if not dims or any(d is None or type(d.offset) is not Const for d in dims[0]) or any(x != dims[0] for x in dims):
+            found = []
+            break
+        own = {d.axis: (p - d.offset) // d.tile for d, p in zip(dims[0], place, strict=True) if d and d.axis}
+        left = {it.var.name for it in w.block.iters} - own.keys()
+        found.append([substitute(c, own) for c in instances(scope, w)[1] if not variables(c) & left])
+    region = accessed(scope.root, scope.ranges, (name,))[1].get(name)
+    box = [c for p, r in zip(place, region.ranges, strict=True) for c in (p >= r.min, p < r.min + r.extent)] if region else []
+    said = [c for c in found[0] if all(c in other for other in found)] if found else []
+    return [c for c in (*box, *said) if variables(c) <= visible]
 
 
 def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt:
@@ -201,8 +224,10 @@ def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt
     inside = ranges_of(loops, ranges)
     bindings = {it.var: it.binding for it in block.iters}
     facts = [*conjuncts(block.predicate), *(f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent))]
-    bound = [substitute(c, bindings) for c in conditions]
-    kept = [simplify(c, inside) for c in bound if not prove(c, inside, facts)]
+    kept: list[Expr] = []
+    for c in (substitute(c, bindings) for c in conditions):
+        if not prove(c, inside, (*facts, *kept)):
+            kept.append(simplify(c, inside))
     return replace_stmt(placed, block, block.with_(predicate=conjunction(block.predicate, *kept))) if kept else placed
 
 
@@ -216,12 +241,7 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
         own = bounds(it.binding, around), ranges[it.var.name]
         lows, highs = ([x for x in ends if x is not None] for ends in zip(*own, strict=True))
         ranges[it.var.name] = max(lows, default=None), min(highs, default=None)
-    for c in axis_conditions(reader.block, around):
-        match linear(excess(c) or {}):
-            case (v, 1, rest):
-                ranges[v] = ranges[v][0], min(x for x in (ranges[v][1], -rest) if x is not None)
-            case (v, -1, rest):
-                ranges[v] = max(x for x in (ranges[v][0], rest) if x is not None), ranges[v][1]
+    ranges = narrowed(ranges, axis_conditions(reader.block, around))
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import codegen
 from tir import te
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, If, Iter, PrimFunc, Stmt, Store, Var, nest, seq
+from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, If, Iter, PrimFunc, Stmt, Store, Var, nest, seq
 from tir.traverse import loops, replace_stmt
 
 EXTENTS = (1, 2, 3, 4, 5, 7)
@@ -28,6 +28,8 @@ def draw(rng: np.random.Generator, options: Sequence[Any]) -> Any:
 def program(rng: np.random.Generator) -> PrimFunc:
     """A random program."""
     kind = rng.random()
+    if kind < 0.04:
+        return partial(rng)
     if kind < 0.42:
         return stages(rng)
     if kind < 0.50:
@@ -352,6 +354,36 @@ def done_again(rng: np.random.Generator) -> PrimFunc:
     func = te.create_prim_func([A, te.compute((m,), lambda i: te.sum(A[i, r], axis=r), name="C")])
     target = draw(rng, loops(func)[:2])
     return func.with_(body=replace_stmt(func.body, target, For(Var("again"), Const(n), target)))
+
+
+def partial(rng: np.random.Generator) -> PrimFunc:
+    """Blocks whose loops leave out a part of the domains of their axes: at an end, above a diagonal, or every other step
+    of a reduction."""
+    m, n = (int(draw(rng, EXTENTS[2:])) for _ in range(2))
+    first, rows, columns = int(rng.integers(2)), int(rng.integers(2, m + 1)), int(rng.integers(1, n + 1))
+    diagonal = rng.random() < 0.2 and rows <= n
+    sums = rng.random() < 0.5
+    step = 2 if sums and rng.random() < 0.2 and 2 * columns - 1 <= n else 1
+    A = Buffer("A", (Const(rows), Const(n)))
+    B = Buffer("B", (Const(m),) if sums else (Const(m), Const(n)))
+    C = Buffer("C", (Const(m), Const(n)))
+    i, j, vi, vj, x, y = (Var(name) for name in ("i", "j", "vi", "vj", "x", "y"))
+    iters = (
+        Iter(vi, Const(m), Axis.SPATIAL, i + first),
+        Iter(vj, Const(n), Axis.REDUCE if sums else Axis.SPATIAL, j if diagonal else j * step),
+    )
+    where = te.all(i < rows - 1) if rng.random() < 0.2 else TRUE
+    value = A[vi, vj] * 2.0
+    body = Store(B, (vi,), B[vi] + value) if sums else Store(B, (vi, vj), value)
+    made = Block("B", iters, body, Store(B, (vi,), Const(0.0, "float32")) if sums else None, where)
+    nested = nest([(i, Const(rows - first)), (j, i + first + 1 if diagonal else Const(columns))], made)
+    run = [x >= first, x < (rows - 1 if where != TRUE and first == 0 else rows)]
+    if not sums:
+        run.append(y <= x if diagonal else y < columns)
+    read = te.if_then_else(te.all(*run), B[x] if sums else B[x, y], te.const(1, "float32"))
+    p, q = Var("p"), Var("q")
+    reader = Block("C", (Iter(x, Const(m), Axis.SPATIAL, p), Iter(y, Const(n), Axis.SPATIAL, q)), Store(C, (x, y), read + 1.0))
+    return PrimFunc("main", (A, C), seq(nested, nest([(p, Const(m)), (q, Const(n))], reader)), (B,))
 
 
 def gathers(rng: np.random.Generator) -> PrimFunc:

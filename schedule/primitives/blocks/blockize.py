@@ -38,7 +38,7 @@ from ...legality.dataflow import shared
 from ...legality.independence import has_disjoint_iterations, independent_iterations
 from ...legality.iter_map import proving
 from ...legality.requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
-from ...primitive import block_at, blocks_below, loop_at, loops_on, nest_at, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, block_at, blocks_below, loop_at, loops_on, nest_at, primitive, replace_path
 from ...rewriting.clones import in_own_loops, init_block
 from ...rewriting.edits import Names, edited, parts
 from ...rewriting.loops import driving, substitute_loops
@@ -91,12 +91,12 @@ def blockize(func: PrimFunc, target: str | list[str], preserve_unit_iters: bool 
                       v_o = i_0
                       for i_1 in range(f): with T.block("B"): v_i = i_1; S(v_o * f + v_i)
     Legal     if the loop holds nothing but perfectly nested loops and one block, each binding of which is `outer * f + inner`
-              over the loops outside and those inside, 0 <= inner < f; a condition on both concerns one axis only; and where an
-              init moves outside, each loop inside drives spatial or reduce axes, not both, and is bound to no thread if it drives
-              the reduction, they visit each point once, and the reduction starts where they start.
-              Several blocks: if they stand in neighbouring statements that hold no others, and no thread drives a reduction that
-              has its init. An iteration variable is spatial if
-              the iterations of its loop are independent, as for `parallel`, and so are those of the loops around, else opaque.
+              over the loops outside and those inside, 0 <= inner < f; no extent inside depends on the loops outside; a condition
+              on both concerns one axis only; and where an init moves outside, each loop inside drives spatial or reduce axes, not
+              both, and is bound to no thread if it drives the reduction, they visit each point once, and the reduction starts
+              where they start. Several blocks: if they stand in neighbouring statements that hold no others, and no thread drives
+              a reduction that has its init. An iteration variable is spatial if the iterations of its loop are independent, as
+              for `parallel`, and so are those of the loops around, else opaque.
     Example   matmul: s.blockize("k")
     """
     if isinstance(target, list):
@@ -197,6 +197,10 @@ def _tile_nest(above: Sequence[Stmt]) -> TileNest:
             hint="decompose_reduction or compute_at afterwards, or choose a loop further inside",
         )
     outer = loops_on(above[:-1])
+    for x in inner:
+        if variables(x.extent) & {o.name for o in outer}:
+            reason = f"the extent of `{x.name}`, inside of the block, depends on loops outside"
+            raise ScheduleError(reason, (x, f"runs over {x.extent}"), hint=DEPENDENT_EXTENT_HINT)
     around = [s for s in above if type(s) is Block]
     return TileNest(block, outer, inner, ranges_of([*around, *outer, *inner]))
 

@@ -13,8 +13,8 @@ from tir.traverse import stores, variables
 
 from ...error import ScheduleError, listing
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, shared_loops
+from ...legality.instances import instances
 from ...legality.requirements import (
-    conditions_on_axes,
     need_own_temporary,
     need_read_later,
     need_safe_domain,
@@ -43,11 +43,12 @@ def compute_at(
            => for l:
                   for ax0 in range(e): A(p(l) + ax0)      # where 0 <= p(l) + ax0 < N, unless that is proved
                   S(l)
-              Reduction axes get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`. In the shared
-              memory of threads, l is what all of them run, whichever loops of it are bound to threadIdx.
+              Reduction axes get their whole domain; what the loops of A leave out of a domain stays out. Loops of extent 1 are
+              left out, unless `preserve_unit_loops`. In the shared memory of threads, l is what all of them run, whichever loops
+              of it are bound to threadIdx.
     Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X, and
               something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
-              final where it stands and unchanged until the last use; the conditions of its predicate are on its axes, and go
+              final where it stands and unchanged until the last use; the conditions under which it runs are on its axes, and go
               with it, or they follow from the axes being in their domains, or concern no reduction and every access is in bounds
               without them; the loop is in the same enclosing block, no instance of which then writes more than before, and
               neither vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves contains a writer
@@ -66,7 +67,7 @@ def compute_at(
     need_read_later(consumers, moved)
     _need_complete_reduction(producer, target, shared_loops(moved.above, path))
     need_unchanged_inputs(scope, moved, [path])
-    kept, lost = conditions_on_axes(scope, moved)
+    box, kept, lost = instances(scope, moved)
     need_safe_domain(scope, moved, lost, what)
 
     stmts = parts(target.body)
@@ -78,7 +79,7 @@ def compute_at(
     together = _threads_together(producer, path)
     outside = {name: r for name, r in ranges.items() if all(name != x.name for x in together)}
     reads, _ = accessed(nest(together, target.body), outside, moved.writes)
-    windows = needed(producer, reads, ranges, scope.written)
+    windows = box | needed(producer, reads, ranges, scope.written)
     removed = edited(func, [(producer, None)])
     facts = facts_of(scope, (x for x in path if type(x) is For))
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)

@@ -15,10 +15,12 @@ from tir.traverse import loads, variables
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import TiledIndex, Window, affine_index, in_elements, shifted, windows, written_indices
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
+from ...legality.instances import instances
 from ...legality.iter_map import proving
-from ...legality.requirements import need_complete
+from ...legality.requirements import need_complete, need_safe_domain
 from ...primitive import path as path_of
 from ...primitive import primitive
+from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
 from ...rewriting.index_map import IndexMap
 from ...rewriting.placement import INLINE, ROOT, laid_out
@@ -47,9 +49,9 @@ def reverse_compute_at(
               around it); all writers of X are in the nest of `loop`, before the new place; where a window is less than all of a
               dimension, the block reads that at one of its spatial axes plus a constant, or `transform_block_layout` gives it
               such axes, and all reads bound the same axes, by the same windows (or larger ones, of producers in fewer of the
-              loops); it runs over its whole domain, once; no
-              statement between the two places writes its other inputs or touches its outputs; and the loop is in the same
-              enclosing block and neither vectorized nor in a vectorized loop.
+              loops); it runs over its whole domain, once, without those terms of its reduction that conditions or ends of loops
+              leave out; no statement between the two places writes its other inputs or touches its outputs; and the loop is in
+              the same enclosing block and neither vectorized nor in a vectorized loop.
     Example   chain: s.reverse_compute_at("C", "i")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -73,12 +75,19 @@ def reverse_compute_at(
         except ScheduleError:
             raise refusal from None
 
+    # The windows above are of the spatial axes: what of its reduction the block leaves out, it leaves out there.
+    box, kept, lost = instances(scope, moved)
+    reducing = {it.var.name: it.binding for it in consumer.iters if it.axis is Axis.REDUCE}
+    need_safe_domain(scope, moved, [c for c in lost if variables(c) & variables(*reducing.values())], "moved")
+    made |= {v: window for v, window in box.items() if v in reducing}
+
     stmts = parts(target.body)
     first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
     position = pick_position(index, first, len(stmts), target)
     removed = edited(func, [(consumer, None)])
     facts = facts_of(scope, (x for x in path if type(x) is For))
     placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True, facts=facts)
+    placed = restricted(placed, [c for c in kept if variables(c) & reducing.keys()], ranges)
     return edited(removed, [], Insertion(target.body, position, placed)), None
 
 

@@ -42,12 +42,13 @@ from ...rewriting.loops import driving
 
 @dataclass(frozen=True, slots=True)
 class Factorisation:
-    """A reduction over the loops of `chain`, to be factored over `target`: the elements of the partial results, the axis that
-    counts them, and variables for several values that are computed at once."""
+    """A reduction over the loops of `chain`, within `outer`, to be factored over `target`: the elements of the partial results,
+    the axis that counts them, and variables for several values that are computed at once."""
 
     block: Block
     target: For
     chain: Sequence[For]
+    outer: Sequence[For]
     reducer: Reducer
     places: tuple[Load, ...]
     lane: Var
@@ -104,7 +105,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     lane = Var(names.axis(f"v_{loop}"), target.var.dtype)
     places = tuple(Load(b, (*o.indices[:axis], lane, *o.indices[axis:])) for b, o in zip(partial, reducer.outputs, strict=True))
     lets = tuple(Var(names.loop(f"v_{b.name}"), b.dtype) for b in partial) if len(partial) > 1 else ()
-    factoring = Factorisation(block, target, chain, reducer, places, lane, lets)
+    factoring = Factorisation(block, target, chain, leaf.inside(chain), reducer, places, lane, lets)
     factored = _factored(factoring, names)
     new = edited(func, [(block, factored)], Insertion(chain[0], 1, _combining(factoring, names)))
     for b in partial:
@@ -207,17 +208,20 @@ def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], di
 def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, Expr]:
     """The predicate of the partial results, and the guard of their updates alone: the init must run for every partial result, so
     no condition that could exclude its first step may stand outside."""
-    chain = {x.name for x in f.chain}
     ranges = ranges_of(f.chain)
     others = [x for x in f.chain if x.name in driving(f.block, Axis.REDUCE) and x is not f.target]
     rest: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in others}
+    # A guard stands inside of the block, which sees axes, but no loops.
+    fixed = {it.binding.name: it.var for it in f.block.iters if it.axis is Axis.SPATIAL and type(it.binding) is Var}
+    seen = {x.name: fixed[x.name] for x in f.outer if x.name in fixed} | fresh
+    unseen = {x.name for x in (*f.outer, *f.chain)} - seen.keys()
     kept, guards = [], []
     for c in conjuncts(f.block.predicate):
         reducing = variables(c) & {f.target.name, *rest}
         if not reducing or prove(substitute(c, rest), ranges):
             kept.append(c)
-        elif variables(c) & chain <= set(fresh):
-            guards.append(substitute(c, fresh))
+        elif not variables(c) & unseen:
+            guards.append(substitute(c, seen))
         else:
             raise ScheduleError(
                 f"the condition `{c}` of `{f.block.name}` concerns the reduction and other axes together",

@@ -420,3 +420,24 @@ blockize(['B', 'C']): `k`, which drives the reduction, is bound to threadIdx.x: 
   hint: do this before bind
 """,
     )
+
+
+def test_refuses_an_extent_inside_that_depends_on_a_loop_outside():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((5, 5), "float32")):
+    for i in range(5):
+        for j in range(i + 1):
+            with T.block("A"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                A[v_i, v_j] = 0.0
+""")
+    refuse(
+        Schedule(func),
+        """
+        blockize('j'): the extent of `j`, inside of the block, depends on loops outside
+            8 |         for j in range(i + 1):
+              |         ^^^^^^^^^^^^^^^^^^^^^^ runs over i + 1
+          hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
+        """,
+    )

@@ -829,3 +829,102 @@ def main(A: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")):
         """,
         call=lambda s: s.compute_at("B", inner),
     )
+
+
+PART = """
+@T.prim_func
+def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((5,), "float32")):
+    B = T.alloc_buffer((7,))
+    for i in range(5):
+        for k in range({terms}):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                v_k = T.axis.reduce(7, {step}k)
+                with T.init():
+                    B[v_i] = 0.0
+                B[v_i] = B[v_i] + A[v_i, v_k]
+    for i in range(5):
+        with T.block("C"):
+            v_i = T.axis.spatial(5, i)
+            C[v_i] = B[v_i] * 3.0
+"""
+
+
+@pytest.mark.parametrize(("terms", "loop", "where"), [("4", "4", ""), ("i + 1", "5", "\n        T.where(ax0 < i_1 + 1)")])
+def test_terms_that_the_loops_leave_out_stay_out(terms, loop, where):
+    s = Checked(parse(PART.format(terms=terms, step="")))
+    s.compute_at("B", s.get_loops("C")[0])
+    check(
+        s,
+        f"""
+B = T.alloc_buffer((7,))
+for i_1 in range(5):
+    for ax0 in range({loop}):
+        with T.block("B"):
+            v_i = T.axis.spatial(7, i_1)
+            v_k = T.axis.reduce(7, ax0){where.replace("        ", "            ")}
+            with T.init():
+                B[v_i] = T.float32(0.0)
+            B[v_i] = B[v_i] + A[v_i, v_k]
+    with T.block("C"):
+        v_i = T.axis.spatial(5, i_1)
+        C[v_i] = B[v_i] * T.float32(3.0)
+""",
+    )
+
+
+def test_refuses_every_other_term_of_a_reduction():
+    refuse(
+        Schedule(parse(PART.format(terms="3", step="2 * "))),
+        """
+        compute_at('B', 'i_1'): `B` runs only where `v_k == 2 * k`; moved, it would run at all points of its axes, and could then reduce over more than it does
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ runs under a condition
+          hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
+        """,
+    )
+
+
+def test_rows_that_were_never_written_are_not_copied():
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 3), "float32"), C: T.Buffer((7, 3), "float32")):
+    B = T.alloc_buffer((7, 3))
+    for i, j in T.grid(3, 3):
+        with T.block("B"):
+            v_i = T.axis.spatial(7, i + 1)
+            v_j = T.axis.spatial(3, j)
+            B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
+    for i, j in T.grid(7, 3):
+        with T.block("C"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            C[v_i, v_j] = T.if_then_else(v_i >= 1 and v_i < 4, B[v_i, v_j], T.float32(0.0))
+""")
+    )
+    s.cache_read("C", "B", "local")
+    i, _ = s.get_loops("C")
+    s.compute_at("B_local", i)
+    s.compute_at("B", i)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 3))
+        B_local = T.alloc_buffer((7, 3), scope="local")
+        for i_1 in range(7):
+            for ax0_1 in range(3):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0_1])
+                    T.where(i_1 >= 1 and i_1 < 4)
+                    B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
+            for ax0 in range(3):
+                with T.block("B_local"):
+                    v0, v1 = T.axis.remap("SS", [i_1, ax0])
+                    T.where(i_1 >= 1 and i_1 < 4)
+                    B_local[v0, v1] = B[v0, v1]
+            for j_1 in range(3):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = T.if_then_else(v_i >= 1 and v_i < 4, B_local[v_i, v_j], T.float32(0.0))
+        """,
+    )

@@ -656,3 +656,46 @@ reverse_compute_at('C', 'i'): it cannot be shown that `C` runs over its whole do
       |         ^^^^^^^^^^^^^^^^^^ the block
 """,
     )
+
+
+SUM = """
+@T.prim_func
+def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((5,), "float32")):
+    B = T.alloc_buffer((5, 7))
+    for i, k in T.grid(5, 7):
+        with T.block("B"):
+            v_i, v_k = T.axis.remap("SS", [i, k])
+            B[v_i, v_k] = A[v_i, v_k] + 1.0
+    for i, k in T.grid(5, {terms}):
+        with T.block("C"):
+            v_i = T.axis.spatial(5, i)
+            v_k = T.axis.reduce(7, k)
+            T.where({condition})
+            with T.init():
+                C[v_i] = 0.0
+            C[v_i] = C[v_i] + B[v_i, v_k]
+"""
+
+
+@pytest.mark.parametrize(("terms", "condition"), [(4, "T.bool(True)"), (7, "k < 4")])
+def test_terms_that_are_left_out_stay_out(terms, condition):
+    s = Checked(parse(SUM.format(terms=terms, condition=condition)))
+    s.reverse_compute_at("C", "i")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((5, 7))
+        for i in range(5):
+            for k in range(7):
+                with T.block("B"):
+                    v_i, v_k = T.axis.remap("SS", [i, k])
+                    B[v_i, v_k] = A[v_i, v_k] + T.float32(1.0)
+            for ax0 in range(4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(5, i)
+                    v_k = T.axis.reduce(7, ax0)
+                    with T.init():
+                        C[v_i] = T.float32(0.0)
+                    C[v_i] = C[v_i] + B[v_i, v_k]
+        """,
+    )

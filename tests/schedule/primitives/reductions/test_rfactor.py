@@ -544,3 +544,44 @@ def main(A: T.Buffer((4, 7, 2), "int32"), C: T.Buffer((4,), "int32")):
         """,
         call=lambda s: s.rfactor("q"),
     )
+
+
+def test_a_condition_over_a_loop_around_is_over_its_axis():
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((5,), "float32"), D: T.Buffer((5,), "float32")):
+    for i in range(5):
+        for k in range(7):
+            with T.block("C"):
+                v_i, v_k = T.axis.remap("SR", [i, k])
+                T.where(k <= i)
+                with T.init():
+                    C[v_i] = T.float32(0.0)
+                C[v_i] = C[v_i] + A[v_i, v_k]
+        with T.block("D"):
+            v_i = T.axis.spatial(5, i)
+            D[v_i] = C[v_i] * T.float32(2.0)
+""")
+    )
+    s.rfactor("k", 0)
+    check(
+        s,
+        """
+        C_rf = T.alloc_buffer((7, 5))
+        for i in range(5):
+            for k in range(7):
+                with T.block("C_rf"):
+                    v_i, v_k = T.axis.remap("SS", [i, k])
+                    C_rf[v_k, v_i] = T.if_then_else(v_k <= v_i, A[v_i, v_k], T.float32(0.0))
+            for k_1 in range(7):
+                with T.block("C"):
+                    v_i, v_k = T.axis.remap("SR", [i, k_1])
+                    with T.init():
+                        C[v_i] = T.float32(0.0)
+                    C[v_i] = C[v_i] + C_rf[v_k, v_i]
+            with T.block("D"):
+                v_i = T.axis.spatial(5, i)
+                D[v_i] = C[v_i] * T.float32(2.0)
+        """,
+    )

@@ -1,0 +1,102 @@
+"""The instances of a block: at which points of the domain of its axes it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Interval, Ranges, polynomial_bounds
+from tir.arith.mixed_radix import mixed_radix
+from tir.arith.polynomial import Polynomial, add, constant, excess, linear, names_in, polynomial, split_terms, to_expr
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
+from tir.ir import Const, Expr, Var, conjunction, conjuncts
+from tir.traverse import substitute, variables
+
+from .axis_windows import Window
+from .dataflow import Leaf, Scope, facts_of
+from .iter_map import split_fused_loops
+from .requirements import conditions_on_axes
+
+
+def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], list[Expr]]:
+    """Where a block runs: for axes of which its loops leave out values at an end the window of the others; all conditions, the
+    ends of these windows included, that its axes say, over these; and those that only its loops do.
+
+    Where the loops leave out values of an axis otherwise, `axis == binding` is one of the last.
+    """
+    block = leaf.block
+    names = {x.name for x in leaf.loops}
+    driving = variables(*(it.binding for it in block.iters))
+    limits = [x.var < x.extent for x in leaf.loops if x.name in driving and variables(x.extent) & names]
+    guarded = block.with_(predicate=conjunction(block.predicate, *limits))
+    kept, lost = conditions_on_axes(scope, replace(leaf, stmt=guarded))
+
+    whole = ranges_of(leaf.loops, scope.ranges)
+    part = narrowed(whole, [simplify(c, whole) for c in conjuncts(block.predicate)])
+    facts = facts_of(scope, ())
+    box: dict[str, Window] = {}
+    windows = _windows(leaf, part)
+    others = windows if None not in windows else _windows(leaf, whole)
+    for it, window, other in zip(block.iters, windows, others, strict=True):
+        found = window or other
+        if found is None:
+            lost.append(it.var.equal(it.binding))
+            continue
+        stop = simplify(found.start + found.extent, whole)
+        above, below = prove(found.start <= 0, whole, facts), prove(it.extent <= stop, whole, facts)
+        if not (above and below):
+            box[it.var.name] = found
+            kept += [c for c, holds in ((it.var >= found.start, above), (it.var < stop, below)) if not holds]
+    return box, kept, lost
+
+
+def _windows(leaf: Leaf, loops: Ranges) -> list[Window | None]:
+    """For each axis of a block the values that it takes in loops of these ranges, if they follow one another without gaps, and in
+    any combination with those of the axes before it."""
+    block = leaf.block
+    sizes = {x.name: high + 1 for x in leaf.loops if (high := loops[x.name][1]) is not None}
+    bindings = [simplify(it.binding, loops) for it in block.iters]
+    mapping, parts, ranges = split_fused_loops(bindings, sizes, dict(loops))
+    extents: dict[str, Expr] = {x.name: x.extent for x in leaf.loops}
+    extents |= {name: Const(size) for name, size in {**sizes, **parts}.items()}
+    result: list[Window | None] = []
+    seen: set[str] = set()
+    for it, binding in zip(block.iters, bindings, strict=True):
+        moving, fixed = split_terms(polynomial(simplify(substitute(binding, mapping), ranges)), extents)
+        used = {name for name in names_in(moving) & extents.keys() if extents[name] != Const(1, extents[name].dtype)}
+        found = None if used & seen else _run(moving, extents, ranges)
+        seen |= used
+        result.append(found and Window(to_expr(add(fixed, constant(found[0])), it.var.dtype), found[1]))
+    return result
+
+
+def narrowed(ranges: Ranges, conditions: Iterable[Expr]) -> dict[str, Interval]:
+    """The ranges of variables, without what some conditions on one of them leave out at the ends."""
+    found = dict(ranges)
+    for c in conditions:
+        match linear(excess(c) or {}):
+            case (v, 1, rest) if v in found:
+                found[v] = found[v][0], min(x for x in (found[v][1], -rest) if x is not None)
+            case (v, -1, rest) if v in found:
+                found[v] = max(x for x in (found[v][0], rest) if x is not None), found[v][1]
+    return found
+
+
+def _run(p: Polynomial, extents: dict[str, Expr], ranges: Ranges) -> tuple[int, Expr] | None:
+    """The least value of a sum of loops, and how many it has, if these follow one another without gaps."""
+    low, high = polynomial_bounds(p, ranges)
+    if low is None:
+        return None
+    if high is None:
+        radix = mixed_radix(p, extents)
+        return None if radix is None else (low, radix[1])
+    reach = 1
+    for m, c in sorted(p.items(), key=lambda term: abs(term[1])):
+        if len(m) != 1 or type(m[0]) is not Var or abs(c) > reach:
+            return None
+        first, last = ranges[m[0].name]
+        assert first is not None and last is not None
+        reach = reach + abs(c) * (last - first)
+    return low, Const(reach)
