@@ -9,6 +9,7 @@ import numpy as np
 
 from ..analysis.axis_conditions import axis_conditions
 from ..analysis.context import Access
+from ..analysis.write_before_read import writes_before_reads
 from ..arith.bounds import bounds
 from ..arith.enumeration import distinct_rows
 from ..arith.injectivity import determined
@@ -16,7 +17,7 @@ from ..arith.intervals import Interval
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
-from ..ir import Axis, Block, Buffer, Const, Expr, Load, PrimFunc, Store
+from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Store
 from ..traverse import rewrite, stores, substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
@@ -113,9 +114,11 @@ def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
         return
     bindings = [polynomial(simplify(it.binding, scope.ranges)) for it in b.iters]
     missing = inner - determined(bindings, set(scope.ranges) - inner, scope.ranges)
+    anew = {loop.name for loop in scope.loops if loop.name in missing and _starts_anew(b, loop, scope)}
+    missing = inner - anew - determined(bindings, set(scope.ranges) - inner | anew, scope.ranges)
     if not missing:
         return
-    twice = _counted_twice(b, scope, start)
+    twice = _counted_twice(b, scope, start, anew)
     if isinstance(twice, Finding):
         yield twice
     elif twice is None:
@@ -125,13 +128,20 @@ def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
         )
 
 
-def _counted_twice(b: Block, scope: IterationScope, start: int) -> Finding | bool | None:
-    """By enumeration, an iteration that the loops from number `start` on run twice; False if there is none, None if unknown."""
+def _starts_anew(b: Block, loop: For, scope: IterationScope) -> bool:
+    """Whether all that a block updates is overwritten before in each iteration of a loop, so that the last of these decides."""
+    buffers = {s.buffer for s in stores(b)} - {*b.allocs}
+    return all(writes_before_reads(loop.body, buffer, scope.ranges) for buffer in buffers)
+
+
+def _counted_twice(b: Block, scope: IterationScope, start: int, anew: set[str]) -> Finding | bool | None:
+    """By enumeration, an iteration that the loops from number `start` on, but those of `anew`, run twice; False if there is none,
+    None if unknown."""
     points, names = scope.points(), [loop.name for loop in scope.loops]
     values = points.evaluate(it.binding for it in b.iters) if points else None
     if not points or values is None:
         return None
-    around = [points.values[n] for n in names[:start]]
+    around = [points.values[name] for n, name in enumerate(names) if n < start or name in anew]
     if b.init is not None and points.whole:
         around.append(_restarts(b, values, around))
     earlier = _first_equal([*values, *around], len(points))

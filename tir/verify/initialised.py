@@ -6,7 +6,7 @@ start as NaN.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from ..analysis.context import Access
 from ..analysis.write_before_read import writes_before_reads
 from ..arith.bounds import bounds, extent_range
 from ..arith.enumeration import enumerate_points
-from ..ir import Allocate, Block, Buffer, PrimFunc
-from ..traverse import variables, walk_stmts
+from ..ir import Allocate, Block, Buffer, Load, PrimFunc, Store
+from ..traverse import loads, variables, walk_stmts
 from .accesses import accesses_in, constant_extents, grouped, size_ranges
 from .ownership import constant_shape, distinct_accesses
 from .report import Finding
@@ -27,35 +27,32 @@ def check_initialised(func: PrimFunc) -> Iterator[Finding]:
         if isinstance(owner, (PrimFunc, Allocate, Block)):
             buffers = (owner.buffer,) if isinstance(owner, Allocate) else owner.allocs
             accesses = grouped(accesses_in(owner.body)) if buffers else {}
+            owned = {b.name: accesses.get(b.name, []) for b in buffers}
             for buffer in buffers:
-                found = accesses.get(buffer.name, [])
-                tried = _written_first(buffer, found)
+                found = owned[buffer.name]
+                tried = _written_first(buffer, owned)
                 if tried is not None:
                     yield from tried
                 elif not writes_before_reads(owner.body, buffer, size_ranges(func)):
                     yield from _outside(buffer, found)
 
 
-def _written_first(buffer: Buffer, accesses: list[Access]) -> Sequence[Finding] | None:
-    """What is wrong, as trying all iterations shows; None where they are too many, or not known."""
-    loads, stores = [a for a in accesses if not a.is_store], [a for a in accesses if a.is_store]
-    if not loads:
+def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequence[Finding] | None:
+    """What is wrong, as trying all iterations shows; None where they are too many, or not known. To copy what was never written
+    is no fault: the copy counts as never written, too. `owned` are the accesses of the buffers that have one owner."""
+    accesses = owned[buffer.name]
+    reads = [a for a in accesses if not a.is_store]
+    if not reads:
         return ()
-    if not stores:
-        return (Finding("error", f"`{buffer.name}` is read, but never written", loads[0].stmt),)
+    if len(reads) == len(accesses):
+        return (Finding("error", f"`{buffer.name}` is read, but never written", reads[0].stmt),)
     if not accesses[0].is_store:
         severity = "unproved" if accesses[0].guarded else "error"
         return (Finding(severity, f"`{buffer.name}` is read before anything is written to it", accesses[0].stmt),)
-    shape = constant_shape(buffer)
-    if None in shape:
+    written = _written(buffer.name, owned, frozenset())
+    if written is None:
         return None
-    written = np.zeros([d or 0 for d in shape], bool)
-    for a in distinct_accesses(stores):
-        elements = _elements(a)
-        if elements is None:
-            return None
-        written[elements[0]] = True
-    for a in distinct_accesses(loads):
+    for a in distinct_accesses([a for a in reads if _copied_to(a) not in owned.keys() - {buffer.name}]):
         elements = _elements(a)
         if elements is None or not elements[1]:
             return None
@@ -63,6 +60,40 @@ def _written_first(buffer: Buffer, accesses: list[Access]) -> Sequence[Finding] 
         if np.any(missing):
             return (_missing(buffer, elements[0], int(np.argmax(missing)), a),)
     return ()
+
+
+def _written(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]) -> np.ndarray | None:
+    """Which elements of a buffer are written, with more than copies of what is never written; None where that is not known."""
+    shape = constant_shape(owned[name][0].buffer)
+    if None in shape:
+        return None
+    written = np.zeros([d or 0 for d in shape], bool)
+    others = [a for x in owned.keys() - {name, *outer} for a in owned[x] if not a.is_store and _copied_to(a) == name]
+    copies = {(id(a.stmt), a.loops, a.conditions): a for a in others}
+    stores = [(a, copies.get((id(a.stmt), a.loops, a.conditions))) for a in owned[name] if a.is_store]
+    for a in distinct_accesses([a for a, source in stores if source is None]):
+        elements = _elements(a)
+        if elements is None:
+            return None
+        written[elements[0]] = True
+    for a, source in stores:
+        if source is None:
+            continue
+        there = _written(source.buffer.name, owned, outer | {name})
+        elements = _elements(a, source)
+        if there is None or elements is None:
+            return None
+        kept = there[elements[0][len(shape) :]]
+        written[tuple(i[kept] for i in elements[0][: len(shape)])] = True
+    return written
+
+
+def _copied_to(a: Access) -> str | None:
+    """The buffer to which a statement stores what it loads there, and nothing else."""
+    match a.stmt:
+        case Store(target, _, Load(source)) if source.name == a.buffer.name and not any(map(loads, a.stmt.indices)):
+            return target.name
+    return None
 
 
 def _missing(buffer: Buffer, elements: Sequence[np.ndarray], n: int, read: Access) -> Finding:
@@ -94,13 +125,16 @@ def _box(a: Access) -> list[tuple[int, int]] | None:
     return None if any(None in interval for interval in found) else found  # type: ignore[return-value]
 
 
-def _elements(a: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
-    """The elements that an access touches, as index arrays, and whether it surely does; None if they are too many or unknown."""
-    needed = set().union(*(variables(i) for i in a.indices), set())
-    points = enumerate_points(constant_extents(a.loops), needed, a.conditions)
-    if points is None or not points.whole:
+def _elements(*accesses: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
+    """The elements that accesses of the same iterations touch, as index arrays one after the other, and whether they surely do;
+    None if they are too many or unknown."""
+    first = accesses[0]
+    indices = [i for a in accesses for i in a.indices]
+    dims = [d for a in accesses for d in constant_shape(a.buffer)]
+    points = enumerate_points(constant_extents(first.loops), set().union(*map(variables, indices), set()), first.conditions)
+    if points is None or not points.whole or None in dims:
         return None
-    indices = points.evaluate(a.indices)
-    if indices is None or any(np.any((i < 0) | (i >= d)) for i, d in zip(indices, constant_shape(a.buffer), strict=True)):
+    found = points.evaluate(indices)
+    if found is None or any(np.any((i < 0) | (i >= d)) for i, d in zip(found, dims, strict=True)):
         return None  # reported elsewhere
-    return tuple(indices), points.certain
+    return tuple(found), points.certain

@@ -232,3 +232,27 @@ def main(C: T.Buffer((8,), "float32")):
 """
     )
     assert messages(f) == ["error: block `C` reduces over `r`, but overwrites `C` instead of updating it"]
+
+
+@pytest.mark.parametrize("rows", [4, 3])
+def test_a_loop_in_which_a_reduction_starts_anew(rows):
+    """All that is updated in an iteration is overwritten before in the same one, or not."""
+    f = parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32")):
+    for k_0, again in T.grid(1, 2):
+        for i in range({rows}):
+            with T.block("C_init"):
+                v_i = T.axis.spatial(4, i)
+                C[v_i] = T.float32(0.0)
+        for i, k in T.grid(4, 3):
+            with T.block("C_update"):
+                v_i = T.axis.spatial(4, i)
+                v_k = T.axis.reduce(3, k_0 * 3 + k)
+                C[v_i] = C[v_i] + A[v_i, v_k]
+"""
+    )
+    where = "once where k_0=0, again=0, i_1=0, k=0, and again where k_0=0, again=1, i_1=0, k=0"
+    twice = f"error: block `C_update` counts an iteration of its reduction twice: v_i=0, v_k=0, {where}"
+    assert messages(f) == ([] if rows == 4 else [twice])

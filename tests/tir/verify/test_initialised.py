@@ -57,3 +57,54 @@ def f(A: T.Buffer((1024, 1024)), B: T.Buffer((1024, 1024))):
 """
     )
     assert messages(f) == expected
+
+
+@pytest.mark.parametrize(("read", "expected"), [(5, []), (6, ["error: `D[5]` is read, but never written"])])
+def test_a_copy_of_what_was_never_written(read, expected):
+    """It counts as never written, too, and to make it is no fault."""
+    f = parse(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    D = T.alloc_buffer((7,))
+    for i in range(5):
+        B[i] = A[i]
+    for i in range(7):
+        D[i] = B[i]
+    for i in range(7):
+        C[i] = T.if_then_else(i < {read}, D[i], T.float32(0.0))
+"""
+    )
+    assert messages(f) == expected
+
+
+def test_a_copy_of_what_was_never_written_into_a_parameter():
+    f = parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i in range(5):
+        B[i] = A[i]
+    for i in range(7):
+        C[i] = B[i]
+"""
+    )
+    assert messages(f) == ["error: `B[5]` is read, but never written"]
+
+
+def test_an_element_that_is_copied_to_its_neighbour():
+    f = parse(
+        """
+@T.prim_func
+def f(C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    B[0] = T.float32(1.0)
+    for i in range(3):
+        B[i + 1] = B[i + 2]
+    for i in range(1):
+        C[i] = B[i]
+"""
+    )
+    assert messages(f) == ["error: `B[4]` is read, but never written"]
