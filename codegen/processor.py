@@ -51,6 +51,11 @@ def fuses_multiply_add(features: Set[str]) -> bool:
     return bool({"fma", "neon"} & features) or platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686")
 
 
+def scales_by_powers(features: Set[str]) -> bool:
+    """Whether a processor has an instruction that multiplies a vector's floats by any powers of two (VSCALEF)."""
+    return {"avx512f", "avx512vl"} <= features
+
+
 @cache
 def host_processor() -> tuple[str, str]:
     """LLVM's name of this processor and its feature string, without tile registers (AMX) where this process may not use them."""

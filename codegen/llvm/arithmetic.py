@@ -13,7 +13,7 @@ from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
 from tir.traverse import loads, walk
 
-from ..processor import fuses_multiply_add
+from ..processor import fuses_multiply_add, scales_by_powers
 from . import dot, halves
 from . import math as vector_math
 from .memory import SHUFFLED_STRIDES, Memory, hoistable
@@ -484,6 +484,9 @@ class Arithmetic(Memory):
         if op in BITS:
             x, y = self.together(*map(self.wrapped, args))
             return self.binary("lshr" if op == "shr" and dtypes.TABLE[dtype].kind == "uint" else BITS[op], x, y)
+        match op, args:
+            case "exp", (Select(Binary(">", e, Const(0)), Const(0), same),) if e == same:
+                return self.rounded(self.math("capped_exp", self.expr(e)), dtype)
         values = self.together(*(self.expr(a) for a in args))
         return self.rounded(self.math(op, *values), dtype)
 
@@ -493,7 +496,7 @@ class Arithmetic(Memory):
         name = vector_math.function_name(op, dtype, x.lanes)
         if name not in self.module.library:
             features = self.module.target.features
-            avx512, fused = {"avx512f", "avx512vl"} <= features, fuses_multiply_add(features)
+            avx512, fused = scales_by_powers(features), fuses_multiply_add(features)
             self.module.library[name], declarations = vector_math.definition(op, dtype, x.lanes, avx512, fused)
             self.module.declarations |= declarations
         return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)

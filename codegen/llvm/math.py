@@ -189,18 +189,25 @@ def _reduced(b: Body, fmt: Format, x: Value, addend: int) -> tuple[Value, Value]
     return t, b.fma(n, -low, b.fma(n, -high, x))
 
 
-def _exp_clamped(b: Body, fmt: Format, x: Value) -> Value:
-    """exp(x) for x within fmt.exp_range."""
+def _exp_clamped(b: Body, fmt: Format, x: Value, capped: bool = False) -> Value:
+    """exp(x) for x within fmt.exp_range, and at most 0 if it is `capped`: then 2^n is the product of a normal number and a
+    constant, by which the coefficients are multiplied."""
+    single = capped and not b.avx512
+    shift = (fmt.mantissa + 2) | 1 if single else fmt.bias  # odd, as the bias is: so numbers between two n go to the same one
     if not b.fused and fmt.dtype == "float32":
-        return _exp_unfused(b, fmt, x)
-    t, r = _reduced(b, fmt, x, 2 * fmt.bias)
-    return _scaled(b, fmt, b.polynomial((1.0, 1.0, *COEFFICIENTS["exp", fmt.dtype]), r), t)
+        p, t = _exp_unfused(b, fmt, x, fmt.bias + shift)
+        p = p * 2.0**-shift if single else p
+    else:
+        t, r = _reduced(b, fmt, x, fmt.bias + shift)
+        coefficients = (1.0, 1.0, *COEFFICIENTS["exp", fmt.dtype])
+        p = b.polynomial([c * 2.0**-shift for c in coefficients] if single else coefficients, r)
+    return p * _power_of_two(b, fmt, t) if single else _scaled(b, fmt, p, t)
 
 
-def _exp_unfused(b: Body, fmt: Format, x: Value) -> Value:
-    """The same in float32 where each product is rounded: log(2) in parts of which n times the high one is exact (Cody and Waite),
-    and 1 + (r + r^2 P(r)), where only the last two sums weigh."""
-    magic = fmt.magic(2 * fmt.bias)
+def _exp_unfused(b: Body, fmt: Format, x: Value, addend: int) -> tuple[Value, Value]:
+    """exp(x) * 2^-n, and t = n + fmt.magic(addend), in float32 where each product is rounded: log(2) in parts of which n times
+    the high one is exact (Cody and Waite), and 1 + (r + r^2 P(r)), where only the last two sums weigh."""
+    magic = fmt.magic(addend)
     t = x * LOG2E + magic
     n = t - magic
     r = x - n * LN2_SHORT - n * LN2_REST
@@ -208,7 +215,7 @@ def _exp_unfused(b: Body, fmt: Format, x: Value) -> Value:
     p: Operand = tail
     for c in reversed(rest):
         p = r * p + c
-    return _scaled(b, fmt, r * r * p + r + 1.0, t)
+    return r * r * p + r + 1.0, t
 
 
 def _split(b: Body, fmt: Format, x: Value) -> tuple[Value, Value]:
@@ -259,6 +266,10 @@ def _exp(b: Body, fmt: Format, x: Value) -> Value:
     return _exp_clamped(b, fmt, b.at_least(x if overflows else b.at_most(x, high), low))
 
 
+def _capped_exp(b: Body, fmt: Format, x: Value) -> Value:
+    return _exp_clamped(b, fmt, b.at_least(b.at_most(x, 0.0), fmt.exp_range[0]), capped=True)
+
+
 def _exp2(b: Body, fmt: Format, x: Value) -> Value:
     low, high = fmt.exp_range
     t = b.at_least(b.at_most(x, high * LOG2E), low * LOG2E)
@@ -302,7 +313,7 @@ def _tanh(b: Body, fmt: Format, x: Value) -> Value:
 def _sigmoid(b: Body, fmt: Format, x: Value) -> Value:
     # With e = exp(-|x|), which underflows gradually, and w = e / (1 + e): 1 - w right of 0, and w itself left of it, but as
     # e - e w, where the rounding of 1 + e weighs less.
-    e = _exp_clamped(b, fmt, b.at_least(-b.intrinsic("fabs", x), fmt.exp_range[0]))
+    e = _exp_clamped(b, fmt, b.at_least(-b.intrinsic("fabs", x), fmt.exp_range[0]), capped=True)
     w = e / (e + 1.0)
     limit = b.select(b.compare("olt", x, 0.0), e, 1.0)
     return b.fma(-limit, w, limit)
@@ -436,6 +447,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "copysign": lambda b, fmt, x, y: b.intrinsic("copysign", x, y),
     **{name: _of_library(name) for name in LIBRARY},
 }
+# Of one argument, for what programs write otherwise: exp(min(x, 0)).
+SHORTER: dict[str, Callable[..., Value]] = {"capped_exp": _capped_exp}
 
 
 # --- The interface --------------------------------------------------------------------------------------------------------
@@ -443,7 +456,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 
 def function_name(op: str, dtype: str, lanes: int) -> str:
     """The name, without @, of the function for `lanes` elements: tir.exp.v16f32, or tir.exp.f32 where lanes is 1."""
-    if op not in FUNCTIONS:
+    if op not in FUNCTIONS and op not in SHORTER:
         raise ValueError(f"no math function {op!r}; there are {', '.join(FUNCTIONS)}")
     if dtype not in FORMATS:
         raise TypeError(f"math functions are for float32 and float64, not {dtype!r}; convert the operand to float32 first")
@@ -463,4 +476,5 @@ def definition(op: str, dtype: str, lanes: int, avx512: bool = False, fused: boo
     """
     name = function_name(op, dtype, lanes)
     fmt = FORMATS[dtype]
-    return function(name, [fmt.scalar] * INTRINSICS[op].arity, lanes, lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512, fused)
+    arity, write = (1, SHORTER[op]) if op in SHORTER else (INTRINSICS[op].arity, FUNCTIONS[op])
+    return function(name, [fmt.scalar] * arity, lanes, lambda b, *x: write(b, fmt, *x), avx512, fused)

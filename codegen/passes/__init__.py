@@ -8,6 +8,7 @@ from tir.arith.statements import simplify_tree
 from tir.ir import Const, For, Kind, PrimFunc, Stmt
 from tir.traverse import map_statements, substitute
 
+from .bound_exponents import bound_exponents
 from .combine_lanes import combine_lanes
 from .compact_buffers import compact_buffers
 from .compact_gpu_buffers import compact_local_buffers, compact_shared_buffers, compact_strides, zero_unit_indices
@@ -46,6 +47,7 @@ def simplify_all(func: PrimFunc, target) -> PrimFunc:
 CPU_PASSES: tuple[Pass, ...] = (
     lower_blocks,
     simplify_all,
+    bound_exponents,
     combine_lanes,
     compact_buffers,
     multiply_by_reciprocals,

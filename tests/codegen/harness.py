@@ -118,9 +118,11 @@ def body(func: PrimFunc) -> str:
     return "\n".join(kept).strip("\n")
 
 
-def check_pass(func: PrimFunc, name: str, expected: str, *, lanes: int = 8, numbers: bool = True) -> PrimFunc:
+def check_pass(
+    func: PrimFunc, name: str, expected: str, *, lanes: int = 8, numbers: bool = True, mcpu: str | None = None
+) -> PrimFunc:
     """Assert what `func` is after a lowering pass, for vectors of `lanes` 32-bit elements, and that no pass changes its numbers."""
-    target = codegen.Target("llvm", num_cores=1, vector_bits=32 * lanes)
+    target = codegen.Target("llvm", num_cores=1, vector_bits=32 * lanes, mcpu=mcpu)
     stages: dict[str, PrimFunc] = {}
     codegen.lower(func, target, observe=stages.__setitem__)
     found = body(stages[name])
