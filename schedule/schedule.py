@@ -121,13 +121,16 @@ def sampling_method(taken: Primitive[P, tuple[R, Any]]) -> Callable[Concatenate[
 class Schedule:
     """A function being rewritten step by step. Loops and blocks are given by name, and new ones are returned by name.
 
-    It is made of a PrimFunc, or of a module that holds one. `func` is the function as it is now and `trace` the steps so far; a
-    call that raises ScheduleError leaves both as they were. `seed`, an integer or a generator, is what the `sample_*` steps draw
-    from; without it they differ from run to run, but their decisions are in the trace.
+    It is made of a PrimFunc, or of a module: of its `main`, or the only function it holds; `work_on` chooses another. `func` is
+    the function as it is now and `trace` the steps so far; a call that raises ScheduleError leaves both as they were. `seed`, an
+    integer or a generator, is what the `sample_*` steps draw from; without it they differ from run to run, but their decisions
+    are in the trace.
     """
 
     def __init__(self, func: PrimFunc | Mapping[str, PrimFunc], seed: int | np.random.Generator | None = None):
-        self._func = self._initial = need_func(func, "Schedule")
+        self._module: dict[str, PrimFunc] = dict(func) if isinstance(func, Mapping) else {}
+        self._func = self._initial = need_func(self._module.get("main", func), "Schedule")
+        self._place = "main" if "main" in self._module else next(iter(self._module), self._func.name)
         self._called = {self._func.name} if isinstance(func, Mapping) else {self._func.name, "main"}
         if not isinstance(seed, (int, np.integer, np.random.Generator, type(None))):
             raise TypeError(f"Schedule: the seed must be an integer or a np.random.Generator, got {seed!r}")
@@ -149,8 +152,17 @@ class Schedule:
 
     @property
     def mod(self) -> Module:
-        """A module with the function as it is now."""
-        return Module("Module", {self._func.name: self._func})
+        """A module with the function as it is now, and the others of the module that this schedule was made of."""
+        return Module("Module", {**self._module, self._place: self._func})
+
+    def work_on(self, name: str) -> None:
+        """Rewrite the function of this name of the module, before the first step."""
+        if name not in self._module:
+            raise ValueError(f"work_on: the module has no function {name!r}; it has {', '.join(self._module) or 'none'}")
+        if self._steps:
+            raise ValueError(f"work_on: a schedule rewrites one function; make another: Schedule(s.mod).work_on({name!r})")
+        self._func = self._initial = self._module[name]
+        self._place, self._called = name, {name}
 
     @property
     def trace(self) -> Trace:
@@ -178,7 +190,8 @@ class Schedule:
         random = None if self._seed is None else self._random(None)
         result = Schedule(self._initial, None if random is None else random.spawn(1)[0])
         result._func = self._func
-        result._steps, result._called = self._steps, self._called
+        result._steps, result._called, result._module = self._steps, self._called, self._module
+        result._place = self._place
         return result
 
     def checkpoint(self) -> int:

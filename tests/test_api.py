@@ -202,6 +202,15 @@ def test_a_module_of_several_functions():
     two = tir.script.Module("Two", {"f": MyModule["mm_relu"], "g": MyModule["mm_relu"]})
     with pytest.raises(TypeError, match=r"^Schedule takes one function, and this module has 2: f, g$"):
         tir.Schedule(two)
+    both = tir.script.Module("Both", {"main": two["f"], "g": two["g"]})
+    s = tir.Schedule(both)
+    s.work_on("g")
+    s.split(s.get_loops(s.get_block("Y", "g"))[0], [None, 4])
+    assert s.copy().mod == tir.script.Module("Module", {"main": two["f"], "g": s.func})
+    with pytest.raises(ValueError, match=r"^work_on: a schedule rewrites one function; make another: .*work_on\('main'\)$"):
+        s.work_on("main")
+    with pytest.raises(ValueError, match=r"^work_on: the module has no function 'h'; it has main, g$"):
+        s.work_on("h")
     with pytest.raises(tir.ScheduleError) as caught:
         tir.Schedule(MyModule).get_block("C", "main")
     assert str(caught.value) == "get_block('C'): the function is `mm_relu`, not `main`"
