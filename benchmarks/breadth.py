@@ -335,7 +335,8 @@ INTRODUCTION = """\
 Made by `python -m benchmarks breadth --rows all --threads 1 --save DIR`. Nothing is searched. Our kernel and its peers are
 called in turns in one process, with the same number of threads: `ms` and the ratios are medians; `x NAME` says how many times
 faster than it ours is, `x as written` the same of the program without a schedule; `slower` is how many times as long the slowest
-of the equal ways to write the program takes.
+of the equal ways to write the program takes. The worst of each column is in the last line: no default schedule is slower than its
+program as written where that of `x as written` is 1 or more.
 """
 
 
@@ -346,13 +347,21 @@ def section(results: Sequence[dict[str, Any]]) -> list[str]:
     rows = []
     for r in results:
         ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
-        slowest = f"{max(r['slower'].values(), default=1.0):.2f}" if "slower" in r else "-"
+        slowest = f"{_slowest(r):.2f}" if "slower" in r else "-"
         shapes = " · ".join("×".join(map(str, shape)) for shape in r.get("shapes", ()))
         written = f"{r['of_written']:.3g}" if "of_written" in r else "-"
         rows.append([r["row"], r["dtype"], shapes, f"{r['tir_ms']:.3g}", *ratios_of, written, slowest])
     means = [pages.geometric_mean([r[of] for r in results if of in r]) for of in compared]
     rows.append(["geometric mean", "", "", "", *(f"{mean:.2f}" for mean in means), "", ""])
+    worst = [[min(found)] if (found := [r[of] for r in results if of in r]) else [] for of in (*compared, "of_written")]
+    worst.append([max(found)] if (found := [_slowest(r) for r in results if "slower" in r]) else [])
+    rows.append(["worst", "", "", "", *("".join(f"{ratio:.2f}" for ratio in found) or "-" for found in worst)])
     return [pages.table(("row", "dtype", "shapes", "ms", *(f"x {name}" for name in others), "x as written", "slower"), rows)]
+
+
+def _slowest(result: dict[str, Any]) -> float:
+    """How many times as long the slowest of the equal ways to write a program takes."""
+    return max(result["slower"].values(), default=1.0)
 
 
 write = pages.writer("breadth", INTRODUCTION, section, ROWS)

@@ -517,6 +517,18 @@ def test_breadth_of_narrow_numbers(dtype: str, total: str, monkeypatch: pytest.M
     assert "wrong result" in result["error"]
 
 
+def test_the_page_of_breadth_names_the_worst_of_each_column() -> None:
+    """The least ratios, and how many times as long the slowest wording takes."""
+    breadth = import_module("benchmarks.breadth")
+    first = {"row": "a", "dtype": "int8", "tir_ms": 2.0, "of_torch": 0.5, "of_written": 3.0, "slower": {"flat": 1.25}}
+    second = {"row": "b", "dtype": "float32", "tir_ms": 1.0, "of_numpy": 1.5, "of_torch": 2.0, "of_written": 0.98, "slower": {}}
+    (table,) = breadth.section([first, second])
+    assert table.splitlines()[-2:] == [
+        "| geometric mean |  |  |  | 1.50 | 1.00 |  |  |",
+        "| worst |  |  |  | 1.50 | 0.50 | 0.98 | 1.25 |",
+    ]
+
+
 def test_breadth_draws_products_within_their_classes() -> None:
     """The same with the same seed, others with another, and every class and type computes what its peer does."""
     breadth = import_module("benchmarks.breadth")
