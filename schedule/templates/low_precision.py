@@ -243,6 +243,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     of_result = ((of_columns,), (0, 1, 2)) if reads_rows else ((of_rows, of_columns), (0, 3, 1, 2, 4, 5))
     s.transform_layout(block, ("write", 0), _tiled(c.store.indices, *of_result))
     s.vectorize(s.split(s.get_loops(after)[-1], [None, t.columns * how.columns])[-1])
+    if not parted and how.rows == 1:
+        s.unroll(s.get_loops(after)[-3])  # so that the results stay in registers
     s.unroll(r1)
     s.unroll(c2)
     names, parts_of_sum = [block], [k0]
