@@ -398,6 +398,7 @@ class Arithmetic(Memory):
                     return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
             mask = self.truth(self.splat(self.expr(c)))
+            self.conditions[mask.name] = conjuncts(c)
             x = self._in_lanes(mask, t)
             y = self._in_lanes(self.negate(mask), f)
             return self.select(mask, x, y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self, TypeVar
 
 from tir.arith.intervals import Interval
@@ -55,7 +55,7 @@ class Writer(Instructions):
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.wanted: Value | None = None  # a condition on the load being written
         self.sources: dict[str, frozenset[str]] = {}  # of conditions that were hoisted: the variables that decide them
-        self.conditions: dict[str, list[Expr]] = {}  # of masks of loads: what holds in their lanes
+        self.conditions: dict[str, Sequence[Expr]] = {}  # of masks of loads: what holds in their lanes
         # Unrolled loops being written: the number of copies, the frame they stand in, what was defined there before, and the
         # buffers that are stored in them.
         self.unrolled: dict[str, tuple[int, Frame, frozenset[str], frozenset[str]]] = {}

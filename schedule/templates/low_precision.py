@@ -35,7 +35,8 @@ LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
 RESULT_CYCLES = 100  # of a tile of the result: to keep it, and to move it to where it belongs
 PACK_CYCLES = (0.1, 0.2)  # of a byte of an operand, for dot products in lanes and for tile registers
 MIN_ROW_BYTES = 16  # of a row that is copied at once: loads wait for stores of fewer, which have a mask
-SIGNED, UNSIGNED = "s8s8", "u8s8"  # ends of names of intrinsics; processors have dot products in lanes of the latter alone
+# Ends of names of intrinsics; processors have dot products in lanes of one signed and one unsigned operand alone.
+SIGNED, UNSIGNED, UNSIGNED_COLUMNS = "s8s8", "u8s8", "s8u8"
 LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
 
@@ -158,7 +159,15 @@ def in_place(c: Contraction, how: Instruction) -> bool:
     instruction wants."""
     step = c.reduction[0]
     fits = how.rows == 1 and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
-    return fits and c.left.buffer.name != c.right.buffer.name and not how.intrinsic.endswith(SIGNED)
+    return fits and c.left.buffer.name not in (c.right.buffer.name, _shifted(c, how))
+
+
+def _shifted(c: Contraction, how: Instruction) -> str | None:
+    """The operand that is made unsigned where both have signs: the larger one, as the sums of the other correct the result."""
+    left, right = c.left.buffer.name, c.right.buffer.name
+    if how.rows > 1 or left == right or not how.intrinsic.endswith(SIGNED):
+        return None
+    return right if size(c.rows) <= size(c.columns) else left
 
 
 def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processor: CPU) -> float:
@@ -197,19 +206,19 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     after = epilogue(s, block, rows=True)
     after = None if after in s.scheduled else after
     intrinsic = how.intrinsic
-    reads_rows = in_place(c, how)
-    if reads_rows:
-        left = ""
-    elif intrinsic.endswith(SIGNED) and how.rows == 1 and c.left.buffer.name != c.right.buffer.name:
-        left, _, corrected = s.make_unsigned(block, c.left.buffer.name)
-        intrinsic = intrinsic.removesuffix(SIGNED) + UNSIGNED
+    reads_rows, shifted = in_place(c, how), _shifted(c, how)
+    copies: dict[str, str] = {}
+    if shifted is not None:
+        copies[shifted], _, corrected = s.make_unsigned(block, shifted)
+        intrinsic = intrinsic.replace(SIGNED, UNSIGNED if shifted == c.left.buffer.name else UNSIGNED_COLUMNS)
         if after is None:
             after = corrected
         else:
             s.compute_inline(corrected)
-    else:
-        left = s.cache_read(block, c.left.buffer.name, "global", [block])
-    right = s.cache_read(block, c.right.buffer.name, "global", [block])
+    left, right = (
+        "" if reads_rows and x is c.left else copies.get(x.buffer.name) or s.cache_read(block, x.buffer.name, "global", [block])
+        for x in (c.left, c.right)
+    )
     if after is None:
         after = s.cache_write(block, 0, "global")
     padded = {axis: 1 if reads_rows and axis == row else n for axis, n in units.items()}
@@ -335,7 +344,7 @@ def _pack(
     if squares > 1 and whole_steps >= squares:
         *_, steps, vectors, _, _ = s.get_loops(made[0])
         outer, inner = s.split(steps, [None, squares])
-        s.reorder(outer, vectors, inner)
+        s.reorder(vectors, outer, inner)  # one square's rows at a time, as processors fetch ahead
         s.unroll(inner)
     if c.threads(s.target.machine) > 1:
         share(s, made[0], s.get_loops(made[0])[: len(batch) + 1])

@@ -234,6 +234,19 @@ def test_blocks_of_columns_are_packed_where_they_are_used(left, steps, across):
     assert np.all(abs(result - value) <= bound)
 
 
+@pytest.mark.parametrize(("rows", "copies"), [(5, {"B_global"}), (61, {"A_global_global", "B_global"})])
+def test_the_larger_of_two_signed_operands_is_made_unsigned(rows, copies):
+    """The rows of the smaller one are read where they are, with their signs; in the interpreter, with its traps."""
+    func = product(rows, 19, 12, across=(False, True))
+    s = OpenSchedule(func, tir.Target("llvm", num_cores=1, mcpu="cooperlake", vector_bits=512), at_seed=True)
+    low_precision.build(s, low_precision.matches(s.block("C")))
+    made = {b.name: b.dtype for b in s.func.allocs if "global" in b.name and b.name[0] in "AB"}
+    assert set(made) == copies and made[min(copies)] == "uint8"
+    given, result = inputs(func), np.zeros((rows, 19), "int32")
+    run(s.func, *given, result)
+    assert np.array_equal(result, expected(*given, (False, True))[0])
+
+
 def test_processors_are_known_by_name():
     kernel = tir.build(scheduled(product(64, 64, 64), AMX), AMX)
     assert "tdpbssd" in kernel.asm()
