@@ -289,6 +289,11 @@ class OpenSchedule(Schedule):
         self.lengths[block, axis] = lengths
         return list(lengths)
 
+    def rename_tiled(self, block: str, new: str) -> None:
+        """Have the open lengths of a block, which became several, be those of one of them."""
+        self.tiles = [replace(t, block=new) if t.block == block else t for t in self.tiles]
+        self.lengths = {(new if b == block else b, axis): n for (b, axis), n in self.lengths.items()}
+
     def choose(self, name: str, options: Sequence[Any], *, seed: Any = None, **about: Unpack[About]) -> Any:
         """One of a few values of any kind, for an argument of a primitive; `seed`, by default the first, is one of them. `about`
         are the fields `block`, `role` and `buffer` of the `Choice`."""

@@ -8,16 +8,18 @@ then run the same inner loop as whole ones, and only their stores look at the bo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, inf
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
-from tir.ir import Block, Iter
+from tir.ir import Block, Const, Iter, Var
+from tir.traverse import loads
 
-from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size
+from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis, loop_of, pairing, size, store_last
 from .division import balanced
+from .lanes import in_lanes
 from .packs import AS_IT_IS
 
 NAME = "packing"
@@ -29,7 +31,11 @@ MIN_USES_IN_L2, MIN_USES_OUTSIDE = 12, 2  # if multiply-adds do not hide the rea
 MIN_USES_ALIASED = 15  # whose rows fall into the same set of L1
 MIN_USES_ACROSS_LINES, MANY_L2S = 2, 6  # whose rows do not begin at lines, and which are so many times as large as L2
 MIN_USES_TIMES_L2S = 120  # others: uses, times how often the columns fill L2
+# The least uses for which it pays to pack rows: of those that fall into the same set of L1, and of those of a sum in parts.
+MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
 MAX_TILE_VECTORS = 8  # of a tile of all columns, beside which registers have room for two rows
+ADD_LANES_CYCLES = 16.0  # to add up the lanes of a dot product
+MIN_GAIN_OF_DOTS = 1.06  # of a product, for which its last columns are computed as dot products
 MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
 
 
@@ -69,10 +75,43 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     at each call, as a dot product for each column reads them where they are."""
     if extent(c.rows[-1]) == 1 and last_axis(c.right) == c.reduction[-1].var.name and c.right.buffer.name not in constants:
         return inf
+    few = dot_columns(c, processor, constants)
+    if few:
+        return _in_tiles(columns_before(c, few), processor) + _in_dots(c, few, processor)
+    return _in_tiles(c, processor)
+
+
+def _in_tiles(c: Contraction, processor: CPU) -> float:
     lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
     mr, nr = register_tile(rows, columns, size(c.reduction), lanes, processor)
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)
     return count * processor.tile_cycles(mr, ceil(nr / lanes), size(c.reduction))
+
+
+def _in_dots(c: Contraction, columns: int, processor: CPU) -> float:
+    """Cycles of so many columns as dot products: their rows come from the second-level cache, where the others have left them."""
+    step = processor.read_cycles(c.bits) + (columns - 1) * processor.loaded_fma_cycles(c.bits)
+    return size((*c.batch, *c.rows, *c.columns[:-1])) * (size(c.reduction) * step + columns * ADD_LANES_CYCLES)
+
+
+def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> int:
+    """How many of the last columns, too few for a vector, are better dot products of rows that are read in place, whose lanes
+    are steps of the sum."""
+    few = extent(c.columns[-1]) % processor.lanes(c.bits)
+    if few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
+        return 0
+    others = columns_before(c, few)
+    t = tiles(others, processor, constants)
+    if t.left or not t.by_rows:
+        return 0
+    apart = _in_tiles(others, processor) + _in_dots(c, few, processor)
+    return few if MIN_GAIN_OF_DOTS * apart < _in_tiles(c, processor) else 0
+
+
+def columns_before(c: Contraction, last: int) -> Contraction:
+    """The product without its last columns."""
+    *first, it = c.columns
+    return replace(c, columns=(*first, replace(it, extent=Const(extent(it) - last))))
 
 
 def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> GemmTile:
@@ -99,7 +138,11 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     transposed = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name
-    left = transposed or chunks > 1 or processor.rows_in_a_set(mr, K * element) >= processor.l1_ways
+    aliased = processor.rows_in_a_set(mr, K * element) >= processor.l1_ways
+    uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
+    # A tile of one vector has less to do with the elements of a step than their reads take, where each is from another line.
+    in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
+    left = transposed or in_parts or (aliased and misses)
     return GemmTile(
         mr,
         nr,
@@ -205,12 +248,18 @@ def build(
     ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
-    t, usual = _seed(c, machine, s.constants)
-    t, variant = sizes or t, usual if variant is None else variant
     after = after or epilogue(s, c.block, rows=True)
+    own_sizes = sizes is None and like is None
+    alone = own_sizes and (after is not None or not s.get_consumers(c.block))
+    few = dot_columns(c, machine, s.constants) if alone and divisible(s.block(c.block)) else 0
+    t, usual = _seed(columns_before(c, few), machine, s.constants)
+    t, variant = sizes or t, usual if variant is None else variant
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
     r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)
+    last = ""
+    if few:
+        c, last = _apart(s, c, few, [*outer, r0], after)
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
@@ -218,20 +267,25 @@ def build(
     # that they may be made block by block.
     given = c.right.buffer in s.func.params and (c.left.buffer in s.func.params or c.left.buffer.name in s.constants)
     rows_follow = size(c.rows[:-1]) == 1 and (t.mc * t.mr >= extent(c.rows[-1]) or _rows_stay(c, variant, machine))
-    used_once = t.right and given and c.right.buffer.name not in s.constants and rows_follow and sizes is None and like is None
-    by_columns, parts = used_once or variant is Sum.BY_COLUMNS, [k0] if k0 else []
+    used_once = t.right and given and c.right.buffer.name not in s.constants and rows_follow and own_sizes and not few
+    by_columns, parts = used_once or (not few and variant is Sum.BY_COLUMNS), [k0] if k0 else []
     if used_once:
         first = [[*outer, c0], parts, [r0]]
     else:
         first = [[*outer, r0, c0], parts, []] if by_columns else [[*outer, r0], parts, [c0]]
     levels = [*first, [r1], [c1], reduce_loops, [r2], [c2]]
-    s.reorder(*(loop for level in levels for loop in level))
-    if after is not None:
+    s.reorder(*(loop for level in levels[1 if last else 0 :] for loop in level))
+    if last:
+        first[1] = _dots(s, c, last, first[0], first[1])
+        levels[1] = first[1]
+    elif after is not None:
         s.reverse_compute_at(after, c1 if variant is Sum.WHOLE else first[0][-1], preserve_unit_loops=True)
+    if after is not None:
         s.scheduled[after] = Stage.FUSED
     depth, threads = len(first[0]), c.threads(machine)
     panels = t.right and size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
-    shared = len(products) if panels else depth if by_columns or t.by_rows or variant is not Sum.WHOLE else depth + 1
+    by_blocks = bool(few) or by_columns or variant is not Sum.WHOLE
+    shared = len(products) if panels else depth if by_blocks or t.by_rows else depth + 1
     by_sum = last_axis(c.left) == c.reduction[-1].var.name and c.left.buffer.name not in s.constants
     packing = (
         (c.left.buffer.name, ("by rows" if by_sum else "by tiles") if t.left else AS_IT_IS),
@@ -240,7 +294,7 @@ def build(
     s.scheduled[c.block] = Tiled(
         tuple(map(tuple, levels)),
         tile=2,
-        depths=(depth, depth + 1) if variant is Sum.WHOLE and not by_columns else (depth,),
+        depths=(depth,) if by_blocks else (depth, depth + 1),
         shared=shared if threads > 1 else 0,
         operands=Operands(by_blocks=True, in_front=by_columns, seed=packing),
     )
@@ -253,7 +307,50 @@ def _rows_stay(c: Contraction, variant: Sum, machine: CPU) -> bool:
     return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3 // 2
 
 
+def _apart(s: OpenSchedule, c: Contraction, few: int, around: list[str], after: str | None) -> tuple[Contraction, str]:
+    """Have a block of its own compute the last columns, below the loops `around`, as is what comes `after`; returns the product
+    of the others, and the name of that block."""
+    column = loop_of(c.columns[-1])
+    s.reorder(*around, column, *(loop for loop in s.get_loops(c.block) if loop not in (*around, column)))
+    if after is not None:
+        s.reverse_compute_at(after, around[-1], preserve_unit_loops=True)
+    others, last = s.loop_partition(column, [None, few])
+    block, made = c.block, columns_before(c, few)
+    it = replace(made.columns[-1], binding=Var(others))
+    s.rename_tiled(block, f"{block}_{others}")
+    return replace(made, block=f"{block}_{others}", columns=(*made.columns[:-1], it)), f"{block}_{last}"
+
+
+def _dots(s: OpenSchedule, c: Contraction, block: str, around: list[str], parts: list[str]) -> list[str]:
+    """Compute the block of the last columns as dot products, after each part of the sum of the others: in the same loops `around`
+    and `parts`, of which the latter are returned."""
+    it, column, r1, r2, k = c.reduction[-1], *s.get_loops(block)[len(around) :]
+    s.reorder(r1, column, r2, k)
+    load, copy = next(x for x in loads(s.block(block).body) if x.buffer == c.right.buffer), ""
+    if last_axis(load) != it.var.name:
+        copy = s.cache_read(block, load.buffer.name, "global", [block])
+        store_last(s, copy, load.indices, it.var.name)
+    partial = in_lanes(s, block, s.target.lanes(c.bits))
+    r1, column, r2, k, _ = s.get_loops(partial)[len(around) :]
+    place, shared = around[-1], []
+    if parts:
+        (steps,) = s.lengths[c.block, it.var.name]
+        place, k = s.split(k, [-(-extent(it) // steps), None])
+        shared = [place]
+    s.reorder(*shared, r1, column, k, r2)
+    s.unroll(r2)
+    s.unroll(s.get_loops(block)[-2])
+    if copy:
+        s.compute_at(copy, place, preserve_unit_loops=True)
+    merged = [s.merge(*pair) for pair in zip(parts, shared, strict=True)]
+    for name in (copy, partial, block):
+        if name:
+            s.scheduled[name] = Stage.DONE
+    return merged
+
+
 def _split(s: OpenSchedule, c: Contraction, it: Iter, seed: tuple[int, ...], like: str | None = None) -> list[str]:
     rows = None if like is None else next(key for key in s.lengths if key[0] == like)  # those of its rows come first
-    sizes = s.sizes(c.block, it.var.name, len(seed), seed=seed, like=rows, vector=it == c.columns[-1], bits=c.bits)
+    about = {"extent": extent(it), "vector": it == c.columns[-1], "bits": c.bits}
+    sizes = s.sizes(c.block, it.var.name, len(seed), seed=seed, like=rows, **about)
     return s.split(loop_of(it), [None, *sizes])

@@ -71,7 +71,7 @@ def remainder(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Po
 
 
 def recombine(p: Polynomial, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """Undo a split within a sum: k c (x // c) + k (x % c) = k x."""
+    """Undo a split within a sum: k c (x // c) + k (x % c) = k x. The quotient of r + y // d may be that of (r d + y) // d."""
     for m, k in p.items():
         if len(m) == 1 and type(m[0]) is Binary and m[0].op == "%":
             whole = _recombined(p, m[0], k, ranges, dtype)
@@ -85,10 +85,15 @@ def _recombined(p: Polynomial, rest: Binary, k: int, ranges: Ranges, dtype: str)
     if type(rest.b) is not Const or rest.b.value <= 0:
         return None
     x, c = polynomial(rest.a), rest.b.value
-    quotient = floordiv(x, c, ranges, dtype)
-    if len(quotient) != 1:
-        return None
-    ((q, factor),) = quotient.items()
-    if factor != 1 or q == () or p.get(q) != k * c:
-        return None
-    return add(add(add(p, {(rest,): -k}), {q: -k * c}), scale(x, k))
+    quotients = [(x, c)]
+    for m, factor in x.items():
+        match m:
+            case (Binary("//", y, Const(d)),) if d > 0 and factor == 1:
+                quotients.append((add(scale(add(x, {m: -1}), d), polynomial(y)), c * d))
+    for dividend, divisor in quotients:
+        quotient = floordiv(dividend, divisor, ranges, dtype)
+        if len(quotient) == 1:
+            ((q, factor),) = quotient.items()
+            if factor == 1 and q != () and p.get(q) == k * c:
+                return add(add(add(p, {(rest,): -k}), {q: -k * c}), scale(x, k))
+    return None

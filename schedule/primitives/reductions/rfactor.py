@@ -33,7 +33,7 @@ from ...legality.axis_windows import need_distinct
 from ...legality.dataflow import Leaf, locate
 from ...legality.iter_map import proving
 from ...legality.reducer import Reducer, reducer_of
-from ...legality.requirements import drives_both, need_complete, need_only_writer, need_whole_reduction
+from ...legality.requirements import drives_both, need_complete, need_whole_reduction
 from ...primitive import DEPENDENT_EXTENT_HINT, blocks_below, find_loop, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
@@ -66,13 +66,13 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     Rewrite   for i: for k0: for k1: C[i] = C[i] + f(i, k0 * 4 + k1)               # from 0
            => for i: for k0: for k1: C_rf[k0, i] = C_rf[k0, i] + f(i, k0 * 4 + k1)  # from 0, k0 spatial
               for i: for k0:         C[i] = C[i] + C_rf[k0, i]                      # from 0
-    Legal     if one block is below the loop, a reduction with its init, alone in writing C, and with all iterations in one of the
-              enclosing block. Of the loops around it, let L be those that hold nothing else: `loop` and all others (of extent
-              above 1) that drive the reduction are in L; none drives spatial axes as well; L visits each point once; the extent
-              of `loop` depends on no other loop of L; no condition concerns both the reduction and loops of other axes. The
-              operation is recognised: +, *, min, max, and, or with its identity as init, or a reducer of several values, taken
-              to be associative (and commutative, where the order changes), with its init as identity, if no numbers that are
-              tried refute it. Floating results differ by rounding.
+    Legal     if one block is below the loop, a reduction with its init, and with all iterations in one of the enclosing block. Of
+              the loops around it, let L be those that hold nothing else: `loop` and all others (of extent above 1) that drive the
+              reduction are in L, so that what else writes C does so before or after both nests; none drives spatial axes as well;
+              L visits each point once; the extent of `loop` depends on no other loop of L; no condition concerns both the
+              reduction and loops of other axes. The operation is recognised: +, *, min, max, and, or with its identity as init,
+              or a reducer of several values, taken to be associative (and commutative, where the order changes), with its init
+              as identity, if no numbers that are tried refute it. Floating results differ by rounding.
     Example   rows: s.rfactor("k", 0)
     """
     target = find_loop(func, loop)
@@ -82,7 +82,6 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
         hint = "rfactor before decompose_reduction" if block.is_reduction else "only what a block adds up can be factored"
         raise ScheduleError(f"`{block.name}` is not a reduction with its init", (block, "the block"), hint=hint)
     need_complete(scope, leaf, "factored")
-    need_only_writer(scope, leaf, "factored")
     need_whole_reduction(scope, leaf, "its partial results are")
     chain = _need_own_nest(leaf, target, _need_reduction_loop(leaf, target))
     if any(x.name in variables(target.extent) for x in chain):

@@ -134,6 +134,37 @@ def test_workloads_with_a_small_cache(name, shape, cores):
     assert instance.check(outputs, inputs).ok
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    ("sizes", "relu", "across"),
+    [
+        ((13, 70, 17), False, False),
+        ((40, 109, 33), True, False),
+        ((72, 1100, 50), True, False),  # the sum in parts
+        ((96, 1040, 49), False, False),
+        ((31, 300, 35), True, True),  # the sum walks the memory of both operands
+    ],
+)
+def test_the_last_columns_are_dot_products(sizes, relu, across, cores):
+    """Too few columns for a vector are a block of their own, whose lanes are steps of the sum."""
+    target, (M, K, N), rng = tir.Target("llvm -mcpu x86-64-v3", num_cores=cores), sizes, np.random.default_rng(cores)
+    A, B = te.placeholder((M, K), name="A"), te.placeholder((N, K) if across else (K, N), name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * (B[j, k] if across else B[k, j]), axis=k), name="C")
+    out = te.compute((M, N), lambda i, j: te.maximum(C[i, j], 0.0), name="D") if relu else C
+    func = te.create_prim_func([A, B, out])
+    s = templates.schedule(func, target)
+    assert replay(func, s.trace).func == s.func
+    names = [b.name for b in tir.traverse.blocks(s.func)]
+    assert [n.startswith("C_") and n.endswith("_rf") for n in names].count(True) == 1
+    a, b = (rng.uniform(-1, 1, shape).astype("float32") for shape in ((M, K), (N, K) if across else (K, N)))
+    value = a.astype("float64") @ (b.T if across else b).astype("float64")
+    bound = patterns.gamma(K) * (abs(a).astype("float64") @ abs(b.T if across else b).astype("float64"))
+    result = np.full((M, N), np.nan, "float32")
+    tir.build(s.func, target)(a, b, result)
+    assert np.all(np.abs(result - (np.maximum(value, 0) if relu else value)) <= bound)
+
+
 def test_permuted_operands_are_read_where_they_are():
     """But not where that would make both factors the same array, or pack nothing."""
     target = tir.Target("llvm", num_cores=1)
@@ -182,7 +213,7 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
         ((3, 32, 16, 9, 3, 1, False), "direct convolution", "P Y_reindex_global K_reindex_global"),
         ((5, 4, 4, 30, 3, 1, True), "pixels in lanes", "P Y"),
         ((5, 8, 6, 30, 3, 1, False), "pixels in lanes", "P"),
-        ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "Y"),
+        ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "Y Y_rf X_reindex_global"),
         ((6, 2, 2, 30, 3, 1, True), "depthwise convolution", "Y"),
     ],
     ids=str,

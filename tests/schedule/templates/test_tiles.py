@@ -324,12 +324,30 @@ def test_columns_are_packed_where_rows_use_them_often_enough(machine, rows, colu
 
 
 @pytest.mark.parametrize(
-    ("steps", "packed"), [(512, False), (1000, False), (1020, False), (1023, True), (1024, True), (1040, True), (2048, True)]
+    ("columns", "steps", "packed"),
+    [
+        *((256, steps, False) for steps in (512, 1000, 1020, 1040)),
+        *((256, steps, True) for steps in (1023, 1024, 2048)),
+        (2048, 1040, True),
+        (32, 2048, False),
+    ],
 )
-def test_rows_are_packed_where_they_share_a_set(steps, packed):
-    """Of the first-level cache, which has eight lines in a set; a tile has a dozen rows or more. Sums in parts pack theirs too."""
-    found = gemm.matches(find_block(product(97, 256, steps), "C"))
+def test_rows_are_packed_where_they_share_a_set(columns, steps, packed):
+    """Of the first-level cache, which has eight lines in a set; a tile has a dozen rows or more. Sums in parts pack theirs too, if
+    there are many columns; for a few columns none are."""
+    found = gemm.matches(find_block(product(97, columns, steps), "C"))
     assert gemm.tiles(found, SLOW).left == packed
+
+
+def test_last_columns_that_are_dot_products():
+    """Few columns more than vectors, of rows that are read in place."""
+
+    def columns(processor, *sizes):
+        return gemm.dot_columns(gemm.matches(find_block(product(*sizes), "C")), processor)
+
+    assert [columns(WIDE, 256, n, 1152) for n in (15, 16, 17, 33, 48, 49, 50, 63)] == [0, 0, 1, 1, 0, 1, 2, 0]
+    assert columns(WIDE, 256, 2049, 1152) == 0  # rows are packed
+    assert columns(NARROW, 256, 49, 1152) == 1
 
 
 @pytest.mark.parametrize(("shape", "by_rows"), [((128, 128), False), ((600, 600), True), ((3072, 768), True), ((97, 509), False)])

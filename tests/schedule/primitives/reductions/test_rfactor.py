@@ -27,6 +27,47 @@ def first_of_equals(x, y):
     return te.any(x[1] > y[1], te.all(te.equal(x[1], y[1]), x[0] <= y[0]))
 
 
+def test_one_of_two_writers():
+    """What another block writes of the result is not touched."""
+    s = Checked(matmul(7, 109, 13))
+    s.reorder("j", "i", "k")
+    s.loop_partition("j", [None, 1])
+    _, lane = s.split("k_1", [None, 16])
+    assert s.rfactor(lane, -1) == "C_j_1_rf"
+    check(
+        s,
+        """
+        C_rf = T.alloc_buffer((7, 13, 16))
+        for j_0, i, k in T.grid(12, 7, 109):
+            with T.block("C_j_0"):
+                v_i = T.axis.spatial(7, i)
+                v_j = T.axis.spatial(13, j_0)
+                v_k = T.axis.reduce(109, k)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for j_1, i_1, k_1_0, k_1_1 in T.grid(1, 7, 7, 16):
+            with T.block("C_j_1_rf"):
+                v_i = T.axis.spatial(7, i_1)
+                v_j = T.axis.spatial(13, j_1 + 12)
+                v_k_1_1 = T.axis.spatial(16, k_1_1)
+                v_k_1_0 = T.axis.reduce(7, k_1_0)
+                T.where(k_1_0 * 16 + k_1_1 < 109)
+                with T.init():
+                    C_rf[v_i, v_j, v_k_1_1] = T.float32(0.0)
+                C_rf[v_i, v_j, v_k_1_1] = C_rf[v_i, v_j, v_k_1_1] + A[v_i, v_k_1_0 * 16 + v_k_1_1] * B[v_k_1_0 * 16 + v_k_1_1, v_j]
+        for j_1_1, i_1_1, k_1_1_1 in T.grid(1, 7, 16):
+            with T.block("C_j_1"):
+                v_i = T.axis.spatial(7, i_1_1)
+                v_j = T.axis.spatial(13, j_1_1 + 12)
+                v_k_1_1 = T.axis.reduce(16, k_1_1_1)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_j, v_k_1_1]
+        """,
+    )
+
+
 def test_outer_part():
     s = Checked(matmul(7, 109, 13))
     ko, _ = s.split("k", [None, 16])
