@@ -20,8 +20,6 @@ from .process import guarded
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["main"]
-
 RETRY_SECONDS = 2.0  # before a scheduler that cannot be reached is tried again
 MISSING = "needs Dask, which is not installed: pip install 'tir-compiler[distributed]'"
 

@@ -505,6 +505,3 @@ def _buffers_written(stmt: Stmt) -> frozenset[str]:
 @memoized
 def _buffers_read(stmt: Stmt) -> frozenset[str]:
     return frozenset(n.buffer.name for n in loads(stmt))
-
-
-__all__ = ["Schedule", "replay"]

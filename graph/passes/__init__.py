@@ -20,12 +20,6 @@ from .sinking import sink_layouts
 from .transposed import expand_transposed
 from .unread import remove_unread
 
-__all__ = [
-    "PASSES", "Pass", "canonicalise", "expand_powers", "expand_transposed", "fold_affine",
-    "merge_common", "merge_products", "move_factors", "move_gates", "optimize", "recognise_activations", "recognise_norms",
-    "remove_identities", "remove_unread", "simplify_layouts", "sink_layouts",
-]  # fmt: skip
-
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (

@@ -157,12 +157,7 @@ class Worker:
         if digest not in self._known or again:
             self._kernels[id] = self._builder.compile(func, self._target)
             self._known.add(digest)
-        return {
-            "outcome": "ok",
-            "digest": digest,
-            "built": id in self._kernels,
-            "build_seconds": time.perf_counter() - start,
-        }
+        return {"outcome": "ok", "digest": digest, "built": id in self._kernels, "build_seconds": time.perf_counter() - start}
 
     def _objects(self, trace: Any) -> wire.Message:
         from codegen import Target, build

@@ -512,13 +512,7 @@ class Evolution:
             self.applied.append(Applied(self._batch, name, len(own), int(np.sum(better[own])), float(share)))
 
     def _pool(
-        self,
-        island: _Island,
-        rows: np.ndarray,
-        scores: np.ndarray,
-        near: np.ndarray,
-        family: Family,
-        rng: np.random.Generator,
+        self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, family: Family, rng: np.random.Generator
     ) -> _Pool:
         """The rows that are not known, best first."""
         number = self._numbers[island.sketch.name]

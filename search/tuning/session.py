@@ -24,18 +24,7 @@ from schedule import ScheduleError
 from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
 
-from ..measure import (
-    BuildsAhead,
-    Candidate,
-    Limits,
-    LocalMeasurer,
-    Measurement,
-    Measurer,
-    Origin,
-    Pauses,
-    Pipelined,
-    WorkerError,
-)
+from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, Pauses, Pipelined, WorkerError
 from ..policy.protocol import Begins, Explains, Policy, Polishes, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of

@@ -289,9 +289,3 @@ def latency_requirements(groups: Sequence[Sequence[tuple[int, float]]], limits: 
         return sum(max(t, limit) for t, limit in zip(times, limits, strict=True))
 
     return objective
-
-
-__all__ = [
-    "Allocation", "Objective", "Round", "TasksResult", "WeightedFunction", "geometric_mean_speedup", "latency_requirements",
-    "tune_tasks",
-]  # fmt: skip

@@ -146,11 +146,7 @@ class Instances:
         key = (id(a), id(b), *relation.items())
         known = self._distinct.get(key)
         if known is None:
-            known = self._distinct[key] = (
-                self._are_distinct(a, b, relation),
-                a,
-                b,
-            )  # a and b keep their ids
+            known = self._distinct[key] = (self._are_distinct(a, b, relation), a, b)  # a and b keep their ids
         return known[0]
 
     def _are_distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:

@@ -113,12 +113,12 @@ class TileForTensorCores(Template):
         build(new, block)
 
 
-def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
-    """Schedule a matrix product, perhaps batched, its epilogue behind it; `tile` is the seed, by default the formula's."""
+def build(s: OpenSchedule, block: str) -> None:
+    """Schedule a matrix product, perhaps batched, its epilogue behind it."""
     found = matches(s.block(block))
     assert found is not None
     c, how = found
-    tile = seed(c, how, s.target.machine) if tile is None else tile
+    tile = seed(c, how, s.target.machine)
     shared = [s.cache_read(block, x.buffer.name, "shared") for x in (c.left, c.right)]
     after = accumulate(s, block, WARP_SCOPE)
     for copy in shared:

@@ -31,19 +31,15 @@ class WindowsAsMatrices(Template):
         c = matches(s.block(block))
         return Verdict.SKIP if c is None or is_matrices(c) else Verdict.APPLY
 
-    def change(self, new: OpenSchedule, block: str) -> None:
-        build(new, block)
-
-
-def build(s: OpenSchedule, block: str) -> None:
-    """Write a block as a product of matrices, and leave that to later rules, with the copies that it reads."""
-    c = matches(s.block(block))
-    assert c is not None
-    known = {b.name for b in blocks(s.func)}
-    _, result = as_matrices(s, c, unscheduled_epilogue(s, block))
-    s.made[block] = s.block(block)
-    s.partial.add(block)  # so that its sum is not split: other ways are for that
-    s.pending += [b.name for b in blocks(s.func) if b.name not in (*known, result)] + [block]
+    def change(self, s: OpenSchedule, block: str) -> None:
+        """Write a block as a product of matrices, and leave that to later rules, with the copies that it reads."""
+        c = matches(s.block(block))
+        assert c is not None
+        known = {b.name for b in blocks(s.func)}
+        _, result = as_matrices(s, c, unscheduled_epilogue(s, block))
+        s.made[block] = s.block(block)
+        s.partial.add(block)  # so that its sum is not split: other ways are for that
+        s.pending += [b.name for b in blocks(s.func) if b.name not in (*known, result)] + [block]
 
 
 def unscheduled_epilogue(s: OpenSchedule, block: str) -> str | None:
