@@ -303,10 +303,7 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     found = used_buffers(block, written)
     what = "writes" if written else "reads"
     if isinstance(index, str):
-        if index in _allocated(block):
-            raise ScheduleError(
-                f"`{index}` is allocated inside of `{block.name}`, and nothing outside has it", (block, "the block")
-            )
+        need_outside(block, index)
         if index not in found:
             raise ScheduleError(
                 f"`{block.name}` {what} no buffer called `{index}`, but {listing(found)}",
@@ -332,9 +329,19 @@ def buffer_called(stmt: For | Block, name: str) -> Buffer:
     return found[name]
 
 
-def _allocated(stmt: Stmt) -> set[str]:
-    """The names of the buffers that blocks in a statement, or the block itself, allocate."""
-    return {b.name for inner in blocks(stmt) for b in inner.allocs}
+def _allocated(stmt: Stmt) -> dict[str, Block]:
+    """The buffers that blocks in a statement, or the block itself, allocate: the block of each, by its name."""
+    return {b.name: owner for owner in blocks(stmt) for b in owner.allocs}
+
+
+def need_outside(stmt: For | Block, name: str) -> None:
+    """Refuse a buffer that is allocated inside of a loop or block."""
+    if owner := _allocated(stmt).get(name):
+        raise ScheduleError(
+            f"`{name}` is allocated inside of `{owner.name}`, and nothing outside has it",
+            (owner, f"allocates {name}"),
+            hint=f"name a block or loop inside of `{owner.name}`",
+        )
 
 
 def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
@@ -348,7 +355,7 @@ def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
     kind = Store if written else Load
     nodes = (n for part in (block.init, block.body) if part is not None for n in walk(part))
     found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}
-    left_out = _allocated(block)
+    left_out = {*_allocated(block)}
     if not written and block.init is not None:
         left_out |= {s.buffer.name for s in walk(block.init) if type(s) is Store}
     return {name: buffer for name, buffer in found.items() if name not in left_out}

@@ -223,6 +223,26 @@ def tiled_matmul(*order: str) -> Checked:
     return s
 
 
+def rows_of_their_own() -> PrimFunc:
+    """B = 2 (A + 1), a block for each row, which allocates `row`."""
+    return parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((3, 5), "float32")):
+    for i in range(3):
+        with T.block("rows"):
+            v_i = T.axis.spatial(3, i)
+            row = T.alloc_buffer((5,))
+            for j in range(5):
+                with T.block("row"):
+                    v_j = T.axis.spatial(5, j)
+                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j in range(5):
+                with T.block("B"):
+                    v_j = T.axis.spatial(5, j)
+                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
+""")
+
+
 def chain_in_a_block() -> Checked:
     """`chain` with both of its blocks in one, `outer_B_C_`, for each element."""
     s = Checked(chain())

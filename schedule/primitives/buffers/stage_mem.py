@@ -9,11 +9,11 @@ from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, need_name, seq
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, replace_buffers, rewrite_statements, substitute, variables, walk
+from tir.traverse import replace_buffers, rewrite_statements, substitute, variables, walk
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
-from ...legality.dataflow import Leaf, Scope, buffer_called, facts_of, locate, loops_and_ranges, need_not_vectorized
+from ...legality.dataflow import Leaf, Scope, buffer_called, facts_of, locate, loops_and_ranges, need_not_vectorized, need_outside
 from ...primitive import KIND_WORDS, blocks_below, named_at, primitive
 from ...rewriting.cache_stages import Part, copy_block, finished, need_scope, proving_part, where_read, where_written
 from ...rewriting.edits import Names, edited, with_accesses, with_buffer
@@ -51,13 +51,7 @@ def stage_mem(
     target, path = named_at(func, block_or_loop)
     need_scope(storage_scope)
     source = buffer_called(target, buffer)
-    owner = next((b for b in blocks(target) if any(x.name == buffer for x in b.allocs)), None)
-    if owner is not None:
-        raise ScheduleError(
-            f"`{owner.name}` allocates `{buffer}`, which is not there before and after it",
-            (owner, f"allocates {buffer}"),
-            hint=f"name a block or loop inside of `{owner.name}`",
-        )
+    need_outside(target, buffer)
     inner = blocks_below(target)
     if not inner:
         raise ScheduleError(

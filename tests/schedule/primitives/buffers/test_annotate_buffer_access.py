@@ -91,7 +91,8 @@ def test_what_is_allocated_inside_is_nobody_else_s():
         """
 annotate_buffer_access('rows', 'row', 'write', 'lambda i: (0, 13)'): `row` is allocated inside of `rows`, and nothing outside has it
     8 |         with T.block("rows"):
-      |         ^^^^^^^^^^^^^^^^^^^^^ the block
+      |         ^^^^^^^^^^^^^^^^^^^^^ allocates row
+  hint: name a block or loop inside of `rows`
 """,
     )
     s = Schedule(inner)

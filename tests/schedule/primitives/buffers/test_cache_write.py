@@ -1,6 +1,6 @@
 from schedule import Schedule
 from tests.programs import chain, matmul, relu_of_matmul, stencil, window_sums
-from tests.schedule.harness import Checked, check, refuse, tiled_matmul
+from tests.schedule.harness import Checked, check, refuse, rows_of_their_own, tiled_matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse
@@ -765,28 +765,13 @@ cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by
 
 
 def test_what_a_block_allocates_is_not_among_what_it_writes():
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((3, 5), "float32")):
-    for i in range(3):
-        with T.block("rows"):
-            v_i = T.axis.spatial(3, i)
-            row = T.alloc_buffer((5,))
-            for j in range(5):
-                with T.block("row"):
-                    v_j = T.axis.spatial(5, j)
-                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
-            for j in range(5):
-                with T.block("B"):
-                    v_j = T.axis.spatial(5, j)
-                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
-""")
     refuse(
-        Schedule(func),
+        Schedule(rows_of_their_own()),
         """
         cache_write('rows', 'row', 'local'): `row` is allocated inside of `rows`, and nothing outside has it
             8 |         with T.block("rows"):
-              |         ^^^^^^^^^^^^^^^^^^^^^ the block
+              |         ^^^^^^^^^^^^^^^^^^^^^ allocates row
+          hint: name a block or loop inside of `rows`
         """,
         call=lambda s: s.cache_write("rows", "row", "local"),
     )

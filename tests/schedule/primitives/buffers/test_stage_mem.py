@@ -3,7 +3,16 @@ import pytest
 import codegen
 from schedule import Schedule
 from tests.programs import chain, elementwise
-from tests.schedule.harness import Checked, chain_in_a_block, check, refuse, same_numbers, tiled_matmul, well_formed
+from tests.schedule.harness import (
+    Checked,
+    chain_in_a_block,
+    check,
+    refuse,
+    rows_of_their_own,
+    same_numbers,
+    tiled_matmul,
+    well_formed,
+)
 from tir import te
 from tir.ir import Allocate, Var
 from tir.script import parse
@@ -729,26 +738,10 @@ def test_no_condition_where_it_is_known_to_hold():
 
 
 def test_refuses_a_buffer_that_is_allocated_inside():
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((3, 5), "float32")):
-    for i in range(3):
-        with T.block("rows"):
-            v_i = T.axis.spatial(3, i)
-            row = T.alloc_buffer((5,))
-            for j in range(5):
-                with T.block("row"):
-                    v_j = T.axis.spatial(5, j)
-                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
-            for j in range(5):
-                with T.block("B"):
-                    v_j = T.axis.spatial(5, j)
-                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
-""")
     refuse(
-        Schedule(func),
+        Schedule(rows_of_their_own()),
         """
-        stage_mem('rows', 'row', 'copy'): `rows` allocates `row`, which is not there before and after it
+        stage_mem('rows', 'row', 'copy'): `row` is allocated inside of `rows`, and nothing outside has it
             8 |         with T.block("rows"):
               |         ^^^^^^^^^^^^^^^^^^^^^ allocates row
           hint: name a block or loop inside of `rows`
