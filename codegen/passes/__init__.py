@@ -14,6 +14,7 @@ from .compact_buffers import compact_buffers
 from .compact_gpu_buffers import compact_local_buffers, compact_shared_buffers, compact_strides, zero_unit_indices
 from .cross_thread_reduction import lower_cross_thread_reduction
 from .guards import clip_loops, version_guards
+from .interleave_functions import interleave_functions
 from .lower_blocks import lower_blocks
 from .multiply_by_reciprocals import multiply_by_reciprocals
 from .order_unrolled import order_unrolled
@@ -60,6 +61,7 @@ CPU_PASSES: tuple[Pass, ...] = (
     promote_temporaries,
     slide_windows,
     order_unrolled,
+    interleave_functions,
     simplify_all,
 )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tir.analysis.context import Context, accesses
 from tir.arith.polynomial import Monomial, Polynomial, names_in, polynomial, to_expr
 from tir.ir import Allocate, Buffer, Call, Const, Expr, For, Kind, Load, Node, PrimFunc, Stmt, Store, Var
-from tir.traverse import children, map_statements, move_accesses, rewrite_statements, walk
+from tir.traverse import children, map_statements, move_accesses, rewrite_statements, stores, walk
 
 from .free_variables import Uses
 
@@ -45,7 +45,8 @@ def _promoted(s: Allocate, target, uses: Uses) -> Allocate:
         return s
     *rows, last = (max(highs) + 1 for highs in zip(*(p.highest for p in known), strict=True))
     columns = ceil(last / lanes)
-    if prod(rows) * columns > target.registers:
+    computed = any(isinstance(n, Call) for x in stores(s.body) if x.buffer.name == buffer.name for n in walk(x.value))
+    if prod(rows) * columns > target.registers // (1 + computed):  # functions need registers, too
         return s
     body = _unrolled(s.body, set().union(*(p.counted for p in known)))
     if body is None:

@@ -1,0 +1,60 @@
+"""Mathematical functions of several vectors at a time."""
+
+from __future__ import annotations
+
+from tir.intrinsics import INTRINSICS
+from tir.ir import Call, Const, For, Kind, PrimFunc, Stmt, Store, seq
+from tir.traverse import fresh, loads, map_statements, names, substitute, variables, walk, with_fresh_loops
+
+from ..llvm.math import LIBRARY
+from ..processor import fuses_multiply_add
+from .contiguous import contiguous
+from .memory_hints import PREFETCH, prefetches
+
+VECTORS = 4  # computed at a time: two wait for each other longer, and not all values of eight are in registers
+
+
+def interleave_functions(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for c in range(n): for v in vectorized(w): B[c * w + v] = exp(A[c * w + v])
+              => for c in range(n // 4): for v in vectorized(4 * w): B[c * 4 * w + v] = exp(A[c * 4 * w + v])
+                 for c in range(n % 4): for v in vectorized(w): B[(c + n // 4 * 4) * w + v] = ...
+
+    where the body computes functions of some twenty instructions, each of which waits for the one before: a processor does not
+    look so far ahead that it begins with the next vectors in time. LLVM writes an operation on four vectors as four instructions
+    side by side. Each element is computed as before.
+    """
+    taken = names(func)
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case For(chunk, Const(int(n)), For(lane, Const(int(w)), Store() as body, Kind.VECTORIZED) as inner, kind) if (
+                kind in (Kind.UNROLLED, Kind.SERIAL) and n > 1 and w > 1 and _waits(body, target) and _joins(body, s, inner)
+            ):
+                count = min(n, VECTORS) & -2
+                wide, whole = lane.with_(name=fresh(taken, f"{lane.name}_wide")), n // count * count
+                joined = For(wide, Const(count * w), substitute(body, {chunk: chunk * count, lane: wide}), Kind.VECTORIZED)
+                ahead = [[name, max(1, distance // count)] for name, distance in prefetches(s)]
+                notes = tuple((key, ahead if key == PREFETCH else value) for key, value in s.annotations)
+                pieces: list[Stmt] = [s.with_(extent=Const(whole // count), body=joined, annotations=notes)]
+                if n > whole:
+                    rest = s.with_(extent=Const(n - whole), body=substitute(inner, {chunk: chunk + whole}))
+                    pieces.append(with_fresh_loops(rest, taken))
+                return seq(*pieces)
+            case _:
+                return map_statements(s, visit)
+
+    return func.with_(body=visit(func.body))
+
+
+def _waits(s: Store, target) -> bool:
+    """Whether a statement computes functions in long chains of vector instructions."""
+    calls = [n for n in walk(s.value) if isinstance(n, Call)]
+    if any(n.op in LIBRARY or (n.dtype == "float64" and not fuses_multiply_add(target.features)) for n in calls):
+        return False
+    return any(INTRINSICS[n.op].ulps[0] > 0.5 for n in calls)
+
+
+def _joins(s: Store, vectors: For, lanes: For) -> bool:
+    """Whether the vectors of a statement lie side by side in each array, in one dimension."""
+    others = [i for indices in (s.indices, *(x.indices for x in loads(s.value))) for i in indices[:-1]]
+    return contiguous(s, (vectors, lanes)) and not variables(*others) & {vectors.name, lanes.name}
