@@ -12,11 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from tir.ir import For, PrimFunc, annotation
+from tir.ir import For, PrimFunc
 from tir.script.printer import HEADER, expr_text, printed
 from tir.traverse import loops, loops_to
-
-from .passes.memory_hints import NON_TEMPORAL
 
 if TYPE_CHECKING:
     from schedule.machine import Core
@@ -135,7 +133,7 @@ def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: 
     from .llvm.scratch import RELEASE
 
     core = target.machine.core
-    program = {} if lowered is None else _known_loops(lowered, llvm_ir)
+    program = {} if lowered is None else _known_loops(lowered, target, llvm_ir)
     found: list[Loop] = []
     rest: list[Instruction] = []
     for function, blocks in _functions(asm):
@@ -157,10 +155,12 @@ def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: 
     return Report(name, target.mcpu, tuple(found), _counts(rest))
 
 
-def _known_loops(lowered: PrimFunc, llvm_ir: str) -> dict[tuple[str, str], dict]:
+def _known_loops(lowered: PrimFunc, target, llvm_ir: str) -> dict[tuple[str, str], dict]:
     """The loops of a lowered program by function and block of its LLVM IR, each as fields of a Loop."""
+    from .llvm.emit import versions
     from .llvm.values import ascii_name
 
+    copies = versions(lowered, target)
     heads: dict[str, list[tuple[str, str]]] = {}
     for function, block, variable in _heads(llvm_ir):
         heads.setdefault(variable, []).append((function, block))
@@ -168,12 +168,10 @@ def _known_loops(lowered: PrimFunc, llvm_ir: str) -> dict[tuple[str, str], dict]
     for loop in loops(lowered):
         names.setdefault(ascii_name(loop.name), []).append(loop)
     lines = printed(lowered)
-    arrays = {b.name for b in lowered.buffers}
-    versions = 2 if arrays & {*annotation(lowered.attrs, NON_TEMPORAL, ())} else 1  # see `emit`
     first = HEADER.count("\n") + 4  # the import and two empty lines stand before
     found: dict[tuple[str, str], dict] = {}
     for variable, places in heads.items():
-        known = names.get(variable, []) * versions
+        known = names.get(variable, []) * copies
         if len({loop.name for loop in known}) != 1:
             continue
         # Guards make copies of loops; within a function they are emitted in the order of the program.
@@ -182,7 +180,7 @@ def _known_loops(lowered: PrimFunc, llvm_ir: str) -> dict[tuple[str, str], dict]
             found[place] = {
                 "name": loop.name,
                 "text": f"for {loop.name} in range({expr_text(loop.extent)})",
-                "line": lines.spans[id(loop)][0] + first if ordered or len(known) == versions else None,
+                "line": lines.spans[id(loop)][0] + first if ordered or len(known) == copies else None,
                 "nest": tuple(s.name for s in loops_to(lowered, loop.name)),
             }
     return found

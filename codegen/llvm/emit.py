@@ -9,7 +9,6 @@ functions run by OpenMP.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from math import prod
 from typing import assert_never
 
@@ -49,8 +48,8 @@ from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import NON_TEMPORAL, prefetches
 from . import scratch, tiles
 from .arithmetic import Arithmetic
-from .memory import NON_TEMPORAL_BYTES
 from .parts import Parts
+from .streams import Streams, beside_streams
 from .threads import Threads
 from .values import CodegenError, Frame, Module, Value, ascii_name, register_type, typed
 
@@ -66,8 +65,8 @@ def emit(func: PrimFunc, target) -> str:
     """The LLVM module of a lowered function: `i32 <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
 
     It returns 0, or 1 where there is no memory for temporaries. Buffers are `noalias`: the kernel's argument check refuses arrays
-    that overlap where one of them is written. Where stores are to be non-temporal, the body is there three times: with whole
-    vectors of them, for arrays that begin at cache lines; with the shortest, for others aligned as they need; and without.
+    that overlap where one of them is written. Where stores are to be non-temporal, other than in loops that `streams` writes, the
+    body is there twice: for arrays that begin at cache lines, and for others, to which they are usual ones.
     """
     module = Module(target)
     params = []
@@ -83,29 +82,30 @@ def emit(func: PrimFunc, target) -> str:
     bypassing = frozenset(annotation(func.attrs, NON_TEMPORAL, ()))
     arrays = [writer.buffers[p.name] for p in func.params if isinstance(p, Buffer) and p.name in bypassing]
 
-    def streaming(alignment: int) -> None:
-        writer.streamed = dict.fromkeys(bypassing, alignment)
+    def version(alignment: int) -> None:
+        known = {p.name: max(alignment, dtypes.nbytes(p.dtype)) for p in func.buffers if p.name in bypassing}
+        writer.streamed = {**dict.fromkeys(bypassing, ALIGNMENT), **known}
         writer.stmt(func.body)
         writer.streamed = {}
 
-    def version(alignments: Sequence[int]) -> None:
-        if alignments:
-            first, *others = alignments
-            writer.fork(writer.aligned(arrays, first), lambda: streaming(first), lambda: version(others))
-        else:
-            writer.stmt(func.body)
-
-    if arrays:
-        version((ALIGNMENT, NON_TEMPORAL_BYTES))
+    if versions(func, target) == 2:
+        writer.fork(writer.aligned(arrays, ALIGNMENT), lambda: version(ALIGNMENT), lambda: version(1))
     else:
-        streaming(ALIGNMENT)
+        writer.all_streamed = True
+        version(1)
     module.functions.append(writer.finish(f"define i32 @{symbol(func)}({', '.join(params)}) #0"))
     if module.slots:
         module.functions.append(scratch.release(symbol(func), module.slots))
     return module.text()
 
 
-class Function(Arithmetic, Threads, Parts):
+def versions(func: PrimFunc, target) -> int:
+    """How often the body of a lowered function is written: see `emit`."""
+    arrays = {b.name for b in func.buffers} & {*annotation(func.attrs, NON_TEMPORAL, ())}
+    return 2 if beside_streams(func.body, arrays, target.vector_bits // 8) else 1
+
+
+class Function(Arithmetic, Threads, Parts, Streams):
     """Writes one LLVM function, statement by statement."""
 
     def __init__(self, module: Module, parallel: bool = False, share: bool = False):
@@ -276,7 +276,7 @@ class Function(Arithmetic, Threads, Parts):
                 self.parallel_loop(s)
             case _ if not self._uniform(s.extent):
                 self.ragged_loop(s)
-            case _:
+            case _ if not self.streams(s):
                 self.serial_loop(s)
         self.ahead = outer
 
@@ -314,7 +314,7 @@ class Function(Arithmetic, Threads, Parts):
         self.define(longest.name, self.invoke(f"llvm.vector.reduce.smax.v{extent.lanes}i64", "i64", 1, extent))
         self.serial_loop(s.with_(extent=longest, body=If(Binary("<", s.var, s.extent), s.body)))
 
-    def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:
+    def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None, certain: bool = False) -> None:
         extent = last or self.index(s.extent)
         start = first.name if first else "0"
         parent = self.top
@@ -324,7 +324,7 @@ class Function(Arithmetic, Threads, Parts):
         head, done = self.label("loop"), self.label("done")
         index = self.fresh(s.name)
         self.env[s.name] = Value(index, "i64")
-        known = isinstance(s.extent, Const) and s.extent.value >= 1 and last is None
+        known = isinstance(s.extent, Const) and s.extent.value >= 1 and (last is None or certain)
         self.frames.append(Frame(head, defined={s.name}, stored=self._stores(s) if known else None))
         self.stmt(s.body)
         frame = self.frames.pop()

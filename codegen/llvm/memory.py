@@ -23,7 +23,8 @@ from .writer import Writer
 SHUFFLED_STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
 PREFETCH_BYTES = 64  # bytes that a prefetch fetches
 STATEMENT_REGISTERS = 8  # vector registers that a statement needs beside accumulators and loads from in front of its loop
-NON_TEMPORAL_BYTES = 16  # bytes: the alignment that non-temporal stores need, and the shortest that is worth one
+STREAMED_ELEMENTS = (4, 8)  # bytes of an element that is stored past the caches by itself (MOVNTI)
+MIN_STREAMED_BYTES = 16  # bytes: the shortest non-temporal store that is worth one
 
 
 def hoistable(e: Expr) -> bool:
@@ -564,7 +565,10 @@ class Memory(Writer):
         place = self.place(s)
         self._fetch_ahead(place, write=True)
         if self.lane is None:
-            self.line(f"store {value}, ptr {self.point(place)}, align {align}")
+            if self._streams_elements(b):
+                self._stream_elements(value, 1, self.point(place), align)
+            else:
+                self.line(f"store {value}, ptr {self.point(place)}, align {align}")
             return
         lanes = self.lanes
         if place.stride == 0:
@@ -574,19 +578,42 @@ class Memory(Writer):
         value = self.splat(value)
         if place.stride == 1:
             pointer, align = self.point(place), self._alignment(place)
-            if self.mask is None:
-                whole = lanes * dtypes.nbytes(b.dtype) % NON_TEMPORAL_BYTES == 0
-                bypass = b.name in self.streamed and whole and align >= NON_TEMPORAL_BYTES
+            size = dtypes.nbytes(b.dtype)
+            count = lanes if self.mask is None else self.prefixes.get(self.mask.name)
+            if count and count * size < self.module.target.vector_bits // 8 and self._streams_elements(b):
+                self._stream_elements(value, count, pointer, size)
+            elif self.mask is None:
+                whole = (
+                    lanes * size >= MIN_STREAMED_BYTES and min(lanes * size, ALIGNMENT) <= align
+                )  # each piece one line or less
+                bypass = b.name in self.streamed and whole
                 self.line(f"store {value}, ptr {pointer}, align {align}{', !nontemporal !0' if bypass else ''}")
                 self.fenced |= bypass
-            elif (count := self.prefixes.get(self.mask.name)) and not self.module.target.machine_as(CPU).masks:
-                self._store_prefix(value, count, pointer, dtypes.nbytes(b.dtype))
+            elif count and not self.module.target.machine_as(CPU).masks:
+                self._store_prefix(value, count, pointer, size)
             else:
                 where = Value(pointer, "ptr"), Value(str(align), "i32"), self.mask
                 self.perform(f"llvm.masked.store.{value.suffix}.p0", value, *where)
             return
         where = self.pointers(place), Value(str(align), "i32"), self._mask()
         self.perform(f"llvm.masked.scatter.{value.suffix}.v{lanes}p0", value, *where)
+
+    def _streams_elements(self, b: Buffer) -> bool:
+        """Whether single elements of a buffer are stored past the caches, as all others of their lines are."""
+        return (b.name in self.shifted or (self.all_streamed and b.name in self.streamed)) and dtypes.nbytes(
+            b.dtype
+        ) in STREAMED_ELEMENTS
+
+    def _stream_elements(self, value: Value, count: int, pointer: str, size: int) -> None:
+        """Store the first `count` lanes past the caches, one by one."""
+        kind = f"i{8 * size}"
+        elements = value if value.type == kind else self.convert("bitcast", value, kind)
+        for n in range(count):
+            element = self._element(elements, n) if value.lanes > 1 else elements
+            # There is such a store of integers alone, and LLVM would make one of floats of this.
+            element = self.op(f'call {kind} asm "", "=r,0"({element})', kind)
+            self.line(f"store {element}, ptr {self._further(pointer, n * size)}, align {size}, !nontemporal !0")
+        self.fenced = True
 
     def _store_prefix(self, value: Value, count: int, pointer: str, size: int) -> None:
         """Store the first `count` lanes in pieces of powers of two: masked stores may take dozens of cycles."""
@@ -602,6 +629,8 @@ class Memory(Writer):
         ALIGNMENT, and parameters where stores to them are to bypass the caches at multiples that are checked for."""
         buffer = place.access.buffer
         size = dtypes.nbytes(buffer.dtype)
+        if buffer.name in self.shifted:
+            return self.shifted[buffer.name]
         if place.nested:
             return size
         start = ALIGNMENT if buffer.name not in self.given else self.streamed.get(buffer.name, size)

@@ -63,6 +63,8 @@ class Writer(Instructions):
         self.zeros = 0  # bytes of zeros to load from where there is nothing to load
         self.fills: dict[Value, tuple[str, int]] = {}  # other numbers to load from there: where they are, and how many
         self.streamed: dict[str, int] = {}  # buffers whose stores bypass the caches: the bytes they are aligned to
+        self.all_streamed = False  # whether all vectors of these do
+        self.shifted: dict[str, int] = {}  # of these, in `streams`, the bytes to whose multiples vectors are shifted
         self.given: frozenset[str] = frozenset()  # buffers that are parameters
         self.pinned = 0  # vectors of the register buffers around
         self.written: dict[int, tuple[Stmt, frozenset[str]]] = {}  # by loop: the buffers that are stored to in it
@@ -224,6 +226,10 @@ class Writer(Instructions):
 
     # What the classes of expressions and statements write, and those of memory and threads call.
 
+    def address(self, buffer: Buffer, offset: Polynomial) -> str:
+        """A pointer to the element at a flat offset."""
+        raise NotImplementedError
+
     def expr(self, e: Expr) -> Value:
         """The value of an expression."""
         raise NotImplementedError
@@ -272,7 +278,7 @@ class Writer(Instructions):
         writer.ranges = dict(self.ranges)
         writer.facts = list(self.facts)
         writer.constants = dict(self.constants)
-        writer.streamed, writer.given = self.streamed, self.given
+        writer.streamed, writer.all_streamed, writer.given = self.streamed, self.all_streamed, self.given
         writer.ahead = self.ahead
         passed: list[Value] = []
         parameters: list[Value] = []
@@ -296,8 +302,8 @@ class Writer(Instructions):
         """A temporary."""
         raise NotImplementedError
 
-    def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:
-        """A loop over the iterations from `first` to before `last`, by default all."""
+    def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None, certain: bool = False) -> None:
+        """A loop over the iterations from `first` to before `last`, by default all; `certain`: one or more."""
         raise NotImplementedError
 
     def term_variables(self, p: Polynomial) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import gcd, prod
 
+from schedule.machine import CACHE_LINE_BYTES
 from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
@@ -68,8 +69,10 @@ def build(s: OpenSchedule, block: str) -> None:
     machine, bits, work = s.target.machine, max(32, element_bits(b)), prod(extent(it) for it in order)
     lanes = machine.lanes(bits)
     around = {block: loops}  # the loops around the vectors, by the first block in them
+    lines = True  # whether what is stored one after the other fills cache lines
     if (column := _transposed_axis(b, order, lanes)) is not None:
-        around = {block: _transpose_operand(s, block, loops, column, max(lanes, machine.lanes(32)))}
+        side = max(lanes, machine.lanes(32))
+        around, lines = {block: _transpose_operand(s, block, loops, column, side)}, side * element_bits(b) >= 8 * CACHE_LINE_BYTES
     elif len(loops) > 1 and extent(order[-1]) < lanes:
         around = {block: _rows_in_vectors(s, loops, lanes)}
     elif loops:
@@ -91,7 +94,8 @@ def build(s: OpenSchedule, block: str) -> None:
 
     teams(s, block, machine.threads(work * machine.copy_cycles(bits)), work, threads)
     for name in around:
-        stream(s, name)
+        if lines:
+            stream(s, name)
         done(s, name)
 
 
