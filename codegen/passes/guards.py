@@ -144,7 +144,8 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     variables are numbers there, and the loops of the tile are as long as it is. Where there are guards on unrolled loops and on
     vectorised ones, a tile that is full but for its lanes has a version of its own, with one mask for all of its rows. Where
     masked loads cost arithmetic, as without mask registers, the same is done for what a lane reads only under a condition, such
-    as an image with its padding.
+    as an image with its padding; where some conditions fail in the last iteration alone and others elsewhere, as at the right
+    and the left edge of the image, there are versions for both, so that the masks of the last tile are numbers.
     """
     masked = not target.machine.masks
 
@@ -161,25 +162,35 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     def body(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
         """That of a loop, or of the function."""
         tests = _full_tile_tests(s, ranges, masked)
-        return _versioned(tests, s, ranges, extents) if tests else visit(s, ranges, extents)
+        return _versioned(tests, s, ranges, extents, masked) if tests else visit(s, ranges, extents)
 
     return func.with_(body=body(func.body, {}, {}))
 
 
-def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
-    def without(known: Sequence[_Test]) -> Stmt:
+def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents, masked: bool) -> Stmt:
+    def without(known: Sequence[_Test], body: Stmt) -> Stmt:
         return simplify_tree(drop_implied_conditions(body, ranges, [t.condition for t in known]), ranges)  # type: ignore[return-value]
+
+    def partial_lanes(known: Sequence[_Test], body: Stmt) -> Stmt:
+        """`body` where one of the tests of lanes fails: those that do in the last tile alone apart from others."""
+        last = [t for t in known if masked and _partial_tile([t], body, ranges, extents) is not body]
+        if not 0 < len(last) < len(known):
+            return body
+        inside = simplify(conjunction(*(t.condition for t in last)), ranges)
+        return If(inside, without(last, body), _partial_tile(last, body, ranges, extents))
 
     body = drop_implied_conditions(body, ranges)
     verdict = simplify(conjunction(*(t.condition for t in tests)), ranges)
     if isinstance(verdict, Const):
-        return without(tests) if verdict.value else body
-    rows = [t for t in tests if not t.lanes]
-    partial = _partial_tile(rows if len(tests) > len(rows) > 0 else tests, body, ranges, extents)
-    if 0 < len(rows) < len(tests):
+        return without(tests, body) if verdict.value else body
+    rows, lanes = [t for t in tests if not t.lanes], [t for t in tests if t.lanes]
+    partial = _partial_tile(rows if rows and lanes else tests, body, ranges, extents)
+    if rows and lanes:
         whole = simplify(conjunction(*(t.condition for t in rows)), ranges)
-        partial = partial if isinstance(whole, Const) else If(whole, without(rows), partial)
-    return If(verdict, without(tests), partial)
+        partial = partial if isinstance(whole, Const) else If(whole, partial_lanes(lanes, without(rows, body)), partial)
+    elif partial is body:
+        partial = partial_lanes(lanes, body)
+    return If(verdict, without(tests, body), partial)
 
 
 def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents) -> Stmt:

@@ -1,5 +1,8 @@
 """Guards leave the inner loops: loops stop where their guard would, and full tiles run without one."""
 
+import pytest
+
+import codegen
 from codegen import Target, lower
 from schedule import Schedule
 from tests.codegen.harness import ONE, check_pass, same
@@ -369,8 +372,21 @@ def test_lanes_within_an_image_are_read_without_its_padding():
     s.vectorize(lane)
     same(s.func, fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
     found = [lower(s.func, Target(f"{ONE} -mcpu {level}")).script() for level in ("x86-64-v3", "x86-64-v4")]
-    assert [text.count("x[") for text in found] == [2, 1]
+    assert [text.count("x[") for text in found] == [3, 1]
     assert "if i_0 * -8 < 0 and i_0 * 8 < 16:" in found[0]
+
+
+@pytest.mark.parametrize("n", [13, 28, 109])
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3"])
+def test_the_masks_of_the_last_tile_are_numbers(n, level):
+    """The first tile has padding on its left, the last one on its right, and ends within a vector: it stores whole pieces."""
+    x = te.placeholder((n,), name="x")
+    padded = te.compute((n,), lambda i: te.if_then_else(te.all(i >= 1, i < n - 1), x[i - 1] + x[i + 1], 0.0), name="y")
+    s = Schedule(te.create_prim_func([x, padded]))
+    s.vectorize(s.split("i", [None, 8])[1])
+    target = f"{ONE} -mcpu {level}"
+    same(s.func, fences=True, targets=[ONE, target])
+    assert "masked.store" not in codegen.build(s.func, target).llvm_ir()
 
 
 def test_what_is_bound_below_is_no_test_outside():

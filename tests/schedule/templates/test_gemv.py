@@ -51,3 +51,13 @@ def test_four_rows_of_other_matrices_are_added_to_four_vectors(target):
     target = tir.Target(target)
     outline = tir.default_schedule(one_row(3072, 50257, constant=False), target).func.outline()
     assert f", ax1_1 in 4, ax0_2 in vectorized({4 * target.machine.lanes(32)})" in outline
+
+
+@pytest.mark.parametrize(("mcpu", "rows", "vectors"), [("x86-64-v2", 4, 2), ("znver3", 4, 2), ("znver4", 2, 8)])
+def test_rows_that_are_read_at_once_have_sums_in_half_of_the_registers(mcpu, rows, vectors):
+    A, x = te.placeholder((520, 1024), name="A"), te.placeholder((1024,), name="x")
+    k = te.reduce_axis((0, 1024), name="k")
+    func = te.create_prim_func([A, x, te.compute((520,), lambda i: te.sum(A[i, k] * x[k], axis=k), name="y")])
+    target = tir.Target(f"{ONE} -mcpu {mcpu}")
+    outline = tir.default_schedule(func, target).func.outline()
+    assert f" in unroll({rows}), k_1 in vectorized({vectors * target.lanes(32)})" in outline, outline
