@@ -26,6 +26,7 @@ from .split_vectors import split_vectors
 from .thread_binding import lower_thread_binding, unify_thread_binding
 from .thread_storage_sync import thread_storage_sync
 from .unroll import unroll
+from .unroll_steps import unroll_steps
 from .unswitch import unswitch
 from .virtual_threads import distribute_threads, inject_virtual_thread
 from .warp_memory import lower_warp_memory
@@ -63,6 +64,7 @@ CPU_PASSES: tuple[Pass, ...] = (
     order_unrolled,
     interleave_functions,
     simplify_all,
+    unroll_steps,
 )
 
 GPU_PASSES: tuple[Pass, ...] = (

@@ -296,6 +296,7 @@ def build(
         tile=2,
         depths=(depth,) if by_blocks else (depth, depth + 1),
         shared=shared if threads > 1 else 0,
+        pragma=k1,
         operands=Operands(by_blocks=True, in_front=by_columns, seed=packing),
     )
 

@@ -593,6 +593,6 @@ def test_one_core_gets_no_parallel_loops():
 
 def test_a_sketch_in_words_and_its_holes():
     sketch = generate(matmul(7, 13, 109), ONE)[0]
-    assert str(sketch) == "sketch 0: C: packing (7 holes)"
-    with pytest.raises(ValueError, match=r"sketch 0 has 7 hole\(s\), got a row of 6"):
-        sketch.trace([1] * 6)
+    assert str(sketch) == "sketch 0: C: packing (8 holes)"
+    with pytest.raises(ValueError, match=r"sketch 0 has 8 hole\(s\), got a row of 7"):
+        sketch.trace([1] * 7)

@@ -1,0 +1,96 @@
+"""Several steps of a loop in one iteration."""
+
+from __future__ import annotations
+
+from schedule.annotation_values import value_of
+from tir.arith.polynomial import coefficient
+from tir.arith.simplify import simplify
+from tir.ir import Binary, Const, Expr, For, Kind, Load, PrimFunc, Seq, Stmt, Store, seq
+from tir.traverse import fresh, loads, loops, map_statements, names, substitute, with_fresh_loops
+
+from .memory_hints import PREFETCH, prefetches
+from .positions import position
+from .unroll import PRAGMA
+
+MAX_STEPS = 8  # of an iteration: its jump is rare enough
+
+
+def unroll_steps(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for k in range(n): S(k)
+              => for k_0 in range(n // 4): for k_1 in unroll(4): S(k_0 * 4 + k_1)
+                 for k in unroll(n % 4): S(n // 4 * 4 + k)
+
+    below a loop annotated `pragma_auto_unroll_max_step: m`, where S has at most m / 4 statements and no jump, and `unroll` has
+    left the loop, as it makes more than m: of the numbers of steps from that to half of it the largest that divides n, if any.
+    Steps that load the same elements, as those of a window do, stay apart: these would be kept in registers that others need.
+    """
+    taken = names(func)
+
+    def visit(s: Stmt, limit: int) -> Stmt:
+        if isinstance(s, For):
+            limit = value_of(s, PRAGMA, limit)
+            count = _steps(s, limit)
+            if count > 1:
+                return _in_steps(s, count, taken)
+        return map_statements(s, lambda c: visit(c, limit))
+
+    return func.with_(body=visit(func.body, 0))
+
+
+def _steps(loop: For, limit: int) -> int:
+    """How many steps an iteration is to have."""
+    made = _statements(loop.body) if limit and loop.kind is Kind.SERIAL else None
+    most = min(MAX_STEPS, limit // made) if made else 1
+    if most > 1 and any(_meet(x, loop, most) for x in loads(loop.body)):
+        return 1
+    if not isinstance(loop.extent, Const):
+        return most
+    n = int(loop.extent.value)
+    return next((count for count in range(most, most // 2, -1) if n % count == 0), most) if most < n else 1
+
+
+def _meet(load: Load, loop: For, count: int) -> bool:
+    """Whether one of so many steps may load what another does, at another place of the unrolled loops inside."""
+    place = position(load.buffer, load.indices)
+    step, places = coefficient(place, loop.name), {0}
+    for x in loops(loop.body):
+        if x.kind is Kind.UNROLLED and isinstance(x.extent, Const):
+            each = coefficient(place, x.name)
+            if each is None:
+                return True
+            places = {p + n * each for p in places for n in range(int(x.extent.value) if each else 1)}
+    return step is None or (step != 0 and any(p + n * step in places for p in places for n in range(1, count)))
+
+
+def _in_steps(s: For, count: int, taken: set[str]) -> Stmt:
+    steps, one = Const(count, s.extent.dtype), Const(1, s.extent.dtype)
+
+    def several(extent: Expr, start: Expr) -> Stmt:
+        if extent == one:
+            return with_fresh_loops(substitute(s.body, {s.var: start}), taken)
+        inner = s.var.with_(name=fresh(taken, f"{s.name}_step"))
+        kind = Kind.UNROLLED if isinstance(extent, Const) else Kind.SERIAL
+        return For(inner, extent, with_fresh_loops(substitute(s.body, {s.var: start + inner}), taken), kind)
+
+    whole, left = (simplify(Binary(op, s.extent, steps)) for op in ("//", "%"))
+    ahead = [[name, max(1, distance // count)] for name, distance in prefetches(s)]
+    notes = tuple((key, ahead if key == PREFETCH else value) for key, value in s.annotations)
+    main = s.with_(extent=whole, body=several(steps, s.var * steps), annotations=notes)
+    return main if left == Const(0, s.extent.dtype) else seq(main, several(left, simplify(whole * steps)))
+
+
+def _statements(s: Stmt) -> int | None:
+    """The stores in a statement once it is written out, of a vector or an element; None where there are jumps in it."""
+    match s:
+        case Store():
+            return 1
+        case For(_, Const(int(n)), body, Kind.UNROLLED):
+            made = _statements(body)
+            return None if made is None else int(n) * made
+        case For(_, Const(), body, Kind.VECTORIZED):
+            return _statements(body)
+        case Seq(stmts):
+            parts = [_statements(x) for x in stmts]
+            return None if None in parts else sum(n for n in parts if n is not None)
+        case _:
+            return None
