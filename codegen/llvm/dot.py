@@ -1,5 +1,6 @@
 """Sums of products of narrow numbers in one instruction: VPDPBUSD (uint8 · int8 into int32), VDPBF16PS (bfloat16 into float32).
-Those of int8 · int8 take two: (b + 128) a - 128 a, where what is subtracted serves all vectors of columns.
+Those of int8 · int8 take two: (b + 128) a - 128 a, where what is subtracted serves all vectors of columns. Those of int16 take
+VPMADDWD and an addition.
 
 In lanes i = 0, 1, ... such a sum is  c[i] + a[0] * b[i, 0] + a[1] * b[i, 1] + ..., the operands converted to the type of c, where
 either operand is the same in all lanes, or has its elements for each lane side by side.
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A dot product of `count` pairs into one element: its name and types in LLVM, that of an operand by the number of lanes, and
-    the sets of features of which it needs one."""
+    """A dot product of `count` pairs into one element, `total`: its name and types in LLVM, that of an operand by the number of
+    lanes, and the sets of features of which it needs one. Where `adds` is not set, it adds to nothing else."""
 
+    total: str
     count: int
     first: str
     second: str
@@ -34,18 +36,25 @@ class Instruction:
     element: str
     operand: Callable[[int], str]
     features: Callable[[int], tuple[tuple[str, ...], ...]]  # any of these sets
+    adds: bool = True
 
 
-INSTRUCTIONS = {
-    "int32": Instruction(
-        4, "uint8", "int8", "llvm.x86.avx512.vpdpbusd", "i32", "i8", lambda lanes: f"<{lanes} x i32>",
+PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+INSTRUCTIONS = (
+    Instruction(
+        "int32", 4, "uint8", "int8", "llvm.x86.avx512.vpdpbusd", "i32", "i8", lambda lanes: f"<{lanes} x i32>",
         lambda lanes: (("avx512vnni",),) if lanes == 16 else (("avx512vnni", "avx512vl"), ("avxvnni",)),
     ),
-    "float32": Instruction(
-        2, "bfloat16", "bfloat16", "llvm.x86.avx512bf16.dpbf16ps", "float", "i16", lambda lanes: f"<{2 * lanes} x bfloat>",
+    Instruction(
+        "float32", 2, "bfloat16", "bfloat16", "llvm.x86.avx512bf16.dpbf16ps", "float", "i16",
+        lambda lanes: f"<{2 * lanes} x bfloat>",
         lambda lanes: (("avx512bf16",),) if lanes == 16 else (("avx512bf16", "avx512vl"),),
     ),
-}  # fmt: skip
+    Instruction(
+        "int32", 2, "int16", "int16", "", "i32", "i16", lambda lanes: f"<{2 * lanes} x i16>",
+        lambda lanes: (({4: "sse2", 8: "avx2", 16: "avx512bw"}[lanes],),), adds=False,
+    ),
+)  # fmt: skip
 
 OFFSET_BITS = -0x7F7F7F80  # 128 in each of four bytes, as an int32: by exclusive or it turns an int8 into that plus 128, a uint8
 
@@ -55,13 +64,13 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
 
     The order of the products is that of the instruction: any for integers, the last pair first for bfloat16.
     """
-    instruction = INSTRUCTIONS.get(e.dtype)
-    if instruction is None or writer.lane is None or writer.mask is not None or writer.wanted is not None or writer.idle:
+    if writer.lane is None or writer.mask is not None or writer.wanted is not None or writer.idle:
         return None
     lanes = writer.lane[1]
     if lanes not in (4, 8, 16):
         return None
-    found = _terms(e, instruction)
+    ways = ((i, _terms(e, i)) for i in INSTRUCTIONS if i.total == e.dtype)
+    instruction, found = next((way for way in ways if way[1] is not None), (INSTRUCTIONS[0], None))
     if found is None:
         return None
     rest, pairs = found
@@ -76,6 +85,9 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
         return None
     accumulator = writer.splat(writer.as_type(writer.expr(rest), e.dtype))
     operands = [_operand(writer, start, instruction, lanes) for start, _ in runs]  # type: ignore[misc]
+    if not instruction.adds:
+        products = writer.invoke(PMADDWD[lanes], instruction.accumulator, lanes, *operands)
+        return writer.binary("add", accumulator, products)
     name = f"{instruction.name}.{lanes * 32}"
     if pairs[0][0].dtype == pairs[0][1].dtype == "int8":
         if places[0][0].stride == 0:
@@ -97,7 +109,8 @@ def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Lo
             case Binary("+", rest, Binary("*", Cast(_, Load() as x), Cast(_, Load() as y))):
                 if (x.dtype, y.dtype) == (instruction.second, instruction.first):
                     x, y = y, x
-                if (x.dtype, y.dtype) != (instruction.first, instruction.second) and not x.dtype == y.dtype == "int8":
+                wanted = [(instruction.first, instruction.second), *([("int8", "int8")] if instruction.first == "uint8" else [])]
+                if (x.dtype, y.dtype) not in wanted:
                     return None
                 pairs.append((x, y))
                 e = rest

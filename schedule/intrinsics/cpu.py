@@ -6,6 +6,7 @@ instruction; where the processor has none, the nest runs as it is.
 
     dot_{16x4,8x4}_{u8s8,s8u8,s8s8}       C[lanes] += A[4] * B[lanes, 4] in int32; dot_16x4_vnni is that of u8s8
     dot_{16x2,8x2}_bf16                   C[lanes] += A[2] * B[lanes, 2] in float32
+    dot_{16x2,8x2}_s16                    C[lanes] += A[2] * B[lanes, 2] in int32
     fma_16_f32                            C[16] += A[1] * B[16]
     amx_16x16x64_{s8s8,s8u8,u8s8,u8u8}    C[16, 16] += A[16, 64] * B[16, 16, 4] in int32, four steps of the sum side by side in B
     amx_16x16x32_bf16                     C[16, 16] += A[16, 32] * B[16, 16, 2] in float32, two steps side by side
@@ -62,7 +63,7 @@ def _dot(lanes: int, left: str, right: str, total: str):
     order = range(parts) if total == "int32" else range(parts)[::-1]
     products = " + ".join(f'T.cast(A[{k}], "{total}") * T.cast(B[vi, {k}], "{total}")' for k in order)
     known = {"lanes": lanes, "left": left, "right": right, "total": total, "parts": parts, "products": products}
-    known["block"] = "vpdpbusd" if total == "int32" else "vdpbf16ps"
+    known["block"] = {"int16": "vpmaddwd", "bfloat16": "vdpbf16ps"}.get(left, "vpdpbusd")
     return tuple(parse(text.format(**known)) for text in (_DOT, _DOT_IN_LANES))
 
 
@@ -96,6 +97,8 @@ INTRINSICS = {
     "dot_16x4_vnni": _dot(16, "uint8", "int8", "int32"),
     "dot_16x2_bf16": _dot(16, "bfloat16", "bfloat16", "float32"),
     "dot_8x2_bf16": _dot(8, "bfloat16", "bfloat16", "float32"),
+    "dot_16x2_s16": _dot(16, "int16", "int16", "int32"),
+    "dot_8x2_s16": _dot(8, "int16", "int16", "int32"),
     "fma_16_f32": (fma_16_desc, fma_16_impl),
     "amx_16x16x32_bf16": _tile_product("tdpbf16ps", "bfloat16", "bfloat16", "float32"),
 } | {

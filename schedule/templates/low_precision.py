@@ -1,7 +1,8 @@
 """Products of numbers of 8 or 16 bits by the instructions that add a few products at once.
 
 There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes (VNNI, AVX-512
-BF16) add to each lane of a vector the products of the 4 or 2 elements of its column and of a row. For both, operands are copied
+BF16) add to each lane of a vector the products of the 4 or 2 elements of its column and of a row. Where bytes have no such
+instruction, their copies are of int16, of which VPMADDWD multiplies and adds pairs. For both kinds, operands are copied
 tile by tile into the order in which the instructions read them, some steps of the sum side by side in each column, and filled
 up with zeros to whole tiles; rows for dot products are read where they are, if they end with a whole step. Where the sum is
 long it runs in parts, as in `gemm`, so that what an instruction reads first stays in the first-level cache while the columns
@@ -49,6 +50,7 @@ class Instruction:
     groups: int
     parts: int
     intrinsic: str
+    wider: str = ""  # the dtype that operands are converted to as they are copied
 
     @property
     def depth(self) -> int:
@@ -110,8 +112,12 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     wanted = [{"avx512vnni"}] if total == "int32" else [{"avx512bf16"}]
     if lanes == 8:
         wanted = [{*wanted[0], "avx512vl"}, *([{"avxvnni"}] if total == "int32" else [])]
-    if letters == "u8u8" or lanes not in (8, 16) or not any(features <= processor.features for features in wanted):
+    if lanes not in (8, 16):
         return None
+    if letters == "u8u8" or not any(features <= processor.features for features in wanted):
+        if total != "int32" or {8: "avx2", 16: "avx512bw"}[lanes] not in processor.features:
+            return None
+        return Instruction(1, lanes, 1, 2, f"dot_{lanes}x2_s16", "int16")
     return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_{letters}")
 
 
@@ -145,7 +151,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         rows, columns = min(SHAPES, key=turns)
         most = max(1, processor.l1 // (3 * how.nbytes * rows))
     else:
-        shapes = [(m, v) for v in range(1, 5) for m in range(1, processor.accumulators(v) // v + 1)]
+        product = bool(how.wider)  # is in a register of its own before it is added
+        shapes = [(m, v) for v in range(1, 5) for m in range(1, (processor.accumulators(v) - product) // v + 1)]
         rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
         most = MAX_SUM_PART
     part = steps if steps <= (most * 3 // 2 if how.rows > 1 else MAX_WHOLE_SUM) else balanced(steps, most, 1)
@@ -158,7 +165,7 @@ def in_place(c: Contraction, how: Instruction) -> bool:
     """Whether rows are read where they are: the sum walks their memory in whole steps, and they are of the type that the
     instruction wants."""
     step = c.reduction[0]
-    fits = how.rows == 1 and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
+    fits = how.rows == 1 and not how.wider and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
     return fits and c.left.buffer.name not in (c.right.buffer.name, _shifted(c, how))
 
 
@@ -219,6 +226,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         "" if reads_rows and x is c.left else copies.get(x.buffer.name) or s.cache_read(block, x.buffer.name, "global", [block])
         for x in (c.left, c.right)
     )
+    for copy in (left, right) if how.wider else ():
+        s.unsafe_set_dtype(copy, 0, how.wider)
     if after is None:
         after = s.cache_write(block, 0, "global")
     padded = {axis: 1 if reads_rows and axis == row else n for axis, n in units.items()}
@@ -227,7 +236,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     of_rows, of_columns = (row, (t.rows, how.rows)), (column, (t.columns, how.columns))
     across = how.rows > 1 and last_axis(c.left) == row  # rows are copied as columns are, then tile by tile into their own order
     side_by_side, order = (step, (how.groups, how.parts)), (0, 3, 1, 4, 2, 5)
-    element = dtypes.nbytes(c.left.buffer.dtype)
+    element = dtypes.nbytes(how.wider or c.left.buffer.dtype)
     # Copies of long rows are in long vectors; of those in tile registers, 64 bytes of a row are together.
     by_rows = how.rows == 1 and extent(c.reduction[0]) * element >= MIN_ROW_BYTES
     of_steps, in_order = ((step, ()), (0, 1, 2, 3)) if by_rows else ((step, (how.depth,)), (0, 3, 1, 2, 4))

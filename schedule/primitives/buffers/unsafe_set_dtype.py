@@ -22,7 +22,7 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
     """Have a temporary hold its values in another dtype. TensorIR's name is kept; here the step is checked, and loses nothing.
 
     The buffer is given by its number among those that `block` writes, from 0, or by name. What is stored is converted to `dtype`,
-    what is loaded converted back.
+    what is loaded converted back, unless `dtype` holds all values of the dtype before and these are converted further anyway.
 
     Rewrite   X = T.alloc_buffer(shape, "int32");  X[i] = x;  S(X[i])
            => X = T.alloc_buffer(shape, "int8");  X[i] = T.Cast("int8", x);  S(T.Cast("int32", X[i]))
@@ -47,10 +47,12 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
                 (s, f"stores to {buffer.name}"),
                 hint=f"store a value that {dtype} holds: x.astype({dtype!r}) in the program rounds it",
             )
-    new = buffer.with_(dtype=dtype)
+    new, wider = buffer.with_(dtype=dtype), dtypes.holds(dtype, buffer.dtype)
 
     def visit(n: Node) -> Node | None:
         match n:
+            case Cast(to, Cast(_, Load() as load)) if wider and load.buffer.name == buffer.name:
+                return cast(load, to)
             case Load() if n.buffer.name == buffer.name:
                 return Cast(buffer.dtype, n.with_(buffer=new))
             case Store() if n.buffer.name == buffer.name:

@@ -35,6 +35,31 @@ def test_one_instruction(kind, k):
     same_numbers(before, after)
 
 
+@pytest.mark.parametrize(("mcpu", "lanes"), [("x86-64-v3", 8), ("skylake-avx512", 16)])
+@pytest.mark.parametrize("k", [1, 5, 13])
+def test_pairs_of_int16_are_multiplied_and_added(mcpu, lanes, k):
+    before = dot(7, 32, k, 2, "int16", "int16", "int32")
+    s = Schedule(before)
+    s.tensorize(tiled(s, lanes), f"dot_{lanes}x2_s16")
+    s.decompose_reduction("C_o", "ko")
+    kernel = tir.build(s.func, f"llvm -num-cores 1 -mcpu {mcpu}")
+    assert "vpmaddwd" in kernel.asm() and "vpmulld" not in kernel.asm()
+    same_numbers(before, s.func)
+
+
+@pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
+def test_extreme_int16_wrap():
+    before = dot(3, 32, 5, 2, "int16", "int16", "int32")
+    s = Schedule(before)
+    s.tensorize(tiled(s, 8), "dot_8x2_s16")
+    s.decompose_reduction("C_o", "ko")
+    least = [np.full([d.value for d in p.shape], -0x8000, p.dtype) for p in before.buffers]
+    other = [a.copy() for a in least]
+    tir.build(s.func, tir.Target("llvm", mcpu="x86-64-v3"))(*least)
+    run(before, *other)
+    assert np.array_equal(least[2], other[2])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_processors_run_plain_vector_code(kind):
     before, after = scheduled(kind)

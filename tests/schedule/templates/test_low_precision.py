@@ -133,6 +133,21 @@ def test_transposed_operands_in_lanes(across, kind, name, shape):
     assert np.all(abs(result - value) <= bound)
 
 
+@pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
+@pytest.mark.parametrize(("left", "right"), [p for p in PAIRS if p[0] != "bfloat16"])
+@pytest.mark.parametrize("across", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("shape", [(65, 95, 331), (7, 13, 109), (19, 33, 2061)])
+def test_bytes_are_widened_where_no_instruction_takes_them(left, right, across, shape):
+    target = tir.Target("llvm", num_cores=1, mcpu="x86-64-v3")
+    func = product(*shape, left, right, across)
+    kernel = tir.build(scheduled(func, target), target)
+    assert "vpmaddwd" in kernel.asm() and "vpmulld" not in kernel.asm()
+    given = inputs(func)
+    result = np.empty([d.value for d in func.buffers[-1].shape], "int32")
+    kernel(*given, result)
+    assert np.array_equal(result, expected(*given, across)[0])
+
+
 def test_bytes_without_signs_have_no_dot_product():
     target = tir.Target("llvm", num_cores=1, mcpu="icelake-server")
     assert "vpdpbusd" in tir.build(scheduled(product(64, 64, 64, "uint8", "int8"), target), target).asm()

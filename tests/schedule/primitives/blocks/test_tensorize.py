@@ -23,9 +23,9 @@ def dot(m: int = 7, n: int = 32, k: int = 5, parts: int = 4, left: str = "uint8"
     return te.create_prim_func([A, B, C])
 
 
-def tiled(s: Schedule) -> str:
-    """The loops of the dot product with 16 columns innermost; the loop to tensorize."""
-    outer, inner = s.split("j", [None, 16])
+def tiled(s: Schedule, lanes: int = 16) -> str:
+    """The loops of the dot product with so many columns innermost; the loop to tensorize."""
+    outer, inner = s.split("j", [None, lanes])
     s.reorder("i", outer, "ko", inner, "ki")
     return inner
 

@@ -33,6 +33,27 @@ def test_a_wider_dtype():
     )
 
 
+def test_a_wider_dtype_is_converted_on_from_itself():
+    A = te.placeholder((7,), "int8", name="A")
+    B = te.compute((7,), lambda i: A[i], name="B")
+    s = Checked(te.create_prim_func([A, te.compute((7,), lambda i: B[i].astype("int32") * B[i].astype("int32"), name="C")]))
+    s.unsafe_set_dtype("B", 0, "int16")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7,), "int16")
+        for i in range(7):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                B[v_i] = T.Cast("int16", A[v_i])
+        for i_1 in range(7):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_1)
+                C[v_i] = T.Cast("int32", B[v_i]) * T.Cast("int32", B[v_i])
+        """,
+    )
+
+
 def test_a_narrower_dtype_that_holds_all_values():
     s = Checked(places())
     s.unsafe_set_dtype("B", "B", "int8")
