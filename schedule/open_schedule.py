@@ -204,6 +204,12 @@ class OpenSchedule(Schedule):
         named = frozenset(annotation(self.func.attrs, CONSTANTS, ()))
         return named | {v.buffer for v in self.views if v.of in named}
 
+    @property
+    def given(self) -> frozenset[str]:
+        """Parameters and their views: no stage makes them."""
+        named = frozenset(p.name for p in self.func.buffers)
+        return named | {v.buffer for v in self.views if v.of in named}
+
     def is_output(self, name: str) -> bool:
         return name in self.get_output_blocks()
 

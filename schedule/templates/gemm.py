@@ -265,7 +265,7 @@ def build(
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
     # Where all rows follow on a block of columns, it is packed where it is used; rows that other stages make stay outermost,
     # that they may be made block by block.
-    given = c.right.buffer in s.func.params and (c.left.buffer in s.func.params or c.left.buffer.name in s.constants)
+    given = {c.left.buffer.name, c.right.buffer.name} <= s.given
     rows_follow = size(c.rows[:-1]) == 1 and (t.mc * t.mr >= extent(c.rows[-1]) or _rows_stay(c, variant, machine))
     used_once = t.right and given and c.right.buffer.name not in s.constants and rows_follow and own_sizes and not few
     by_columns, parts = used_once or (not few and variant is Sum.BY_COLUMNS), [k0] if k0 else []

@@ -9,7 +9,7 @@ import tir
 from benchmarks import breadth, cases
 from benchmarks.wordings import wordings
 from schedule import replay, templates
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Tiled
 from tests.arrays import integers
 from tir import te
 from tir.interpreter import run
@@ -60,6 +60,24 @@ def test_equal_programs_have_the_same_template_and_seeds():
         for way, other in chosen:
             assert taken(other) == expected, f"{name}, {way}"
     assert compared >= LEAST_PROGRAMS
+
+
+def test_views_of_parameters_are_packed_as_these_are():
+    """A linear layer has its columns outermost, each block packed where it is used, whatever the form of its operands."""
+    A, B, k = te.placeholder((51, 1982), name="A"), te.placeholder((680, 1982), name="B"), te.reduce_axis((0, 1982), name="k")
+    func = te.create_prim_func([A, B, te.compute((51, 680), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
+
+    def packing(func: PrimFunc) -> list[str]:
+        s = OpenSchedule(func, TARGET, at_seed=True)
+        assert templates.build(s) == []
+        (found,) = [x for x in s.scheduled.values() if isinstance(x, Tiled)]
+        assert found.operands is not None
+        return [how for _, how in found.operands.seed]
+
+    expected = packing(func)
+    assert "at its panels" in expected
+    for way, other in wordings(func).items():
+        assert packing(other) == expected, way
 
 
 SMALL = {
