@@ -67,8 +67,9 @@ class Tiled:
 
     `levels` has the loops of each level, outermost first; the loops of the last `tile` of them are the register tile: unrolled,
     the last one a vector. Threads may share as many outer loops as one of `depths` says; at the seed it is `shared`, 0 for one
-    thread, or where that is None the first that is legal. `pragma` is the loop below which reductions may be unrolled.
-    What feeds the block may be computed at the loops `places`. `operands` says how packed copies are made.
+    thread, or where that is None the first that is legal. `pragma` is the loop below which reductions may be unrolled,
+    at the seed into `statements`. What feeds the block may be computed at the loops `places`. `operands` says how packed copies
+    are made.
     """
 
     levels: tuple[tuple[str, ...], ...]
@@ -76,6 +77,7 @@ class Tiled:
     depths: tuple[int, ...] = ()
     shared: int | None = None
     pragma: str | None = None
+    statements: int = 0
     places: tuple[str, ...] = ()
     operands: Operands | None = None
 
@@ -91,7 +93,7 @@ class Tiled:
         pragma = levels[reduced[-1]][0] if reduced else None
         places = tuple(level[-1] for level in outer if level)
         operands = Operands(gathered=not panels, panels=panels)
-        return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), None, pragma, places, operands)
+        return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), None, pragma, places=places, operands=operands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 from ..rewriting.edits import parts
 from . import elementwise, normal_form
 from .block_analysis import walks_memory
-from .marks import UNROLL_LIMITS, UNROLLED_STATEMENTS, annotate_shares, parallel, prefetch, stream
+from .marks import UNROLL_LIMITS, annotate_shares, parallel, prefetch, stream
 from .packs import choose_packs
 
 MIN_VECTOR_BITS = 256  # bits of a vector that is half a register
@@ -242,5 +242,5 @@ def _unroll(state: OpenSchedule, block: str) -> None:
     """How far the innermost reductions of a tiled block are unrolled."""
     tiled = state.tiled(block)
     if tiled is not None and tiled.pragma is not None:
-        most = state.choose(f"{block} unroll", UNROLL_LIMITS, seed=UNROLLED_STATEMENTS, block=block, role=Role.PRAGMA)
+        most = state.choose(f"{block} unroll", UNROLL_LIMITS, seed=tiled.statements, block=block, role=Role.PRAGMA)
         state.annotate(tiled.pragma, "pragma_auto_unroll_max_step", most)

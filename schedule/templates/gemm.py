@@ -20,6 +20,7 @@ from tir.traverse import loads
 from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis, loop_of, pairing, size, store_last
 from .division import balanced
 from .lanes import in_lanes
+from .marks import UNROLLED_STATEMENTS
 from .packs import AS_IT_IS
 
 NAME = "packing"
@@ -297,6 +298,7 @@ def build(
         depths=(depth,) if by_blocks else (depth, depth + 1),
         shared=shared if threads > 1 else 0,
         pragma=k1,
+        statements=UNROLLED_STATEMENTS,
         operands=Operands(by_blocks=True, in_front=by_columns, seed=packing),
     )
 
