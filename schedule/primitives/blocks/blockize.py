@@ -19,6 +19,7 @@ from tir.ir import (
     Const,
     Expr,
     For,
+    If,
     Iter,
     PrimFunc,
     Region,
@@ -142,6 +143,8 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     common = paths[0][:-1]
     for p in paths[1:]:
         common = list(shared(common, p))
+    if common and type(common[-1]) is If and len(paths) > 1:  # which stands below the loop, with all its branches
+        common.pop()
     held = list({id(s): s for s in (p[len(common)] for p in paths)}.values())
     around = list(parts(common[-1])) if common and type(common[-1]) is Seq else held
     first, last = (f(n for n, s in enumerate(around) if any(s is x for x in held)) for f in (min, max))

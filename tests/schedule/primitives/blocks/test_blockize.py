@@ -371,6 +371,31 @@ def test_the_whole_function():
     )
 
 
+def test_the_branches_of_a_condition():
+    """Blocks of both branches share the condition, which stands inside of the new block."""
+    s = Checked(elementwise(7, 13))
+    s.add_guard("B", "i0 == 3")
+    s.blockize(["B_1", "B"])
+    check(
+        s,
+        """
+        for i0, i1 in T.grid(7, 13):
+            with T.block("outer_B_B_1_"):
+                v_i0_1, v_i1_1 = T.axis.remap("SS", [i0, i1])
+                if v_i0_1 == 3:
+                    with T.block("B"):
+                        v_i0 = T.axis.spatial(7, v_i0_1)
+                        v_i1 = T.axis.spatial(13, v_i1_1)
+                        B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+                else:
+                    with T.block("B_1"):
+                        v_i0 = T.axis.spatial(7, v_i0_1)
+                        v_i1 = T.axis.spatial(13, v_i1_1)
+                        B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        """,
+    )
+
+
 def test_a_block_in_between_is_refused():
     refuse(
         Schedule(relu_of_matmul()),
