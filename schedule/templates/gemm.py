@@ -14,6 +14,7 @@ from math import ceil, inf
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from tir import dtypes
 from tir.ir import Block, Const, Iter, Var
 from tir.traverse import loads
 
@@ -143,7 +144,9 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
     # A tile of one vector has less to do with the elements of a step than their reads take, where each is from another line.
     in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
-    left = transposed or in_parts or (aliased and misses)
+    kinds = c.left.buffer.dtype, c.store.buffer.dtype
+    converted = dtypes.is_float(kinds[0]) and dtypes.bits(kinds[0]) < 32 <= dtypes.bits(kinds[1])  # at each use, where not packed
+    left = transposed or in_parts or (aliased and misses) or converted
     return GemmTile(
         mr,
         nr,

@@ -7,10 +7,11 @@ from math import prod
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Operands, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
-from tir.ir import Const, Load, Var
-from tir.traverse import loads, loops_to, stores, variables
+from tir import dtypes
+from tir.ir import Cast, Const, Load, Var
+from tir.traverse import loads, loops_to, stores, variables, walk
 
-from .block_analysis import transpose_in_squares
+from .block_analysis import stored, transpose_in_squares
 from .marks import parallel
 
 AS_IT_IS = "as it is"  # an operand is not packed
@@ -109,7 +110,7 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
 
 def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, transposed: bool = False) -> None:
     """Copy an operand at the loop `place`, or in front, by all threads: in vectors along the copy, or `transposed`."""
-    copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
+    copy = _pack(state, block, load.buffer.name)
     if place is not None:
         state.compute_at(copy, place, preserve_unit_loops=True)
         if not transposed:
@@ -117,6 +118,26 @@ def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, tran
     _in_vectors(state, copy, place, transposed)
     if transposed:
         _transpose_copy(state, block, load, copy)
+
+
+def _pack(state: OpenSchedule, block: str, buffer: str) -> str:
+    """Pack an operand. Halves that are converted at each use are converted as they are copied, unless that is done once for many
+    calls, which then read more memory."""
+    copy = state.pack(block, buffer, preserve_unit_loops=True)
+    made = stored(state.block(copy)).buffer
+    half = dtypes.is_float(made.dtype) and dtypes.bits(made.dtype) < 32
+    wide = _converted(state, block, made.name) if half and buffer not in state.constants else None
+    if wide is not None:
+        state.unsafe_set_dtype(copy, 0, wide)
+    return copy
+
+
+def _converted(state: OpenSchedule, block: str, buffer: str) -> str | None:
+    """The one dtype to which a block converts all that it loads from a buffer."""
+    body = state.block(block).body
+    casts = [n for n in walk(body) if isinstance(n, Cast) and isinstance(n.value, Load) and n.value.buffer.name == buffer]
+    count = sum(load.buffer.name == buffer for load in loads(body))
+    return casts[0].dtype if len(casts) == count and len({n.dtype for n in casts}) == 1 else None
 
 
 def _in_vectors(state: OpenSchedule, copy: str, place: str | None, transposed: bool = False) -> None:
@@ -163,7 +184,7 @@ def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) ->
     *_, reduce_loops, (row_loop,), _ = state.tiling(block).levels
     sum_loop = reduce_loops[-1]
     state.reorder(row_loop, sum_loop)
-    copy = state.pack(block, buffer, preserve_unit_loops=True)
+    copy = _pack(state, block, buffer)
     state.reorder(sum_loop, row_loop)
     if place is not None:
         state.compute_at(copy, place, preserve_unit_loops=True)

@@ -148,6 +148,22 @@ def test_bytes_are_widened_where_no_instruction_takes_them(left, right, across, 
     assert np.array_equal(result, expected(*given, across)[0])
 
 
+@pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
+@pytest.mark.parametrize("across", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("shape", [(65, 95, 331), (61, 333, 109), (61, 133, 2061)])
+def test_halves_are_converted_as_they_are_packed(across, shape):
+    target = tir.Target("llvm", num_cores=1, mcpu="x86-64-v3")
+    func = product(*shape, "bfloat16", "bfloat16", across)
+    made = scheduled(func, target)
+    (last,) = [b for b in blocks(made) if b.is_reduction]
+    assert {x.buffer.dtype for x in loads(last.body)} == {"float32"}
+    given = inputs(func)
+    result = np.empty([d.value for d in func.buffers[-1].shape], "float32")
+    tir.build(made, target)(*given, result)
+    value, bound = expected(*given, across)
+    assert np.all(abs(result - value) <= bound)
+
+
 def test_bytes_without_signs_have_no_dot_product():
     target = tir.Target("llvm", num_cores=1, mcpu="icelake-server")
     assert "vpdpbusd" in tir.build(scheduled(product(64, 64, 64, "uint8", "int8"), target), target).asm()
