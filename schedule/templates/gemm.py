@@ -310,7 +310,7 @@ def _rows_stay(c: Contraction, variant: Sum, machine: CPU) -> bool:
     """Whether one thread reads all rows again for each block of columns from the third-level cache: blocks of columns then pass
     through it once, where packed ones would be written there, and be read again for each block of rows."""
     nbytes = size((*c.rows, *c.reduction)) * c.bits // 8
-    return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3 // 2
+    return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3_reuse_bytes
 
 
 def _apart(s: OpenSchedule, c: Contraction, few: int, around: list[str], after: str | None) -> tuple[Contraction, str]:
