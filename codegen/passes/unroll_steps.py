@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule.annotation_values import value_of
-from tir.arith.polynomial import coefficient, polynomial, to_expr
+from tir.arith.polynomial import coefficient
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Const, Expr, For, Kind, Load, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import fresh, loads, loops, map_statements, names, substitute, with_fresh_loops
@@ -51,7 +51,7 @@ def _steps(loop: For, limit: int) -> int:
 
 def _meet(load: Load, loop: For, count: int) -> bool:
     """Whether one of so many steps may load what another does, at another place of the unrolled loops inside."""
-    place = polynomial(simplify(to_expr(position(load.buffer, load.indices))))  # k // 5 * 5 + k % 5 is k
+    place = position(load.buffer, load.indices)
     step, places = coefficient(place, loop.name), {0}
     for x in loops(loop.body):
         if x.kind is Kind.UNROLLED and isinstance(x.extent, Const):

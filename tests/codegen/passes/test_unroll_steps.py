@@ -73,21 +73,6 @@ def test_how_many_steps(K, limit, multiply_adds):
     same(tile(K, limit), reference=matmul(4, K, 8))
 
 
-def test_a_dimension_as_two():
-    """Steps walk memory one by one, though no dimension of the array."""
-    A, B, k = te.placeholder((4, 25, 4), name="A"), te.placeholder((100, 8), name="B"), te.reduce_axis((0, 100), name="k")
-    s = Schedule(te.create_prim_func([A, B, te.compute((4, 8), lambda i, j: te.sum(A[i, k // 4, k % 4] * B[k, j], axis=k))]))
-    (block,) = s.get_child_blocks("root")
-    i, j, k = s.get_loops(block)
-    s.reorder(k, i, j)
-    s.unroll(i)
-    s.vectorize(j)
-    s.decompose_reduction(block, k)
-    s.annotate(k, "pragma_auto_unroll_max_step", 20)
-    assert [n for n, _ in steps(s.func) if n] == [20]
-    same(s.func)
-
-
 def test_a_partial_tile_has_steps_too():
     """The last tile has three rows of four, and loops of its own."""
     func = tile(13, 12, M=11)
