@@ -66,7 +66,8 @@ Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a stat
 class _RegisterTile:
     """The places that loop-invariant accesses address: `base`, plus one axis for each unrolled loop that moves it, and lanes.
 
-    `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen.
+    `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen; `stores` the
+    conditions of each store, where it has no others than those that may guard the load before the loops.
     """
 
     base: Polynomial
@@ -77,7 +78,12 @@ class _RegisterTile:
     lane: Var | None
     conditions: list[Expr]
     stored: bool = False
+    stores: list[list[Expr]] = field(default_factory=list)
     register: Buffer | None = field(default=None)
+
+    def happens(self) -> bool:
+        """Whether each place is stored to in each iteration of the loops, so that it is one of the buffer."""
+        return any(all(c in self.conditions for c in store) for store in self.stores)
 
     def offsets(self) -> list[int]:
         """The places relative to `base`, in elements."""
@@ -152,12 +158,13 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
         return loop, []
     inner = {**ranges, **inner_ranges(loop, ranges)}
     moving = {x.name for x in around}
+    runs = all(prove(Binary("<", Const(0), x.extent), inner, facts) for x in around)
     inside = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Allocate)}  # each iteration has its own
     stored = {x.buffer.name: x.buffer for x in stores(body) if x.buffer.scope != "register" and x.buffer.name not in inside}
     promoted: list[Promoted] = []
     for buffer in stored.values():
         tiles = _tiles(body, buffer, moving, lanes)
-        if tiles is None or not all(_within(t, buffer, inner, facts) for t in tiles):
+        if tiles is None or not all((runs and t.happens()) or _within(t, buffer, inner, facts) for t in tiles):
             continue
         for tile in tiles:
             shape = (*(extent for _, extent in tile.axes), tile.lanes)
@@ -167,7 +174,8 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     if not promoted:
         return loop, []
     known = [*facts, *(f for x in around for f in loop_facts(x))]
-    body = _unguarded(body, {t.register.name: t for _, t in promoted if t.register is not None}, inner, known)
+    own = {x.name for x in loops(body)}
+    body = _unguarded(body, {t.register.name: t for _, t in promoted if t.register is not None}, own, inner, known)
     return nest(around, body), promoted  # type: ignore[return-value]
 
 
@@ -224,10 +232,13 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
         known = next((t for t in same if as_constant(add(base, t.base, -1)) == 0), None)
         if known is None:
             tiles.append(new)
+            here, known = kept, new
         else:
             known.stored |= store
             here = [substitute(c, _places_named(new, known)) for c in kept]
             known.conditions = [c for c in known.conditions if c in here]
+        if store and len(kept) == len(around.conditions) and not around.otherwise:
+            known.stores.append(here)
     if not tiles or sum(len(t.offsets()) for t in tiles) > MAX_REGISTERS or not _apart(tiles):
         return None
     return tiles
@@ -276,24 +287,24 @@ def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_RegisterTile], outer_
     return move_accesses(body, place)
 
 
-def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], ranges, facts: list[Expr]) -> Stmt:
+def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], own: set[str], ranges, facts: list[Expr]) -> Stmt:
     """`s` without the guards that only say which elements of a partial tile there are.
 
     Rewrite   if c: r = f(r, A[i])   =>   r = f(r, A[i] if c else 0)
     where `c` also guards the load of `r` before the loops and its store behind them: the elements that are not there compute
-    values that are never stored, and full and partial tiles run the same instructions.
+    values that are never stored, and full and partial tiles run the same instructions. `own` are the loops of the tile.
     """
     match s:
         case If(condition, then, None):
             conditions = list(conjuncts(condition))
             inner = [x for x in walk_stmts(then) if not isinstance(x, (For, Seq))]
             if all(isinstance(x, Store) and _only_there(x, conditions, tiles) for x in inner):
-                new = _predicated(then, conditions, ranges, facts)
+                new = _predicated(then, conditions, own, ranges, facts)
                 if new is not None:
                     return new
-            return s.with_(then=_unguarded(then, tiles, ranges, [*facts, *conditions]))
+            return s.with_(then=_unguarded(then, tiles, own, ranges, [*facts, *conditions]))
         case _:
-            return map_statements(s, lambda c: _unguarded(c, tiles, ranges, facts))
+            return map_statements(s, lambda c: _unguarded(c, tiles, own, ranges, facts))
 
 
 def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile]) -> bool:
@@ -308,9 +319,19 @@ def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile
     return all(c in there for c in conditions)
 
 
-def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> Stmt | None:
-    """`s` without the conditions around it, each load under those that keep it inside its buffer; None where that is unproved."""
+def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: list[Expr]) -> Stmt | None:
+    """`s` without the conditions around it, each load under those that keep it inside its buffer; None where that is unproved.
+
+    A load is inside, too, where it happened before: under the conditions on its own variables, if those on other variables hold
+    where these are 0.
+    """
     failed = False
+
+    def happened(e: Load, wanted: list[Expr]) -> bool:
+        others = [c for c in conditions if c not in wanted]
+        free = variables(*others) & own
+        first = [substitute(c, dict.fromkeys(free, Const(0))) for c in others]
+        return not free & variables(*wanted) and all(prove(c, ranges, facts) for c in first)
 
     def load(e: Load, known: list[Expr], other: Const) -> Expr:
         """The load, or `other` where it is not to happen."""
@@ -319,9 +340,10 @@ def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> S
             return map_children(e, lambda c: visit(c, known))
         wanted = [c for c in conditions if variables(c) & variables(*e.indices)]
         known = [*known, *wanted]
-        if not _inside(e, ranges, known):
+        if not _inside(e, ranges, known) and not happened(e, wanted):
             failed = True
-        return Select(conjunction(*wanted), map_children(e, lambda c: visit(c, known)), other, lazy=True)
+        moved = map_children(e, lambda c: visit(c, known))
+        return Select(conjunction(*wanted), moved, other, lazy=True) if wanted else moved
 
     def visit(n: Node, known: list[Expr]) -> Node:
         nonlocal failed

@@ -1,5 +1,6 @@
 """Accumulators live in registers while the loops that reduce into them run."""
 
+import numpy as np
 import pytest
 
 from codegen import Target, lower
@@ -7,6 +8,7 @@ from schedule import Schedule
 from tests.codegen.harness import check_pass, integers, same
 from tests.programs import matmul
 from tir.ir import Allocate, Binary, Buffer, Const, For, If, Kind, Let, Load, PrimFunc, Stmt, Store, Var, cast, seq
+from tir.traverse import walk_stmts
 
 A, C, X = Buffer("A", (Const(13),)), Buffer("C", (Const(13),)), Buffer("X", (Const(13),), "int32")
 h, i, j, k, x = (Var(name) for name in "hijkx")
@@ -341,6 +343,32 @@ def test_a_place_that_moves_with_a_loaded_index():
     here = Load(X, (Const(0),))
     inside = Binary("and", Binary(">=", here, Const(0)), Binary("<", here, Const(13)))
     same(func(If(inside, For(k, Const(5), seq(update(here), Store(X, (Const(0),), k * 2 + 3)))), X))
+
+
+def test_a_load_that_the_first_lane_needs_has_no_guard():
+    """That A has the row is not proved from `h * 8 + i * 2 < 13`; the first lane is always there, and reads it, too."""
+    lane = Var("lane")
+    D, E, F = Buffer("D", (Const(7), Const(5))), Buffer("E", (Const(5), Const(24))), Buffer("F", (Const(7), Const(20)))
+    row, column = h * 4 + i, x * 8 + lane
+    one = Store(F, (row, column), Load(F, (row, column)) + Load(D, (row, k)) * Load(E, (k, column)))
+    inside = Binary("and", Binary("<", h * 8 + i * 2, Const(13)), Binary("<", column, Const(20)))
+    tile = For(i, Const(4), For(lane, Const(8), If(inside, one), Kind.VECTORIZED), Kind.UNROLLED)
+    nest = For(h, Const(2), For(x, Const(3), For(k, Const(5), tile)))
+    lowered = lower(PrimFunc("main", (D, E, F), nest), Target("llvm", num_cores=1, vector_bits=256), after="promote_registers")
+    sums = [s for s in walk_stmts(lowered.body) if isinstance(s, For) and s.name.startswith("k")]
+    assert len(sums) == 3 and not any(isinstance(s, If) for loop in sums for s in walk_stmts(loop))
+    same(PrimFunc("main", (D, E, F), nest))
+
+
+@pytest.mark.parametrize(("extent", "registers"), [(Const(5), True), (Var("n"), False)])
+def test_a_place_that_is_certainly_stored_to_is_inside(extent, registers):
+    """Not where the loop may run no time: nothing says then where X[0] is."""
+    sums = func(For(k, extent, update(Load(X, (Const(0),)))), X, *([extent] if isinstance(extent, Var) else []))
+    lowered = lower(sums, Target("llvm -num-cores 1"), after="promote_registers")
+    assert any(isinstance(s, Allocate) for s in walk_stmts(lowered.body)) is registers
+    for places, length in [([12], 5), ([99], 0)] if isinstance(extent, Var) else [([12], 5)]:
+        args = [np.ones(13, "float32"), np.ones(13, "float32"), np.array(places * 13, "int32")]
+        same(sums, [*args, length] if isinstance(extent, Var) else args)
 
 
 def test_a_temporary_of_the_iteration_is_none_of_ours():
