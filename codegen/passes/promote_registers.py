@@ -331,7 +331,7 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
         others = [c for c in conditions if c not in wanted]
         free = variables(*others) & own
         first = [substitute(c, dict.fromkeys(free, Const(0))) for c in others]
-        return not free & variables(*wanted) and all(prove(c, ranges, facts) for c in first)
+        return not free & variables(*wanted, *facts) and all(prove(c, ranges, facts) for c in first)
 
     def load(e: Load, known: list[Expr], other: Const) -> Expr:
         """The load, or `other` where it is not to happen."""

@@ -360,6 +360,18 @@ def test_a_load_that_the_first_lane_needs_has_no_guard():
     same(PrimFunc("main", (D, E, F), nest))
 
 
+def test_a_load_that_the_first_lane_may_not_need_keeps_its_guard():
+    """The first lane reads `D[h]` only where the data say so."""
+    D, F, S = Buffer("D", (Const(2),)), Buffer("F", (Const(4), Const(4), Const(4))), Buffer("S", (Const(4), Const(4)), "int32")
+    one = Store(F, (h, x, i), Load(F, (h, x, i)) + Load(D, (h,)))
+    inside = If(Binary(">", Load(S, (h, i)), Const(0)), If(Binary("<", i + x, Const(4)), one))
+    rows = For(x, Const(4), For(k, Const(5), For(i, Const(4), inside, Kind.UNROLLED)), Kind.PARALLEL)
+    nest = For(h, Const(4), rows, Kind.PARALLEL)
+    lowered = lower(PrimFunc("main", (D, F, S), nest), Target("llvm -num-cores 1"), after="promote_registers")
+    sums = next(s for s in walk_stmts(lowered.body) if isinstance(s, For) and s.name == "k")
+    assert sum(isinstance(s, If) for s in walk_stmts(sums)) == 2
+
+
 @pytest.mark.parametrize(("extent", "registers"), [(Const(5), True), (Var("n"), False)])
 def test_a_place_that_is_certainly_stored_to_is_inside(extent, registers):
     """Not where the loop may run no time: nothing says then where X[0] is."""
