@@ -6,7 +6,6 @@ from tir.intrinsics import INTRINSICS
 from tir.ir import Call, Const, For, Kind, PrimFunc, Stmt, Store, seq
 from tir.traverse import fresh, loads, map_statements, names, substitute, variables, walk, with_fresh_loops
 
-from ..llvm.math import LIBRARY
 from ..processor import fuses_multiply_add
 from .contiguous import contiguous
 from .memory_hints import PREFETCH, prefetches
@@ -48,6 +47,8 @@ def interleave_functions(func: PrimFunc, target) -> PrimFunc:
 
 def _waits(s: Store, target) -> bool:
     """Whether a statement computes functions in long chains of vector instructions."""
+    from ..llvm.math import LIBRARY
+
     calls = [n for n in walk(s.value) if isinstance(n, Call)]
     if any(n.op in LIBRARY or (n.dtype == "float64" and not fuses_multiply_add(target.features)) for n in calls):
         return False
