@@ -15,7 +15,7 @@ branch only the run that the seed picks is taken, and what comes out is a plain 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
@@ -203,13 +203,15 @@ class OpenSchedule(Schedule):
     @property
     def constants(self) -> frozenset[str]:
         """Parameters that are the same at every call, and their views: what depends on them alone is computed once."""
-        named = frozenset(annotation(self.func.attrs, CONSTANTS, ()))
-        return named | {v.buffer for v in self.views if v.of in named}
+        return self._with_views(annotation(self.func.attrs, CONSTANTS, ()))
 
     @property
     def given(self) -> frozenset[str]:
         """Parameters and their views: no stage makes them."""
-        named = frozenset(p.name for p in self.func.buffers)
+        return self._with_views(p.name for p in self.func.buffers)
+
+    def _with_views(self, names: Iterable[str]) -> frozenset[str]:
+        named = frozenset(names)
         return named | {v.buffer for v in self.views if v.of in named}
 
     def is_output(self, name: str) -> bool:

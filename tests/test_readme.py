@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from codegen.llvm.math import FUNCTIONS
-from codegen.processor import UnsupportedProcessor
 from graph.ops.registry import _TABLE as OPERATORS
 from tir.intrinsics import INTRINSICS
 
@@ -50,10 +49,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
             f"{page.name}:{line}: a block must be python, text or bash, not {language!r}"
         )
         if language == "python":
-            try:
-                exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
-            except UnsupportedProcessor as error:  # of a page about one processor, whose code others do not run
-                pytest.skip(f"{page.name}:{line}: {error}")
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
 
 
 def test_readme_has_an_example():

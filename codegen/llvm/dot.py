@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A dot product of `count` pairs into one element, `total`: its name and types in LLVM, that of an operand by the number of
-    lanes, and the sets of features of which it needs one. Where `adds` is not set, it adds to nothing else."""
+    """A dot product of `count` pairs into one element, `total`: the pairs of types that it takes, the first of them in either
+    order; its name and types in LLVM, those that depend on them by the number of lanes; and the sets of features of which it
+    needs one. Where `adds` is not set, it adds to nothing else."""
 
     total: str
     count: int
-    first: str
-    second: str
-    name: str
+    takes: tuple[tuple[str, str], ...]
+    name: Callable[[int], str]
     accumulator: str
     element: str
     operand: Callable[[int], str]
@@ -39,19 +39,21 @@ class Instruction:
     adds: bool = True
 
 
-PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+PMADDWD = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 INSTRUCTIONS = (
     Instruction(
-        "int32", 4, "uint8", "int8", "llvm.x86.avx512.vpdpbusd", "i32", "i8", lambda lanes: f"<{lanes} x i32>",
+        "int32", 4, (("uint8", "int8"), ("int8", "int8")), lambda lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", "i32", "i8",
+        lambda lanes: f"<{lanes} x i32>",
         lambda lanes: (("avx512vnni",),) if lanes == 16 else (("avx512vnni", "avx512vl"), ("avxvnni",)),
     ),
     Instruction(
-        "float32", 2, "bfloat16", "bfloat16", "llvm.x86.avx512bf16.dpbf16ps", "float", "i16",
+        "float32", 2, (("bfloat16", "bfloat16"),), lambda lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", "float", "i16",
         lambda lanes: f"<{2 * lanes} x bfloat>",
         lambda lanes: (("avx512bf16",),) if lanes == 16 else (("avx512bf16", "avx512vl"),),
     ),
     Instruction(
-        "int32", 2, "int16", "int16", "", "i32", "i16", lambda lanes: f"<{2 * lanes} x i16>",
+        "int32", 2, (("int16", "int16"),), lambda lanes: f"llvm.x86.{PMADDWD[lanes]}", "i32", "i16",
+        lambda lanes: f"<{2 * lanes} x i16>",
         lambda lanes: (({4: "sse2", 8: "avx2", 16: "avx512bw"}[lanes],),), adds=False,
     ),
 )  # fmt: skip
@@ -69,9 +71,10 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     lanes = writer.lane[1]
     if lanes not in (4, 8, 16):
         return None
-    ways = ((i, _terms(e, i)) for i in INSTRUCTIONS if i.total == e.dtype)
-    instruction, found = next((way for way in ways if way[1] is not None), (INSTRUCTIONS[0], None))
-    if found is None:
+    for instruction in INSTRUCTIONS:
+        if instruction.total == e.dtype and (found := _terms(e, instruction)) is not None:
+            break
+    else:
         return None
     rest, pairs = found
     known = writer.module.target.features
@@ -85,10 +88,9 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
         return None
     accumulator = writer.splat(writer.as_type(writer.expr(rest), e.dtype))
     operands = [_operand(writer, start, instruction, lanes) for start, _ in runs]  # type: ignore[misc]
+    name = instruction.name(lanes)
     if not instruction.adds:
-        products = writer.invoke(PMADDWD[lanes], instruction.accumulator, lanes, *operands)
-        return writer.binary("add", accumulator, products)
-    name = f"{instruction.name}.{lanes * 32}"
+        return writer.binary("add", accumulator, writer.invoke(name, instruction.accumulator, lanes, *operands))
     if pairs[0][0].dtype == pairs[0][1].dtype == "int8":
         if places[0][0].stride == 0:
             operands.reverse()
@@ -107,10 +109,9 @@ def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Lo
     while len(pairs) < instruction.count:
         match e:
             case Binary("+", rest, Binary("*", Cast(_, Load() as x), Cast(_, Load() as y))):
-                if (x.dtype, y.dtype) == (instruction.second, instruction.first):
+                if (y.dtype, x.dtype) == instruction.takes[0]:
                     x, y = y, x
-                wanted = [(instruction.first, instruction.second), *([("int8", "int8")] if instruction.first == "uint8" else [])]
-                if (x.dtype, y.dtype) not in wanted:
+                if (x.dtype, y.dtype) not in instruction.takes:
                     return None
                 pairs.append((x, y))
                 e = rest

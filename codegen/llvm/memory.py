@@ -583,9 +583,7 @@ class Memory(Writer):
             if count and count * size < self.module.target.vector_bits // 8 and self._streams_elements(b):
                 self._stream_elements(value, count, pointer, size)
             elif self.mask is None:
-                whole = (
-                    lanes * size >= MIN_STREAMED_BYTES and min(lanes * size, ALIGNMENT) <= align
-                )  # each piece one line or less
+                whole = MIN_STREAMED_BYTES <= lanes * size and min(lanes * size, ALIGNMENT) <= align  # pieces within a line
                 bypass = b.name in self.streamed and whole
                 self.line(f"store {value}, ptr {pointer}, align {align}{', !nontemporal !0' if bypass else ''}")
                 self.fenced |= bypass
@@ -600,9 +598,8 @@ class Memory(Writer):
 
     def _streams_elements(self, b: Buffer) -> bool:
         """Whether single elements of a buffer are stored past the caches, as all others of their lines are."""
-        return (b.name in self.shifted or (self.all_streamed and b.name in self.streamed)) and dtypes.nbytes(
-            b.dtype
-        ) in STREAMED_ELEMENTS
+        streamed = b.name in self.shifted or (self.all_streamed and b.name in self.streamed)
+        return streamed and dtypes.nbytes(b.dtype) in STREAMED_ELEMENTS
 
     def _stream_elements(self, value: Value, count: int, pointer: str, size: int) -> None:
         """Store the first `count` lanes past the caches, one by one."""

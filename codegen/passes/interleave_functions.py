@@ -8,7 +8,7 @@ from tir.traverse import fresh, loads, map_statements, names, substitute, variab
 
 from ..processor import fuses_multiply_add
 from .contiguous import contiguous
-from .memory_hints import PREFETCH, prefetches
+from .memory_hints import with_steps
 
 VECTORS = 4  # computed at a time: two wait for each other longer, and not all values of eight are in registers
 
@@ -32,9 +32,7 @@ def interleave_functions(func: PrimFunc, target) -> PrimFunc:
                 count = min(n, VECTORS) & -2
                 wide, whole = lane.with_(name=fresh(taken, f"{lane.name}_wide")), n // count * count
                 joined = For(wide, Const(count * w), substitute(body, {chunk: chunk * count, lane: wide}), Kind.VECTORIZED)
-                ahead = [[name, max(1, distance // count)] for name, distance in prefetches(s)]
-                notes = tuple((key, ahead if key == PREFETCH else value) for key, value in s.annotations)
-                pieces: list[Stmt] = [s.with_(extent=Const(whole // count), body=joined, annotations=notes)]
+                pieces: list[Stmt] = [s.with_(extent=Const(whole // count), body=joined, annotations=with_steps(s, count))]
                 if n > whole:
                     rest = s.with_(extent=Const(n - whole), body=substitute(inner, {chunk: chunk + whole}))
                     pieces.append(with_fresh_loops(rest, taken))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from schedule.annotation_values import value_of
 from tir.ir import Block, For, PrimFunc
@@ -41,6 +42,12 @@ def prefetches(loop: For) -> tuple[tuple[str, int], ...]:
     value = value_of(loop, PREFETCH, ())
     entries = [value] if value and isinstance(value[0], str) else value
     return tuple((name, distance) for name, distance in entries)
+
+
+def with_steps(loop: For, count: int) -> tuple[tuple[str, Any], ...]:
+    """The annotations of a loop whose iterations will have `count` of those it has now: what it prefetches is as far ahead."""
+    ahead = [[name, max(1, distance // count)] for name, distance in prefetches(loop)]
+    return tuple((key, ahead if key == PREFETCH else value) for key, value in loop.annotations)
 
 
 def check_prefetches(func: PrimFunc) -> None:

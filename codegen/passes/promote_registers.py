@@ -66,7 +66,7 @@ Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a stat
 class _RegisterTile:
     """The places that loop-invariant accesses address: `base`, plus one axis for each unrolled loop that moves it, and lanes.
 
-    `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen; `stores` the
+    `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen; `certain` the
     conditions of each store, where it has no others than those that may guard the load before the loops.
     """
 
@@ -78,12 +78,12 @@ class _RegisterTile:
     lane: Var | None
     conditions: list[Expr]
     stored: bool = False
-    stores: list[list[Expr]] = field(default_factory=list)
+    certain: list[list[Expr]] = field(default_factory=list)
     register: Buffer | None = field(default=None)
 
     def happens(self) -> bool:
         """Whether each place is stored to in each iteration of the loops, so that it is one of the buffer."""
-        return any(all(c in self.conditions for c in store) for store in self.stores)
+        return any(all(c in self.conditions for c in store) for store in self.certain)
 
     def offsets(self) -> list[int]:
         """The places relative to `base`, in elements."""
@@ -238,7 +238,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
             here = [substitute(c, _places_named(new, known)) for c in kept]
             known.conditions = [c for c in known.conditions if c in here]
         if store and len(kept) == len(around.conditions) and not around.otherwise:
-            known.stores.append(here)
+            known.certain.append(here)
     if not tiles or sum(len(t.offsets()) for t in tiles) > MAX_REGISTERS or not _apart(tiles):
         return None
     return tiles

@@ -26,9 +26,9 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
                 body = visit(body, limit)
                 new = kind
                 if kind in (Kind.UNROLLED, Kind.SERIAL):
-                    size = _size(body).times(int(extent.value)) if isinstance(extent, Const) else None
-                    wanted = kind is Kind.UNROLLED or (size and size.statements <= limit and not _serial_loops(body))
-                    new = Kind.UNROLLED if wanted and size and size.operations <= MAX_OPERATIONS else Kind.SERIAL
+                    made = size(body).times(int(extent.value)) if isinstance(extent, Const) else None
+                    wanted = kind is Kind.UNROLLED or (made and made.statements <= limit and not _serial_loops(body))
+                    new = Kind.UNROLLED if wanted and made and made.operations <= MAX_OPERATIONS else Kind.SERIAL
                 return s.with_(body=body, kind=new)
             case _:
                 return map_statements(s, lambda c: visit(c, limit))
@@ -36,27 +36,27 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=visit(func.body, 0))
 
 
-class _Size(NamedTuple):
+class Size(NamedTuple):
     """Stores, and operations: stores, loads and arithmetic, but for that on indices, most of which is done outside."""
 
     statements: int
     operations: int
 
-    def times(self, n: int) -> _Size:
-        return _Size(n * self.statements, n * self.operations)
+    def times(self, n: int) -> Size:
+        return Size(n * self.statements, n * self.operations)
 
 
-def _size(s: Stmt) -> _Size:
+def size(s: Stmt) -> Size:
     """The size of a statement once unrolled loops are written out."""
     match s:
         case Store(_, indices, value):
-            return _Size(1, 1 + _operations(value) + sum(map(_loaded, indices)))
+            return Size(1, 1 + _operations(value) + sum(map(_loaded, indices)))
         case For(_, Const(n), body, Kind.UNROLLED):
-            return _size(body).times(int(n))
+            return size(body).times(int(n))
         case _:
-            parts = [_size(c) for c in children(s) if isinstance(c, Stmt)]
+            parts = [size(c) for c in children(s) if isinstance(c, Stmt)]
             own = sum(_operations(c) for c in children(s) if isinstance(c, Expr))
-            return _Size(sum(p.statements for p in parts), own + sum(p.operations for p in parts))
+            return Size(sum(p.statements for p in parts), own + sum(p.operations for p in parts))
 
 
 def _operations(e: Expr) -> int:

@@ -6,11 +6,11 @@ from schedule.annotation_values import value_of
 from tir.arith.polynomial import coefficient
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Const, Expr, For, Kind, Load, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import fresh, loads, loops, map_statements, names, substitute, with_fresh_loops
+from tir.traverse import fresh, loads, loops, map_statements, names, substitute, walk_stmts, with_fresh_loops
 
-from .memory_hints import PREFETCH, prefetches
+from .memory_hints import with_steps
 from .positions import position
-from .unroll import PRAGMA
+from .unroll import PRAGMA, size
 
 MAX_STEPS = 8  # of an iteration: its jump is rare enough
 
@@ -73,24 +73,14 @@ def _in_steps(s: For, count: int, taken: set[str]) -> Stmt:
         return For(inner, extent, with_fresh_loops(substitute(s.body, {s.var: start + inner}), taken), kind)
 
     whole, left = (simplify(Binary(op, s.extent, steps)) for op in ("//", "%"))
-    ahead = [[name, max(1, distance // count)] for name, distance in prefetches(s)]
-    notes = tuple((key, ahead if key == PREFETCH else value) for key, value in s.annotations)
-    main = s.with_(extent=whole, body=several(steps, s.var * steps), annotations=notes)
+    main = s.with_(extent=whole, body=several(steps, s.var * steps), annotations=with_steps(s, count))
     return main if left == Const(0, s.extent.dtype) else seq(main, several(left, simplify(whole * steps)))
 
 
 def _statements(s: Stmt) -> int | None:
     """The stores in a statement once it is written out, of a vector or an element; None where there are jumps in it."""
-    match s:
-        case Store():
-            return 1
-        case For(_, Const(int(n)), body, Kind.UNROLLED):
-            made = _statements(body)
-            return None if made is None else int(n) * made
-        case For(_, Const(), body, Kind.VECTORIZED):
-            return _statements(body)
-        case Seq(stmts):
-            parts = [_statements(x) for x in stmts]
-            return None if None in parts else sum(n for n in parts if n is not None)
-        case _:
+    for x in walk_stmts(s):
+        written = isinstance(x, For) and x.kind in (Kind.UNROLLED, Kind.VECTORIZED) and isinstance(x.extent, Const)
+        if not (written or isinstance(x, Store | Seq)):
             return None
+    return size(s).statements

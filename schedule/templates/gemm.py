@@ -144,8 +144,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
     # A tile of one vector has less to do with the elements of a step than their reads take, where each is from another line.
     in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
-    kinds = c.left.buffer.dtype, c.store.buffer.dtype
-    converted = dtypes.is_float(kinds[0]) and dtypes.bits(kinds[0]) < 32 <= dtypes.bits(kinds[1])  # at each use, where not packed
+    converted = dtypes.is_half(c.left.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)  # at each use, where not packed
     left = transposed or in_parts or (aliased and misses) or converted
     return GemmTile(
         mr,

@@ -125,8 +125,8 @@ def _pack(state: OpenSchedule, block: str, buffer: str) -> str:
     calls, which then read more memory."""
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     made = stored(state.block(copy)).buffer
-    half = dtypes.is_float(made.dtype) and dtypes.bits(made.dtype) < 32
-    wide = _converted(state, block, made.name) if half and buffer not in state.constants else None
+    changing = dtypes.is_half(made.dtype) and buffer not in state.constants
+    wide = _converted(state, block, made.name) if changing else None
     if wide is not None:
         state.unsafe_set_dtype(copy, 0, wide)
     return copy
