@@ -140,11 +140,12 @@ def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     """Whether a reduction starts once for each iteration of the loops that do not drive it.
 
     A loop that drives no axis starts it again in each of its iterations. So does one that drives an axis, where it comes back to
-    the first step.
+    the first step; and so do iterations that come back to the same place.
     """
     placing = _driving(block, reduces=False)
     repeated = any(x.name not in reducing | placing and x.extent != Const(1, x.extent.dtype) for x in loops)
-    return block.init is not None and not reducing & placing and not repeated and counts_once(block, loops)
+    once = all(counts_once(block, loops, axis) for axis in (Axis.REDUCE, Axis.SPATIAL))
+    return block.init is not None and not reducing & placing and not repeated and once
 
 
 def _lanes_apart(loop: For) -> Stmt:

@@ -52,9 +52,10 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
     return follow
 
 
-def counts_once(block: Block, loops: Sequence[For]) -> bool:
-    """Whether each step of a block's reduction provably runs at most once as its `loops` run, all else fixed."""
-    bindings = [it.binding for it in block.iters if it.axis is Axis.REDUCE]
+def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) -> bool:
+    """Whether each value of a block's axes of a kind, such as a step of its reduction, provably comes at most once as those of
+    its `loops` run that drive them, all else fixed."""
+    bindings = [it.binding for it in block.iters if it.axis is axis]
     if all(isinstance(e, Var) for e in bindings):
         return True
     driving = set().union(*(variables(e) for e in bindings))

@@ -8,6 +8,7 @@ from tests.codegen.harness import check_pass, same
 from tests.programs import matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var, seq
+from tir.script import parse
 from tir.traverse import blocks, replace_stmt
 
 
@@ -178,6 +179,27 @@ def test_fused_axes_of_space_and_reduction():
     same(s.func, reference=func)
     text = lower(s.func, Target("llvm"), after="lower_blocks").script()
     assert "if i_k_fused % 5 == 0:" in text
+
+
+@pytest.mark.parametrize("index", ["again_i % 3", "again_i // 4"])
+def test_a_place_that_spatial_loops_come_back_to_is_started_again(index):
+    func = parse(
+        f"""
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((3, 1), "float32"), C: T.Buffer((3,), "float32")):
+    for k, again_i in T.grid(1, 12):
+        with T.block("C"):
+            v_i = T.axis.spatial(3, {index})
+            v_k = T.axis.reduce(1, k)
+            with T.init():
+                C[v_i] = T.float32(0.0)
+            C[v_i] = C[v_i] + A[v_i, v_k]
+        """
+    )
+    same(func)
+    assert "if k == 0:" in lower(func, Target("llvm"), after="lower_blocks").script()
 
 
 @pytest.mark.parametrize("order", [("i", "j", "k"), ("k", "j", "i"), ("j", "k", "i"), ("i", "k", "j")])
