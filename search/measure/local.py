@@ -95,9 +95,9 @@ class LocalMeasurer(Measurer):
         from codegen.backend import backend
         from codegen.processor import host_cores
 
-        found = backend(task.target)
+        found, target = backend(task.target), Target(task.target)
         self._device = found.device is not None
-        if not self._device and not builds and (missing := found.missing(Target(task.target))):
+        if not self._device and not builds and (missing := found.missing(target)):
             raise ValueError(f"kernels for `{task.target}` cannot be measured here: {missing}")
         given = given_inputs(task.func, inputs or {})
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
@@ -127,7 +127,7 @@ class LocalMeasurer(Measurer):
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         first_message = {
             "script": task.func.script(),
-            "target": task.target,
+            "target": f"{task.target} -l1 {target.l1} -l2 {target.l2} -l3 {target.l3}",  # not those that a worker finds
             "workload": None if task.workload is None else asdict(task.workload),
             "directory": str(self._directory),
             "builder": builder or found.builder,

@@ -139,6 +139,13 @@ def test_measurements_name_the_device_and_the_versions_of_the_worker(measurer, t
     assert back == found and back.provenance == found.provenance
 
 
+def test_a_worker_measures_for_the_caches_that_the_measurer_has_found(task, fake_builder, monkeypatch):
+    """Also where it would find others, as in a process of a container that is told others."""
+    monkeypatch.setattr("codegen.target.host_caches", lambda: (1 << 13, 1 << 17, 1 << 21))
+    with LocalMeasurer(task, workers=1, builder=fake_builder, limits=QUICK) as measurer:
+        assert measurer.prepare().measurement.provenance == Provenance.here(task.target)
+
+
 def test_it_is_the_worker_that_says_what_measured(task, fake_builder, tmp_path, monkeypatch):
     text = (
         "from fake_builder import *\nfrom search.measure import provenance\nprovenance.processor = lambda: 'another processor'\n"
