@@ -35,7 +35,7 @@ from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit, mutants_of
 from .lineage import Applied, Family, Generation, places
-from .ranking import TrustedModel, is_ready, lowered, model_name, ordered_pairs, score_rows, too_many
+from .ranking import TooManyPrograms, TrustedModel, is_ready, model_name, ordered_pairs, score_rows, scores_within
 from .shared_model import SharedModel
 
 SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
@@ -292,7 +292,7 @@ class Evolution:
             for example in (e for group in groups[1:] for e in group):
                 trusted.model.update(*example)
             if len(groups) > 1 or (groups and self.taught):
-                batch = [(score_rows(trusted.model, programs, rows), seconds) for programs, rows, seconds in groups[0]]
+                batch = [(score_rows(trusted.model, programs, rows)[0], seconds) for programs, rows, seconds in groups[0]]
                 trusted.begin(*ordered_pairs(batch))
             for example in groups[0] if groups else ():
                 trusted.model.update(*example)
@@ -381,10 +381,14 @@ class Evolution:
             if not len(rows):
                 rows = sample(island.sketch, self.target, SURVEYED_ROWS if island.sketch.columns else 1, rng)
                 rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
-            if self._prior is not None and too_many(most.model, island.programs, rows):  # the formula chooses which
-                order = np.argsort(-score_rows(self._prior, island.programs, rows), kind="stable")
-                rows = rows[order[:SURVEYED_CONCRETE_ROWS]]
-            best[number] = float(np.max(score_rows(most.model, island.programs, rows)))
+            limit = np.inf if self._prior is None else island.programs.max_concrete
+            try:
+                scores, _ = scores_within(limit, most.model, island.programs, rows)
+            except TooManyPrograms:  # the formula chooses which
+                assert self._prior is not None
+                order = np.argsort(-score_rows(self._prior, island.programs, rows)[0], kind="stable")
+                scores, _ = score_rows(most.model, island.programs, rows[order[:SURVEYED_CONCRETE_ROWS]])
+            best[number] = float(np.max(scores))
         self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
 
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
@@ -532,12 +536,11 @@ class Evolution:
         if not self._models or not len(rows):
             return np.zeros((len(rows), len(self._models)))
         start = time.perf_counter()
-        prior = self._prior
-        scores = np.stack([score_rows(trusted.model, island.programs, rows, prior) for trusted in self._models], axis=1)
+        found = [score_rows(trusted.model, island.programs, rows, self._prior) for trusted in self._models]
         self._scoring += time.perf_counter() - start
         self._scored += len(rows)
-        self._concrete += lowered(self._models[0].model, island.programs, rows, prior)
-        return scores
+        self._concrete += found[0][1]
+        return np.stack([scores for scores, _ in found], axis=1)
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One number a row, lower is better: the mean of its ranks by the models, weighted by how far each is trusted. Ties, and

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodel import CostModel, SketchPrograms
+from costmodel.loopnest import Program
 from costmodel.metrics import count_pairs, rank_correlation
 
 from ..measure import Measurement
@@ -20,27 +21,39 @@ MIN_TRUST = 0.02  # of a model that was always wrong, so that it counts again wh
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and the seconds they took
 
 
-def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None = None) -> np.ndarray:
-    """The scores of rows: an (n,) float64 vector, higher is better, -inf in place of NaN; those of the `prior`, if there is one,
-    where more rows would have to be lowered to be scored than the sketch allows. TypeError if the model returns anything else,
-    which is a mistake of a model of one's own."""
-    if prior is not None and too_many(model, sketch, rows):
-        model = prior
-    scores = np.asarray(model.score(sketch, rows))
+class TooManyPrograms(Exception):
+    """A model is about to lower more rows, to score them, than the sketch allows."""
+
+
+def score_rows(
+    model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None = None
+) -> tuple[np.ndarray, int]:
+    """The scores of rows, an (n,) float64 vector, higher is better, -inf in place of NaN; and how many rows were lowered to be
+    scored, none by a formula. Those of the `prior`, if there is one, where that would be more than the sketch allows. TypeError
+    if the model returns anything else, which is a mistake of a model of one's own."""
+    try:
+        return scores_within(np.inf if prior is None else sketch.max_concrete, model, sketch, rows)
+    except TooManyPrograms:
+        assert prior is not None
+        return score_rows(prior, sketch, rows)
+
+
+def scores_within(limit: float, model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> tuple[np.ndarray, int]:
+    """The same by this model alone; TooManyPrograms where it asks for the programs of rows of which more than `limit` have to be
+    lowered."""
+    count = 0
+
+    def programs(asked: np.ndarray) -> Iterable[tuple[np.ndarray, Program]]:
+        nonlocal count
+        count += sketch.count_concrete(asked)
+        if count > limit:
+            raise TooManyPrograms
+        return sketch.programs(asked)
+
+    scores = np.asarray(model.score(replace(sketch, programs=programs), rows))
     if scores.shape != (len(rows),) or scores.dtype.kind not in "fiu":
         raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {scores.dtype} of the shape {scores.shape}")
-    return np.where(np.isnan(scores), -np.inf, scores.astype("float64"))
-
-
-def too_many(model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> bool:
-    """Whether the model would have to lower more of the rows, to score them, than the sketch allows."""
-    return lowered(model, sketch, rows) > sketch.max_concrete
-
-
-def lowered(model: CostModel, sketch: SketchPrograms, rows: np.ndarray, prior: CostModel | None = None) -> int:
-    """How many of the rows are lowered to be scored: none by a formula, or where the `prior` scores what would be too many."""
-    count = sketch.count_concrete(rows) if is_ready(model) else 0
-    return 0 if prior is not None and count > sketch.max_concrete else count
+    return np.where(np.isnan(scores), -np.inf, scores.astype("float64")), count
 
 
 def model_name(model: CostModel) -> str:

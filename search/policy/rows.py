@@ -14,7 +14,7 @@ from ..measure import Candidate, Measurement
 from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space.sketch import Sketch
-from .ranking import lowered, model_name, score_rows
+from .ranking import model_name, score_rows
 
 Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
 
@@ -109,8 +109,7 @@ class RowPolicy(ABC):
         if self.model is None or not len(rows):
             return np.zeros(len(rows))
         programs = sketch_programs(self.sketches[number])
-        scores = score_rows(self.model, programs, rows, self._prior)
-        concrete = lowered(self.model, programs, rows, self._prior)
+        scores, concrete = score_rows(self.model, programs, rows, self._prior)
         self.scored["symbolic"] += len(rows) - concrete
         self.scored["concrete"] += concrete
         return scores

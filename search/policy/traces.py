@@ -59,7 +59,7 @@ class TracePolicy:
             return rng.random(len(schedules))
         self.scored["concrete"] += len(schedules)
         programs = schedule_programs(self.func, [s.func for s in schedules])
-        return score_rows(self.model, programs, np.arange(len(schedules))[:, None])
+        return score_rows(self.model, programs, np.arange(len(schedules))[:, None])[0]
 
     def candidate(self, schedule: Schedule, score: float) -> Candidate:
         """A schedule as a candidate, which is then under way; without a model the score says nothing."""

@@ -331,8 +331,14 @@ def test_a_candidate_of_the_start_is_proposed_once():
 def test_a_survey_lowers_few_rows_where_each_is_a_program_of_its_own():
     """A formula chooses them."""
     sketches = generate(matmul(40, 13, 109), TWO, space="ansor")[:2]
-    model, formula = Likes(2, 4), Likes(2, 4)
-    model.ready = True
+
+    class Reads(Likes):
+        def score(self, sketch, rows):
+            sketch.programs(rows)
+            return super().score(sketch, rows)
+
+    model, formula = Reads(2, 4), Likes(2, 4)
+    model.ready = True  # and so trusted more than the formula
     search = Evolution(sketches, TWO, model, formula, describe=lambda s: replace(concrete_programs(s), max_concrete=16))
     search._survey(np.random.default_rng(0))
     assert (model.judged, formula.judged) == (2 * SURVEYED_CONCRETE_ROWS, 2 * SURVEYED_ROWS)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from costmodel import RandomModel
+from costmodel import RandomModel, SketchPrograms
 from search.policy.ranking import DECAY, MIN_TRUST, PRIOR_PAIRS, TrustedModel, ordered_pairs, score_rows
+from search.population.programs import schedule_programs
+from tests.programs import matmul
 
 SCORES = np.array([4.0, 3.0, 2.0, 1.0])
 SECONDS = np.array([1.0, 2.0, 3.0, np.inf])
@@ -44,14 +48,41 @@ class Says:
 
 def test_what_a_model_says_is_a_number_for_each_row():
     rows = np.ones((3, 2), dtype=np.int64)
-    assert score_rows(Says([1, np.nan, -np.inf]), None, rows).tolist() == [1.0, -np.inf, -np.inf]
+    sketch = SketchPrograms("s", 2)
+    scores, lowered = score_rows(Says([1, np.nan, -np.inf]), sketch, rows)
+    assert scores.tolist() == [1.0, -np.inf, -np.inf] and lowered == 0
     for said, got in (
         ([1.0, 2.0], r"float64 of the shape \(2,\)"),
         (np.ones((3, 1)), r"float64 of the shape \(3, 1\)"),
         (None, r"object of the shape \(\)"),
     ):
         with pytest.raises(TypeError, match=f"^a model scores 3 rows as 3 numbers; got {got}$"):
-            score_rows(Says(said), None, rows)
+            score_rows(Says(said), sketch, rows)
+
+
+class Counts:
+    """A model of one's own that scores a row by the number of statements of its program."""
+
+    def score(self, sketch, rows):
+        found = np.zeros(len(rows))
+        for members, program in sketch.programs(rows):
+            found[members] = len(program.statements)
+        return found
+
+    def update(self, sketch, rows, seconds):
+        pass
+
+
+def test_whatever_model_asks_for_programs_lowers_rows():
+    func, rows = matmul(), np.zeros((3, 1), dtype=np.int64)
+    sketch = schedule_programs(func, [func])
+    assert score_rows(Counts(), sketch, rows)[1] == 3
+    formula = Says([7.0, 7.0, 7.0])
+    few = replace(sketch, max_concrete=2)
+    scores, lowered = score_rows(Counts(), few, rows, formula)
+    assert scores.tolist() == formula.said and lowered == 0
+    scores, lowered = score_rows(Counts(), few, rows[:2], formula)
+    assert scores[0] == scores[1] < 7.0 and lowered == 2
 
 
 def test_what_is_not_to_be_tried_is_ordered_too():
