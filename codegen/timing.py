@@ -37,9 +37,11 @@ def duration(seconds: float, digits: int = 4) -> str:
 
 def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, max_runs: int) -> Timing:
     """At least `runs` samples, each the seconds of one of `calls` calls, and at least `seconds` of them if `max_runs` do."""
-    for name, value, kind in (("seconds", seconds, Real), ("runs", runs, int), ("max_runs", max_runs, int)):
+    for name, value, kind, least in (("seconds", seconds, Real, 0), ("runs", runs, int, 1), ("max_runs", max_runs, int, 1)):
         if isinstance(value, bool) or not isinstance(value, kind):
             raise TypeError(f"time: {name} is {'an integer' if kind is int else 'a number'}, got {value!r}")
+        if not value >= least:  # NaN is not, either
+            raise ValueError(f"time: {name} is at least {least}, got {value!r}")
     samples: list[float] = []
     begin = time.perf_counter()
     while len(samples) < runs or (time.perf_counter() - begin < seconds and len(samples) < max_runs):

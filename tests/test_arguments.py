@@ -73,3 +73,18 @@ def test_kernels(kernel, call, message):
     with pytest.raises(TypeError) as caught:
         call(kernel, np.zeros(7, "float32"))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seconds": -1}, "time: seconds is at least 0, got -1"),
+        ({"seconds": float("nan")}, "time: seconds is at least 0, got nan"),
+        ({"runs": 0}, "time: runs is at least 1, got 0"),
+        ({"max_runs": 0}, "time: max_runs is at least 1, got 0"),
+    ],
+)
+def test_timings(kernel, options, message):
+    with pytest.raises(ValueError) as caught:
+        kernel.time(np.zeros(7, "float32"), np.zeros(7, "float32"), **options)
+    assert str(caught.value) == message
