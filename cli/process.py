@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from typing import Any, NoReturn
 
 from .options import Usage
@@ -40,6 +41,15 @@ def guarded(prog: str, run: Callable[[], int]) -> int:
             print(f"{prog}: error: the output cannot be written: {error.strerror}", file=sys.stderr)
             return 1
         return TERMINATED if terminated and status == INTERRUPTED else status
+
+
+def run_main(module: str) -> NoReturn:
+    """Import a command line, run its `main`, and end the process with its status; Ctrl-C ends it while it is imported, too."""
+    try:
+        status = import_module(module).main()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    leave(status)
 
 
 def leave(status: int) -> NoReturn:

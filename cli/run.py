@@ -21,7 +21,7 @@ from tir.display import counted
 
 from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
 from .options import Parser, Usage, input_shape, refusing, threads, writable
-from .process import guarded, leave
+from .process import guarded
 
 if TYPE_CHECKING:
     from graph import Graph
@@ -136,7 +136,3 @@ def _summary(array: np.ndarray) -> str:
     if not np.isfinite(array).all():
         return f"{np.count_nonzero(~np.isfinite(array))} of {array.size} elements are not finite"
     return f"from {array.min():.6g} to {array.max():.6g}"
-
-
-if __name__ == "__main__":
-    leave(main())

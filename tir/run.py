@@ -1,8 +1,8 @@
 """`python -m tir.run`: the door to the command line, `cli.run`. (The function `tir.run` is `tir.interpreter.run`.)"""
 
-from cli.process import leave
-from cli.run import *  # noqa: F403
-from cli.run import main
+from cli.process import run_main
 
 if __name__ == "__main__":
-    leave(main())
+    run_main("cli.run")
+else:
+    from cli.run import *  # noqa: F403

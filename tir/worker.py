@@ -1,8 +1,8 @@
 """`python -m tir.worker`: the door to the command line, `cli.worker`."""
 
-from cli.process import leave
-from cli.worker import *  # noqa: F403
-from cli.worker import main
+from cli.process import run_main
 
 if __name__ == "__main__":
-    leave(main())
+    run_main("cli.worker")
+else:
+    from cli.worker import *  # noqa: F403

@@ -1,7 +1,6 @@
-"""`python -m tir.tune`."""
+"""`python -m cli.tune`."""
 
-from ..process import leave
-from . import main
+from ..process import run_main
 
 if __name__ == "__main__":
-    leave(main())
+    run_main("cli.tune")

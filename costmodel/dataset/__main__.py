@@ -1,7 +1,6 @@
 """`python -m costmodel.dataset`: the door to `cli.dataset`."""
 
-from cli.dataset import main
-from cli.process import leave
+from cli.process import run_main
 
 if __name__ == "__main__":
-    leave(main())
+    run_main("cli.dataset")
