@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, overload
 
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc, need_func
@@ -19,10 +19,28 @@ if TYPE_CHECKING:
     from .cuda import CudaKernel
 
 
+@overload
+def build(
+    func: Mapping[str, PrimFunc], target: str | Target = "llvm", *, cache: ObjectCache | None = None, checked: bool = True
+) -> Any: ...
+
+
+@overload
 def build(
     func: PrimFunc | Schedule, target: str | Target = "llvm", *, cache: ObjectCache | None = None, checked: bool = True
-) -> Kernel | CudaKernel:
+) -> Kernel | CudaKernel: ...
+
+
+def build(
+    func: PrimFunc | Schedule | Mapping[str, PrimFunc],
+    target: str | Target = "llvm",
+    *,
+    cache: ObjectCache | None = None,
+    checked: bool = True,
+) -> Any:
     """Compile exactly the program given, a function or the one that a schedule has come to, for `target`.
+
+    Of a module of one function comes its kernel, and of a module of several a dict of their kernels.
 
     Raises TypeError for what is neither, ValueError for a target or an annotation that is not understood, VerifyError for an
     access outside of its buffer, and CodegenError (for cuda GPUError, or CompileError from NVRTC) for what the backend cannot
@@ -37,6 +55,8 @@ def build(
     With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
     """
     target = Target(target)
+    if isinstance(func, Mapping) and len(func) > 1:
+        return {name: build(f, target, cache=cache, checked=checked) for name, f in func.items()}
     func = _program(func, "build")
     if not isinstance(cache, (ObjectCache, type(None))):
         raise TypeError(f"build: the cache is an ObjectCache or None, got {cache!r}")
@@ -100,5 +120,5 @@ def dump(func: PrimFunc | Schedule, target: str | Target = "llvm", after: str | 
     return lower(func, target, after=after).script()
 
 
-def _program(value: PrimFunc | Schedule, caller: str) -> PrimFunc:
+def _program(value: PrimFunc | Schedule | Mapping[str, PrimFunc], caller: str) -> PrimFunc:
     return value.func if isinstance(value, Schedule) else need_func(value, caller)

@@ -21,7 +21,7 @@ from tir.traverse import stores, substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
 from .dlpack import host_array
-from .signature import Signature
+from .signature import LibraryOfOne, Signature
 from .timing import Timing, sampled, seconds_of, without_collector
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ MIN_ALIGNED_BYTES = 1 << 16  # bytes: the least arrays that are made to begin at
 LOADED = ("_entry", "_run", "_signature", "_given", "_makers")  # what a kernel keeps that is of this process
 
 
-class Kernel:
+class Kernel(LibraryOfOne):
     """A compiled function. Call it with arrays (and ints for sizes) in the order of `func.params`; it writes in place.
 
     Arrays are numpy's, or in the host's memory with DLPack or `__array_interface__`; none is copied. Arguments may be given by

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.polynomial import polynomial
 from tir.ir import Block, Buffer, Const, Evaluate, Expr, Load, PrimFunc, Stmt, Store, Var, nest, seq
-from tir.nearest import did_you_mean
+from tir.nearest import did_you_mean, no_such
 from tir.traverse import children, fresh, loads, names, substatements, substitute
 
 from .arguments import ArgumentError, evaluated
@@ -28,6 +28,17 @@ class _Plan(NamedTuple):
     arrays: tuple[int, ...]
     made: tuple[int, ...]
     sizes: tuple[int, ...]
+
+
+class LibraryOfOne:
+    """A kernel as programs find it in a library: `library["main"]`, or by the name of its function."""
+
+    func: PrimFunc
+
+    def __getitem__(self, name: str) -> Self:
+        if name not in ("main", self.func.name):
+            raise KeyError(no_such("function of this library", name, [self.func.name]))
+        return self
 
 
 class Signature:

@@ -14,9 +14,9 @@ from typing import Any, Concatenate
 import numpy as np
 
 from tir.display import code
-from tir.ir import Block, PrimFunc, Stmt, need_func
+from tir.ir import Block, For, PrimFunc, Stmt, need_func
 from tir.memo import memoized
-from tir.nearest import did_you_mean
+from tir.nearest import did_you_mean, no_such
 from tir.script.diff import diff
 from tir.script.module import Module
 from tir.traverse import fresh, loads, stores, substatements
@@ -80,7 +80,7 @@ from .primitives.sampling.sample import (
     sample_perfect_tile,
     sample_tile,
 )
-from .random_variables import as_variable, can_be_named, references, with_references, with_values
+from .random_variables import as_variable, can_be_named, leaves, map_leaves, references, with_references, with_values
 from .rewriting.edits import parts
 from .rewriting.index_map import function_text, index_map_text, parse_index_map
 from .rewriting.layouts import buffer_argument
@@ -93,7 +93,7 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
     def step(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
         bound = taken.bound(args, kwargs)
         bound.apply_defaults()
-        given = bound.arguments
+        given = bound.arguments = self._work_where(bound.arguments)
         if "index_map" in given:
             given["index_map"] = self._index_map(taken.name, given)
         for name in ("gen_new_ranges", "pad_value"):
@@ -101,7 +101,7 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
                 given[name] = self._function(taken.name, name, given)
         if "rng" in given and given["rng"] is None:
             given["rng"] = self._random(given["decision"])
-        return self._apply(taken.name, *bound.args, **bound.kwargs)
+        return self._known_here(self._apply(taken.name, *bound.args, **bound.kwargs))
 
     step.__name__, step.__qualname__, step.__doc__ = taken.name, f"Schedule.{taken.name}", taken.__doc__
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -118,31 +118,48 @@ def sampling_method(taken: Primitive[P, tuple[R, Any]]) -> Callable[Concatenate[
     return typing.cast(Any, method(taken))
 
 
+_State = tuple[PrimFunc, PrimFunc, tuple[Step, ...]]  # a function of a module as it was, as it is now, and the steps between
+
+
+class NameIn(str):
+    """The name of a loop or block that knows its function, where a schedule has several."""
+
+    function: str
+
+    @staticmethod
+    def of(name: str, function: str) -> NameIn:
+        result = NameIn(name)
+        result.function = function
+        return result
+
+
 class Schedule:
     """A function being rewritten step by step. Loops and blocks are given by name, and new ones are returned by name.
 
-    It is made of a PrimFunc, or of a module: of its `main`, or the only function it holds; `work_on` chooses another. `func` is
-    the function as it is now and `trace` the steps so far; a call that raises ScheduleError leaves both as they were. `seed`, an
-    integer or a generator, is what the `sample_*` steps draw from; without it they differ from run to run, but their decisions
-    are in the trace.
+    `func` is the function as it is now and `trace` the steps so far; a call that raises ScheduleError leaves both as they were.
+    `seed`, an integer or a generator, is what the `sample_*` steps draw from; without it they differ from run to run, but their
+    decisions are in the trace.
+
+    It is made of a PrimFunc, or of a module. Of that it rewrites `main`, or the only function; where there are others, each has
+    a trace of its own, and `work_on`, `get_block(name, func_name)` and the names that these gave choose the one at hand.
     """
 
     def __init__(self, func: PrimFunc | Mapping[str, PrimFunc], seed: int | np.random.Generator | None = None):
-        self._module: dict[str, PrimFunc] = dict(func) if isinstance(func, Mapping) else {}
-        self._func = self._initial = need_func(self._module.get("main", func), "Schedule")
-        self._place = "main" if "main" in self._module else next(iter(self._module), self._func.name)
-        self._called = {self._func.name} if isinstance(func, Mapping) else {self._func.name, "main"}
+        module = func if isinstance(func, Mapping) and func else {"main": need_func(func, "Schedule")}
+        self._states: dict[str, _State] = {name: (need_func(f, "Schedule"),) * 2 + ((),) for name, f in module.items()}
+        self._place = "main" if "main" in module else next(iter(module)) if len(module) == 1 else None
+        self._initial, self._func, self._steps = self._states[self._place or next(iter(module))]
         if not isinstance(seed, (int, np.integer, np.random.Generator, type(None))):
             raise TypeError(f"Schedule: the seed must be an integer or a np.random.Generator, got {seed!r}")
         if isinstance(seed, (int, np.integer)) and seed < 0:
             raise ValueError(f"Schedule: the seed must be at least 0, got {seed}")
-        self._steps: tuple[Step, ...] = ()
         self._seed = seed
         self._rng: np.random.Generator | None = None
 
     @property
     def func(self) -> PrimFunc:
         """The function as it is now."""
+        self._work_where({})
         return self._func
 
     @property
@@ -152,17 +169,45 @@ class Schedule:
 
     @property
     def mod(self) -> Module:
-        """A module with the function as it is now, and the others of the module that this schedule was made of."""
-        return Module("Module", {**self._module, self._place: self._func})
+        """The functions of the module that this schedule was made of, as they are now; a function alone is its `main`."""
+        here = {} if self._place is None else {self._place: self._func}
+        return Module({name: func for name, (_, func, _) in self._states.items()} | here)
+
+    @property
+    def state(self) -> Schedule:
+        """The schedule, whose `mod` programs for TensorIR read of its state."""
+        return self
 
     def work_on(self, name: str) -> None:
-        """Rewrite the function of this name of the module, before the first step."""
-        if name not in self._module:
-            raise ValueError(f"work_on: the module has no function {name!r}; it has {', '.join(self._module) or 'none'}")
-        if self._steps:
-            raise ValueError(f"work_on: a schedule rewrites one function; make another: Schedule(s.mod).work_on({name!r})")
-        self._func = self._initial = self._module[name]
-        self._place, self._called = name, {name}
+        """Rewrite the function of this name of the module from here on; `func` and `trace` are that one's."""
+        if name not in self._states:
+            raise ValueError(f"work_on: the module has no function {name!r}; it has {', '.join(self._states)}")
+        if self._place is not None:
+            self._states[self._place] = self._initial, self._func, self._steps
+        self._initial, self._func, self._steps = self._states[name]
+        self._place = name
+
+    def _work_where(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Work on the function that the names among the arguments are of, and give these as plain names; ValueError where no
+        function is chosen."""
+        if len(self._states) == 1:
+            return given
+        functions = sorted({v.function for v in leaves(given) if type(v) is NameIn})
+        if len(functions) > 1:
+            raise ValueError(f"names of several functions: {', '.join(functions)}")
+        if functions and functions[0] != self._place:
+            self.work_on(functions[0])
+        if self._place is None:
+            known = ", ".join(self._states)
+            raise ValueError(f"the module of this schedule has several functions, {known}: choose one by work_on(name)")
+        return map_leaves(given, lambda v: str(v) if type(v) is NameIn else v)
+
+    def _known_here(self, result: Any) -> Any:
+        """What a step or a look gave; where there are several functions, its names know theirs."""
+        if len(self._states) == 1 or self._place is None:
+            return result
+        place = self._place
+        return map_leaves(result, lambda v: NameIn.of(v, place) if type(v) is str else v)
 
     @property
     def trace(self) -> Trace:
@@ -189,9 +234,7 @@ class Schedule:
         """A schedule that continues from here on its own, and draws random numbers of its own."""
         random = None if self._seed is None else self._random(None)
         result = Schedule(self._initial, None if random is None else random.spawn(1)[0])
-        result._func = self._func
-        result._steps, result._called, result._module = self._steps, self._called, self._module
-        result._place = self._place
+        result._func, result._steps, result._place, result._states = self._func, self._steps, self._place, dict(self._states)
         return result
 
     def checkpoint(self) -> int:
@@ -273,6 +316,35 @@ class Schedule:
         """The function after a step, and the result of that."""
         return known.apply(self._func, bound)
 
+    def follow(self, trace: Trace | Iterable[Step]) -> None:
+        """Take the steps of a trace, up to the first that is refused; errors as of `replay`."""
+        steps = tuple(trace) if isinstance(trace, Iterable) else (trace,)
+        for step in steps:
+            if not isinstance(step, Step):
+                raise TypeError(f"replay takes a Trace, or steps of one, got {step!r}; Trace.from_json reads one from JSON")
+        taken = bool(self._steps)  # then names that are drawn may be others
+        drawn: dict[str, Any] = {}
+        for n, step in enumerate(steps):
+            try:
+                if step.name not in REGISTRY:
+                    raise ScheduleError(f"`{step.name}` is no primitive", hint=did_you_mean(step.name, REGISTRY)).located(
+                        str(step)[2:], self.func
+                    )
+                known = REGISTRY[step.name]
+                try:
+                    unknown = sorted(references(step.args) - drawn.keys())
+                    if unknown:
+                        raise ScheduleError(f"`{unknown[0]}` was drawn by no step before")
+                    known.need_parameters(step.bound)
+                except ScheduleError as error:
+                    raise error.located(known.text(step.bound), self.func) from None
+                args, kwargs = known.spread(with_values(step.bound, drawn))
+                found = self._step(step.name, args, kwargs, None if taken else step.names)
+                drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}
+            except ScheduleError as error:
+                error.call = f"step {n + 1} of {len(steps)}, {error.call}"
+                raise
+
     def _random(self, decision: Any) -> np.random.Generator | None:
         """What a choice draws from: nothing where its decision is given."""
         if decision is not None:
@@ -281,9 +353,11 @@ class Schedule:
             self._rng = np.random.default_rng(self._seed)
         return self._rng
 
-    def _look(self, call: str, fn):
+    def _look(self, call: str, fn: Callable[[], Any], name: str = "") -> Any:
+        """What `fn` finds in the function that `name` is of."""
+        self._work_where({"name": name})
         try:
-            return fn()
+            return self._known_here(fn())
         except ScheduleError as error:
             raise error.located(call, self._func) from None
 
@@ -316,19 +390,25 @@ class Schedule:
         """Do nothing: traces that TVM prints have it where its postprocessing begins."""
 
     def get_block(self, name: str, func_name: str | None = None) -> str:
-        """The block called `name`, if there is one; "root" is the function. `func_name`, where it is given, must be its name, or
-        "main" where the schedule was made of a function, not of a module."""
+        """The block called `name`, if there is one; "root" is the function. `func_name`, where it is given, is that function's
+        name, which is "main" where the schedule was made of a function, not of a module."""
+        if func_name is not None and func_name != self._place and func_name in self._states:
+            self.work_on(func_name)
 
         def find() -> str:
-            if func_name is not None and func_name not in self._called:
-                raise ScheduleError(f"the function is `{self._func.name}`, not `{func_name}`")
+            if func_name not in (None, self._place, self._func.name):
+                raise ScheduleError(no_such("function", func_name, self._states))
             return name if name == "root" else find_block(self._func, name).name
 
         return self._look(f"get_block({name!r})", find)
 
+    def get(self, name: str) -> Block | For | PrimFunc:
+        """The block or loop of a name as it is now, and the function for "root": `s.get(loop).extent`."""
+        return self._look(f"get({name!r})", lambda: self._func if name == "root" else named_at(self._func, name)[0], name)
+
     def get_loops(self, block: str) -> list[str]:
         """The loops around a block, outermost first (within the block that encloses it, if one does)."""
-        return self._look(f"get_loops({block!r})", lambda: [loop.name for loop in loops_of(self._func, block)])
+        return self._look(f"get_loops({block!r})", lambda: [loop.name for loop in loops_of(self._func, block)], block)
 
     def get_child_blocks(self, block_or_loop: str) -> list[str]:
         """The blocks below a loop or inside a block ("root" for the whole function), not those nested deeper in them."""
@@ -338,15 +418,15 @@ class Schedule:
                 return [b.name for b in blocks_below(self._func.body)]
             return [b.name for b in blocks_below(named_at(self._func, block_or_loop)[0].body)]
 
-        return self._look(f"get_child_blocks({block_or_loop!r})", find)
+        return self._look(f"get_child_blocks({block_or_loop!r})", find, block_or_loop)
 
     def get_producers(self, block: str) -> list[str]:
         """The blocks that write a buffer which this block reads, in program order; itself not."""
-        return self._look(f"get_producers({block!r})", lambda: self._related(block, producers=True))
+        return self._look(f"get_producers({block!r})", lambda: self._related(block, producers=True), block)
 
     def get_consumers(self, block: str) -> list[str]:
         """The blocks that read a buffer which this block writes, in program order; itself not."""
-        return self._look(f"get_consumers({block!r})", lambda: self._related(block, producers=False))
+        return self._look(f"get_consumers({block!r})", lambda: self._related(block, producers=False), block)
 
     def get_output_blocks(self, scope_block: str = "root") -> list[str]:
         """The blocks directly in a block ("root": the function) that write a parameter of the function, in order."""
@@ -356,7 +436,7 @@ class Schedule:
             scope = self._func.body if scope_block == "root" else find_block(self._func, scope_block).body
             return [b.name for b in blocks_below(scope) if _buffers_written(b) & parameters]
 
-        return self._look(f"get_output_blocks({scope_block!r})", find)
+        return self._look(f"get_output_blocks({scope_block!r})", find, scope_block)
 
     def _related(self, block: str, producers: bool) -> list[str]:
         target, above = block_at(self._func, block)
@@ -463,31 +543,7 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
     Raises TypeError for what is no trace, and ScheduleError for a step that is refused, which it names.
     """
     result = Schedule(func)
-    steps = tuple(trace) if isinstance(trace, Iterable) else (trace,)
-    for step in steps:
-        if not isinstance(step, Step):
-            raise TypeError(f"replay takes a Trace, or steps of one, got {step!r}; Trace.from_json reads one from JSON")
-    drawn: dict[str, Any] = {}
-    for n, step in enumerate(steps):
-        try:
-            if step.name not in REGISTRY:
-                raise ScheduleError(f"`{step.name}` is no primitive", hint=did_you_mean(step.name, REGISTRY)).located(
-                    str(step)[2:], result.func
-                )
-            known = REGISTRY[step.name]
-            try:
-                unknown = sorted(references(step.args) - drawn.keys())
-                if unknown:
-                    raise ScheduleError(f"`{unknown[0]}` was drawn by no step before")
-                known.need_parameters(step.bound)
-            except ScheduleError as error:
-                raise error.located(known.text(step.bound), result.func) from None
-            args, kwargs = known.spread(with_values(step.bound, drawn))
-            found = result._step(step.name, args, kwargs, step.names)
-            drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}
-        except ScheduleError as error:
-            error.call = f"step {n + 1} of {len(steps)}, {error.call}"
-            raise
+    result.follow(trace)
     return result
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tir.display import code
+from tir.script.printer import show_text
 
 from .primitive import REGISTRY
 from .random_variables import Ref, map_leaves, references
@@ -117,6 +118,16 @@ class Trace:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return code(str(self))
+
+    def show(self) -> None:
+        """Print the trace, coloured in a terminal."""
+        show_text(str(self))
+
+    def apply_to_schedule(self, sch: Any, remove_postproc: bool = False) -> None:
+        """Take the steps on a schedule. ScheduleError for a step that is refused, which it names; those before it stay taken."""
+        if remove_postproc:
+            raise ValueError("a trace does not say where postprocessing begins; cut it first: Trace(trace.steps[:n])")
+        sch.follow(self)
 
     def as_json(self) -> dict[str, Any]:
         """The trace as JSON data."""

@@ -29,7 +29,7 @@ SCRIPT = [
 
 # The parameters of TensorIR's primitives, in their order; ours may add more behind them.
 TENSORIR = {
-    "split": "loop factors preserve_unit_iters",
+    "split": "loop factors preserve_unit_iters disable_predication",
     "fuse": "*loops preserve_unit_iters",
     "reorder": "*ordered_loops",
     "loop_partition": "loop factors preserve_unit_iters",
@@ -199,18 +199,70 @@ def test_a_schedule_of_a_module():
 
 
 def test_a_module_of_several_functions():
-    two = tir.script.Module("Two", {"f": MyModule["mm_relu"], "g": MyModule["mm_relu"]})
-    with pytest.raises(TypeError, match=r"^Schedule takes one function, and this module has 2: f, g$"):
-        tir.Schedule(two)
-    both = tir.script.Module("Both", {"main": two["f"], "g": two["g"]})
-    s = tir.Schedule(both)
-    s.work_on("g")
-    s.split(s.get_loops(s.get_block("Y", "g"))[0], [None, 4])
-    assert s.copy().mod == tir.script.Module("Module", {"main": two["f"], "g": s.func})
-    with pytest.raises(ValueError, match=r"^work_on: a schedule rewrites one function; make another: .*work_on\('main'\)$"):
-        s.work_on("main")
-    with pytest.raises(ValueError, match=r"^work_on: the module has no function 'h'; it has main, g$"):
+    f = MyModule["mm_relu"]
+    two = I.IRModule({"f": f, "g": f}, "Two")
+    s = tir.Schedule(two)
+    choose = r"^the module of this schedule has several functions, f, g: choose one by work_on\(name\)$"
+    for use in (lambda: s.func, lambda: s.get_loops("Y"), lambda: s.parallel("i")):
+        with pytest.raises(ValueError, match=choose):
+            use()
+    (i_of_f, *_), (i_of_g, *_) = (s.get_loops(s.get_block("Y", func_name=name)) for name in "fg")
+    assert i_of_f == i_of_g == "i"
+    inner = s.split(i_of_f, [None, 4])[1]
+    s.parallel(i_of_g)
+    assert len(s.trace) == 1 and s.func is s.mod["g"]
+    again = s.copy()
+    s.unroll(inner)
+    assert len(s.trace) == 2 and s.func is s.mod["f"]
+    assert again.mod == I.IRModule({"f": tir.replay(f, s.trace.steps[:1]).func, "g": s.mod["g"]})
+    with pytest.raises(ValueError, match=r"^names of several functions: f, g$"):
+        s.reorder(i_of_f, i_of_g)
+    with pytest.raises(ValueError, match=r"^work_on: the module has no function 'h'; it has f, g$"):
         s.work_on("h")
     with pytest.raises(tir.ScheduleError) as caught:
+        s.get_block("C", "h")
+    assert str(caught.value) == "get_block('C'): no function is named 'h'; there are: f, g"
+    assert tir.script.parse(s.mod.script()) == I.IRModule({n: g.with_(name=n) for n, g in s.mod.items()})
+    assert str(tir.verify(s.mod)) == "mm_relu: well formed\nmm_relu: well formed"
+    assert not tir.verify({"f": f, "bad": f.with_(params=f.params[:2])}).ok
+    a, b = np.ones((13, 9), "float32"), np.ones((9, 7), "float32")
+    for kernel in tir.build(s.mod).values():
+        assert (kernel(a, b) == 9).all()
+    with pytest.raises(TypeError, match=r"^run takes one function, and this module has 2: f, g; choose one: module\['f'\]$"):
+        tir.run(s.mod, a, b)
+
+
+def test_a_module_of_one_function():
+    f = MyModule["mm_relu"]
+    renamed = I.IRModule.from_expr(f.with_attr("global_symbol", "main"))
+    assert list(renamed) == ["main"] and list(I.IRModule.from_expr(f.with_(attrs=()))) == ["mm_relu"]
+    s = tir.Schedule(renamed)
+    (first, *_) = s.get_loops(s.get_block("Y", func_name="main"))
+    assert s.get(first).extent.value == 13 and s.get("Y").name == "Y" and s.get("root") is s.func
+    assert s.state.mod == tir.Schedule(renamed["main"]).mod == renamed
+    kernel = tir.build(s.mod)
+    assert kernel["main"] is kernel["mm_relu"] is kernel
+    with pytest.raises(KeyError, match=r"no function of this library is named 'mm'; there are: mm_relu"):
+        kernel["mm"]
+    with pytest.raises(tir.ScheduleError) as caught:
         tir.Schedule(MyModule).get_block("C", "main")
-    assert str(caught.value) == "get_block('C'): the function is `mm_relu`, not `main`"
+    assert str(caught.value) == "get_block('C'): no function is named 'main'; there are: mm_relu"
+    with pytest.raises(TypeError, match=r"^Schedule takes one function, and this module has none$"):
+        tir.Schedule({})
+
+
+def test_a_trace_is_applied_to_a_schedule():
+    s = tir.Schedule(MyModule, seed=0)
+    i, j, _ = s.get_loops("Y")
+    s.split(i, s.sample_perfect_tile(i, n=2, decision=[13, 1]), disable_predication=False)
+    other = tir.Schedule(MyModule)
+    s.trace.apply_to_schedule(other, remove_postproc=False)
+    assert other.trace == s.trace and other.func == s.func
+    third = tir.Schedule(MyModule)
+    third.split(j, third.sample_perfect_tile(j, n=2, decision=[7, 1]))
+    s.trace.apply_to_schedule(third)
+    assert len(third.trace) == 4 and tir.replay(MyModule["mm_relu"], third.trace).func == third.func
+    with pytest.raises(tir.ScheduleError, match=r"^step 1 of 2, sample_perfect_tile\('i'.*`i`"):
+        s.trace.apply_to_schedule(third)
+    with pytest.raises(ValueError, match=r"^a trace does not say where postprocessing begins"):
+        s.trace.apply_to_schedule(other, remove_postproc=True)

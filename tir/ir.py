@@ -506,6 +506,10 @@ class PrimFunc(Node):
         """Print the script, coloured in a terminal."""
         _printer().show(self)
 
+    def with_attr(self, key: str, value: Any) -> PrimFunc:
+        """The function with an attribute, which is plain data."""
+        return self.with_(attrs=annotated(self.attrs, key, value))
+
     def specialize(self, values: Mapping[Any, int]) -> PrimFunc:
         """The function for values of its sizes, given by their names or by themselves; see `tir.specialize`."""
         import tir
@@ -521,7 +525,8 @@ def need_func(value: Any, caller: str) -> PrimFunc:
     if isinstance(value, Mapping):
         if len(value) == 1:
             return need_func(next(iter(value.values())), caller)
-        raise TypeError(f"{caller} takes one function, and this module has {len(value)}: {', '.join(value) or 'none'}")
+        known = f"{len(value)}: {', '.join(value)}; choose one: module[{next(iter(value))!r}]" if value else "none"
+        raise TypeError(f"{caller} takes one function, and this module has {known}")
     hint = ""
     if hasattr(value, "func"):
         hint = f" (a {type(value).__name__}'s program is its .func)"

@@ -21,7 +21,7 @@ from . import dtypes
 from .constants import with_constants
 from .elementwise import *  # noqa: F403
 from .elementwise import __all__ as elementwise
-from .elementwise import all, any, as_condition, equal, intrinsic, maximum, minimum, of_numpy, select
+from .elementwise import all, any, as_condition, equal, floordiv, floormod, intrinsic, maximum, minimum, of_numpy, select
 from .ir import (
     TRUE,
     Annotations,
@@ -56,9 +56,12 @@ from .traverse import fresh, rewrite, substitute, too_large, walk
 
 __all__ = [
     *elementwise, "Reducer", "ReduceAxis", "Tensor", "argmax", "argmin", "comm_reducer", "compute", "const", "create_prim_func",
-    "intrinsic", "max", "min", "of_numpy", "placeholder", "prod", "reduce_axis", "scan", "scatter", "sum",
-    "var",
+    "indexdiv", "indexmod", "intrinsic", "max", "min", "of_numpy", "placeholder", "prod", "reduce_axis", "scan", "scatter",
+    "size_var", "sum", "var",
 ]  # fmt: skip
+
+
+indexdiv, indexmod = floordiv, floormod
 
 
 class Tensor(Operators):
@@ -248,6 +251,9 @@ def var(name: str = "n", dtype: str = "int32") -> Var:
     if not dtypes.is_int(dtypes.check(dtype)):
         raise TypeError(f"var {name}: a size must be an integer, got dtype {dtype}")
     return Var(need_name(name), dtype)
+
+
+size_var = var
 
 
 def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:

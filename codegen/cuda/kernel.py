@@ -16,7 +16,7 @@ from tir.arith.enumeration import evaluate
 from tir.ir import Buffer, PrimFunc
 
 from ..arguments import ArgumentError, checked
-from ..signature import Signature
+from ..signature import LibraryOfOne, Signature
 from ..timing import Timing, sampled
 from .banks import ways
 from .compile import Binary, Resources
@@ -53,7 +53,7 @@ class Report:
         return "\n".join([head, *rows])
 
 
-class CudaKernel:
+class CudaKernel(LibraryOfOne):
     """A function compiled for a GPU. Call it with arrays on the device (and ints for sizes) in the order of `func.params`, or by
     name; outputs that are left out are made (`driver.DeviceArray`) and returned, sizes follow from shapes (see `Kernel`).
 

@@ -26,7 +26,7 @@ def ir_module(cls: type | None = None, /, **_: Any) -> Any:
     for name, value in members.items():
         if callable(value) and not isinstance(value, PrimFunc):
             raise TypeError(f"{cls.__name__}.{name} is not a function of the dialect; decorate it with @T.prim_func")
-    return IRModule(cls.__name__, {name: value for name, value in members.items() if isinstance(value, PrimFunc)})
+    return IRModule({name: value for name, value in members.items() if isinstance(value, PrimFunc)}, cls.__name__)
 
 
 def module_attrs(attrs: dict[str, Any], **_: Any) -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..ir import PrimFunc
+from ..ir import PrimFunc, annotation, need_func
 
 
 class Module(Mapping[str, PrimFunc]):
-    """Functions by name: `module["main"]`, or `module.main` where the name is free."""
+    """Functions by name: `module["main"]`, or `module.main` where the name is free. It is printed with these names."""
 
-    def __init__(self, name: str, functions: Mapping[str, PrimFunc]):
+    def __init__(self, functions: Mapping[str, PrimFunc], name: str = "Module"):
         self.name = name
-        self._functions = dict(functions)
+        self._functions = {key: need_func(func, f"Module, as {key!r},") for key, func in functions.items()}
+
+    @staticmethod
+    def from_expr(func: PrimFunc) -> Module:
+        """The module of one function, called as its attribute `global_symbol` says, else by its own name."""
+        return Module({str(annotation(need_func(func, "Module.from_expr").attrs, "global_symbol", func.name)): func})
 
     def __getitem__(self, name: str) -> PrimFunc:
         if name not in self._functions:

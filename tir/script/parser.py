@@ -75,7 +75,7 @@ def _parsed(text: Source) -> PrimFunc | Module:
         case [], []:
             raise ScriptError("there is no function in this script", text.filename, hint="put @T.prim_func above the function")
         case _, []:
-            return Module("Module", {f.name: f for f in functions})
+            return Module({f.name: f for f in functions})
     raise ScriptError("a script holds one module, or functions outside of one", text.filename)
 
 
@@ -179,4 +179,4 @@ def _module(s: ast.ClassDef, text: Source, captured: dict[str, Any], outside: Ex
                 pass
             case _:
                 raise text.error("a module holds functions under @T.prim_func, and nothing else", item)
-    return Module(s.name, functions)
+    return Module(functions, s.name)

@@ -191,7 +191,7 @@ def func_text(func: PrimFunc) -> str:
 
 def module_text(name: str, functions: Mapping[str, PrimFunc]) -> str:
     """A module of functions as Python source in the script dialect, import line included."""
-    texts = [textwrap.indent(printed(f).text, "    ") for f in functions.values()]
+    texts = [textwrap.indent(printed(f.with_(name=key)).text, "    ") for key, f in functions.items()]
     return f"{MODULE_HEADER}\n\n\n@I.ir_module\nclass {name}:\n" + ("\n".join(texts) or "    pass\n")
 
 

@@ -15,6 +15,7 @@ A temporary that only one parallel loop uses counts as private to each iteration
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..ir import PrimFunc, need_func
 from ..traverse import foreign_calls
@@ -30,7 +31,10 @@ __all__ = ["Finding", "Report", "VerifyError", "check", "verify"]
 
 
 def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
-    """Check that `func`, a function or a module of one, is well formed; see this file's description for what that means."""
+    """Check that `func`, a function or all of a module, is well formed; see this file's description for what that means."""
+    if isinstance(func, Mapping) and len(func) > 1:
+        first, *others = (verify(f) for f in func.values())
+        return replace(first, others=tuple(others))
     func = need_func(func, "verify")
     findings = [*check_names(func), *Scopes(func).findings]
     if any(f.severity == "error" for f in findings):

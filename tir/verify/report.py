@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from ..ir import PrimFunc, Stmt
 from ..script.diagnostic import excerpt
@@ -25,18 +26,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` found, in program order within each check."""
+    """What `verify` found of a function, in program order within each check, and of the others of its module."""
 
     func: PrimFunc
     findings: tuple[Finding, ...]
+    others: tuple[Report, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        return tuple(f for f in self.findings if f.severity == "error")
+        return tuple(f for f in self if f.severity == "error")
 
     @property
     def unproved(self) -> tuple[Finding, ...]:
-        return tuple(f for f in self.findings if f.severity == "unproved")
+        return tuple(f for f in self if f.severity == "unproved")
 
     @property
     def ok(self) -> bool:
@@ -44,9 +46,11 @@ class Report:
         return not self.errors
 
     def __iter__(self) -> Iterator[Finding]:
-        return iter(self.findings)
+        return chain(self.findings, *self.others)
 
     def __str__(self) -> str:
+        if self.others:
+            return "\n".join(map(str, (replace(self, others=()), *self.others)))
         if not self.findings:
             return f"{self.func.name}: well formed"
         parts = [f"{self.func.name}: {len(self.errors)} error(s), {len(self.unproved)} unproved"]

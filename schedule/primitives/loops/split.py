@@ -29,6 +29,7 @@ def split(
     loop: str,
     factors: list[int | None],
     preserve_unit_iters: bool = True,
+    disable_predication: bool = False,
     tail: str = "guard",
     names: list[str] | None = None,
 ) -> tuple[PrimFunc, list[str]]:
@@ -39,6 +40,7 @@ def split(
     loops are called `names`, or `i_0`, `i_1`, ... after the loop `i`. `tail` says what becomes of iterations that fill no whole
     tile: "guard" has a condition in the nest, "perfect" refuses where there are such, "cut" has a loop for them behind the nest,
     the last one returned, and "overlap" lets the last tile end where the loop does, and compute again what the one before has.
+    With `disable_predication` a guard is refused, as by "perfect".
     Source of the tails: Exo, PLDI 2022.
 
     Rewrite   for i in range(N): S(i)
@@ -58,6 +60,8 @@ def split(
     need_serial(target, "split")
     if tail not in TAILS:
         raise ScheduleError(no_such("tail strategy", tail, TAILS))
+    if disable_predication and tail == "guard":
+        tail = "perfect"
     known = fixed_factors(factors, example=f"split({loop!r}, [None, 4])")
     product, extent = math.prod(known), target.extent
     if len(known) == len(factors):
