@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,13 +12,13 @@ from ..analysis.axis_conditions import axis_conditions
 from ..analysis.context import Access
 from ..analysis.write_before_read import writes_before_reads
 from ..arith.bounds import bounds
-from ..arith.enumeration import distinct_rows
+from ..arith.enumeration import Points, distinct_rows
 from ..arith.injectivity import determined
 from ..arith.intervals import Interval
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
-from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Store
+from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Seq, Stmt, Store
 from ..traverse import rewrite, stores, substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
@@ -27,7 +28,7 @@ from .report import Finding
 def check_axes(func: PrimFunc) -> Iterator[Finding]:
     """Spatial iterations touch no element that another writes; reductions update, run each iteration once, init first."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
-    for findings in (_block_axes, _repeated, _started):
+    for findings in (_block_axes, partial(_repeated, blocks), _started):
         for block, scope in blocks:
             yield from findings(block, scope)
 
@@ -98,6 +99,43 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
     return count
 
 
+def _restarts_elsewhere(
+    b: Block, scope: IterationScope, points: Points, blocks: Sequence[tuple[Block, IterationScope]]
+) -> np.ndarray:
+    """For each iteration of a reduction, in order: how often before an init of another block in its loops has run for all that
+    it updates, as that of the other part of a reduction of which a condition chooses the part."""
+    count = np.zeros(len(points), np.int64)
+    position = next(n for n, (x, _) in enumerate(blocks) if x is b)
+    for n, (other, around) in enumerate(blocks):
+        shared = [x.name for x, y in zip(scope.loops, around.loops, strict=False) if x is y]
+        if other is b or other.init is None or not shared:
+            continue
+        found, updated, begun = around.points(), _elements(b.body, b), _elements(other.init, other)
+        if found is None or not found.certain or not updated or not updated.keys() <= begun.keys():
+            continue
+        steps = found.evaluate(it.binding for it in other.iters if it.axis is Axis.REDUCE)
+        begins, mine = (at.evaluate(e for x in updated for e in of[x]) for at, of in ((found, begun), (points, updated)))
+        if steps is None or begins is None or mine is None:
+            continue
+        # By element, then by time: the iterations of the loops that both share, and where these are the same, which comes first.
+        events = np.stack([*begins, *(found.values[x] for x in shared), np.full(len(found), n)], axis=1)
+        events = events[np.all([np.ones(len(found), bool), *(v == 0 for v in steps)], axis=0)]
+        rows = np.stack([*mine, *(points.values[x] for x in shared), np.full(len(points), position)], axis=1)
+        place = np.lexsort(np.concatenate([events, rows]).T[::-1])
+        so_far = np.empty(len(place), np.int64)
+        so_far[place] = np.cumsum(place < len(events))
+        count += so_far[len(events) :]
+    return count
+
+
+def _elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
+    """The element, over the loops, of each buffer that a part of a block stores to; empty where that is more than one."""
+    parts = s.stmts if isinstance(s, Seq) else (s,)
+    bindings = {it.var: it.binding for it in block.iters}
+    found = {x.buffer.name: tuple(substitute(i, bindings) for i in x.indices) for x in parts if isinstance(x, Store)}
+    return found if len(found) == len(parts) else {}
+
+
 def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
     """For each of `count` rows of some columns, the number of the first row equal to it."""
     _, group = distinct_rows(np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64))
@@ -105,7 +143,7 @@ def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
     return first[group]
 
 
-def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
+def _repeated(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Findings where a block runs an iteration of its reduction twice, or may do so."""
     reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
     start = next((n for n, loop in enumerate(scope.loops) if loop.name in reduced), len(scope.loops))
@@ -118,7 +156,7 @@ def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
     missing = inner - anew - determined(bindings, set(scope.ranges) - inner | anew, scope.ranges)
     if not missing:
         return
-    twice = _counted_twice(b, scope, start, anew)
+    twice = _counted_twice(b, scope, start, anew, blocks)
     if isinstance(twice, Finding):
         yield twice
     elif twice is None:
@@ -134,7 +172,9 @@ def _starts_anew(b: Block, loop: For, scope: IterationScope) -> bool:
     return all(writes_before_reads(loop.body, buffer, scope.ranges) for buffer in buffers)
 
 
-def _counted_twice(b: Block, scope: IterationScope, start: int, anew: set[str]) -> Finding | bool | None:
+def _counted_twice(
+    b: Block, scope: IterationScope, start: int, anew: set[str], blocks: Sequence[tuple[Block, IterationScope]]
+) -> Finding | bool | None:
     """By enumeration, an iteration that the loops from number `start` on, but those of `anew`, run twice; False if there is none,
     None if unknown."""
     points, names = scope.points(), [loop.name for loop in scope.loops]
@@ -144,6 +184,8 @@ def _counted_twice(b: Block, scope: IterationScope, start: int, anew: set[str]) 
     around = [points.values[name] for n, name in enumerate(names) if n < start or name in anew]
     if b.init is not None and points.whole:
         around.append(_restarts(b, values, around))
+    if points.whole:
+        around.append(_restarts_elsewhere(b, scope, points, blocks))
     earlier = _first_equal([*values, *around], len(points))
     twice = earlier != np.arange(len(points))
     if not np.any(twice):

@@ -256,3 +256,30 @@ def main(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32")):
     where = "once where k_0=0, again=0, i_1=0, k=0, and again where k_0=0, again=1, i_1=0, k=0"
     twice = f"error: block `C_update` counts an iteration of its reduction twice: v_i=0, v_k=0, {where}"
     assert messages(f) == ([] if rows == 4 else [twice])
+
+
+@pytest.mark.parametrize(
+    ("first", "sound"), [("f % 5 < 2", True), ("f % 5 == 0", True), ("f == 0", False), ("f % 5 == 1", False)]
+)
+def test_a_reduction_that_another_block_starts_anew(first, sound):
+    """A condition on a fused loop chooses which of two parts of a reduction runs; the one with the init comes first, or not."""
+    f = parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((1, 5), "float32"), C: T.Buffer((1,), "float32")):
+    for f in range(10):
+        if not ({first}):
+            with T.block("C"):
+                v_i = T.axis.spatial(1, 0)
+                v_k = T.axis.reduce(5, f % 5)
+                C[v_i] = C[v_i] + A[v_i, v_k]
+        else:
+            with T.block("C_first"):
+                v_i = T.axis.spatial(1, 0)
+                v_k = T.axis.reduce(5, f % 5)
+                with T.init():
+                    C[v_i] = T.float32(0.0)
+                C[v_i] = C[v_i] + A[v_i, v_k]
+"""
+    )
+    assert (messages(f) == []) is sound
