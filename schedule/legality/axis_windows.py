@@ -8,6 +8,7 @@ are contiguous: a window. The windows of all iterations then tile the domain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 
@@ -79,6 +80,21 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
                 raise Unproved(f"`{name}` starts at {found.constants[name]}")
             result[name] = _window(it, found.terms[name], found.bounds[name], zeros, ranges)
     return result
+
+
+def windows_of_tries(
+    block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None
+) -> dict[str, Window]:
+    """As `windows`, where need be of the block under those conditions only that keep it in its domain. In an iteration of
+    `outer` it may then leave out points of the window, but runs at them in no other. Raises Unproved."""
+    try:
+        return windows(block, outer, inner, facts)
+    except Unproved as reason:
+        domain = [c for it in block.iters for c in (it.binding < it.extent, it.binding >= 0)]
+        kept = conjunction(*(c for c in conjuncts(block.predicate) if prove(c, {}, domain)))
+        with suppress(Unproved):
+            return windows(block.with_(predicate=kept), outer, inner, facts)
+        raise reason from None
 
 
 def _symbolic_window(

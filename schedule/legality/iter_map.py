@@ -201,7 +201,9 @@ class _BindingReader:
         except Unproved:
             if self.inner_only:
                 return None
-            raise
+            if len(variables(expr)) == 1:
+                raise
+            raise Unproved(f"the condition `{expr} < {bound}` concerns several loops") from None
         found = {d: c for d, c in found.items() if not is_one(self.sizes[d])}
         owners = {self.owner.get(d) for d in found}
         owner = owners.pop() if len(owners) == 1 else None

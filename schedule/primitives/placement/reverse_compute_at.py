@@ -13,7 +13,16 @@ from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt
 from tir.traverse import loads, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import TiledIndex, Window, affine_index, in_elements, shifted, windows, written_indices
+from ...legality.axis_windows import (
+    TiledIndex,
+    Window,
+    affine_index,
+    in_elements,
+    shifted,
+    windows,
+    windows_of_tries,
+    written_indices,
+)
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
 from ...legality.instances import instances
 from ...legality.iter_map import proving
@@ -45,13 +54,14 @@ def reverse_compute_at(
                   for ax0 in range(e): B(p(l) + ax0)      # where p(l) + ax0 < N, unless that is proved
               Axes that do not index X get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
     Legal     if the block is data parallel or a reduction with its init, and stands after its producers; the windows of X that
-              the iterations write tile X, each of them finished in its iteration (no reduction is driven by `loop` or a loop
-              around it); all writers of X are in the nest of `loop`, before the new place; where a window is less than all of a
-              dimension, the block reads that at one of its spatial axes plus a constant, or `transform_block_layout` gives it
-              such axes, and all reads bound the same axes, by the same windows (or larger ones, of producers in fewer of the
-              loops); it runs over its whole domain, once, without those terms of its reduction that conditions or ends of loops
-              leave out; no statement between the two places writes its other inputs or touches its outputs; and the loop is in
-              the same enclosing block and neither vectorized nor in a vectorized loop.
+              the iterations write tile X, but for elements that conditions leave out for good, each of them finished in its
+              iteration (no reduction is driven by `loop` or a loop around it); all writers of X are in the nest of `loop`,
+              before the new place; where a window is less than all of a dimension, the block reads that at one of its spatial
+              axes plus a constant, or `transform_block_layout` gives it such axes, and all reads bound the same axes, by the
+              same windows (or larger ones, of producers in fewer of the loops); it runs over its whole domain, once, without
+              those terms of its reduction that conditions or ends of loops leave out; no statement between the two places
+              writes its other inputs or touches its outputs; and the loop is in the same enclosing block and neither vectorized
+              nor in a vectorized loop.
     Example   chain: s.reverse_compute_at("C", "i")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -232,7 +242,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence
     what = f"that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`"
     marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
     with proving(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`"):
-        share = windows(source, outer, producer.inside(outer), facts)
+        share = windows_of_tries(source, outer, producer.inside(outer), facts)
     result: list[dict[str, Window]] = []
     for name in sorted(producer.writes & moved.inputs):
         for load in loads(block):

@@ -45,6 +45,34 @@ def test_epilogue_under_a_tile_loop():
     )
 
 
+@pytest.mark.parametrize("left", ["j <= i", "i + j < 13", "j > 2 and j <= i and i < 10"])
+def test_elements_that_a_condition_leaves_out_are_finished(left):
+    func = parse(f"""
+@T.prim_func
+def causal(Q: T.Buffer((13, 5)), K: T.Buffer((13, 5)), M: T.Buffer((13, 13))):
+    S = T.alloc_buffer((13, 13))
+    for i, j, k in T.grid(13, 13, 5):
+        with T.block("S"):
+            v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+            T.where({left})
+            with T.init():
+                S[v_i, v_j] = 0.0
+            S[v_i, v_j] += Q[v_i, v_k] * K[v_j, v_k]
+    for i, j in T.grid(13, 13):
+        with T.block("M"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            M[v_i, v_j] = T.if_then_else({left.replace("i", "v_i").replace("j", "v_j")}, S[v_i, v_j], T.float32(-1000))
+""")
+    for place in range(4):
+        s = Schedule(func)
+        i, j, _ = s.get_loops("S")
+        tiles = [*s.split(i, [None, 4]), *s.split(j, [None, 5])]
+        s.reorder(*tiles[::2], *tiles[1::2])
+        s.reverse_compute_at("M", s.get_loops("S")[place])
+        well_formed(s.func)
+        same_numbers(func, s.func)
+
+
 def test_a_dimension_with_one_element_is_finished():
     """Whichever way the producer indexes it: here by a constant, as its axis of extent 1 has gone."""
     A = te.placeholder((1, 7, 13), name="A")
