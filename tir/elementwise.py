@@ -14,14 +14,14 @@ import numpy as np
 
 from . import dtypes
 from .intrinsics import INTRINSICS
-from .ir import Binary, Call, Const, Expr, Select, Unary, as_expr, binary, const, refuse_compared, unify
+from .ir import Binary, Call, Const, Expr, Select, Unary, as_expr, binary, cast, const, refuse_compared, unify
 
 __all__ = [
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bit_and", "bit_or", "bit_xor",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "ceildiv", "clip", "copysign", "cos", "cosh",
     "equal", "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fmod", "hypot", "if_then_else", "infinity",
     "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logical_not", "max_value", "maximum", "min_value",
-    "minimum", "nearbyint", "not_equal", "pow", "round", "rsqrt", "select", "shift_left", "shift_right", "shl", "shr",
+    "minimum", "nearbyint", "not_equal", "popcount", "pow", "round", "rsqrt", "select", "shift_left", "shift_right", "shl", "shr",
     "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 ]  # fmt: skip
 
@@ -84,6 +84,14 @@ sinh, cosh, asinh, acosh, atanh = map(intrinsic, ("sinh", "cosh", "asinh", "acos
 pow, fmod, atan2, hypot, copysign = map(intrinsic, ("pow", "fmod", "atan2", "hypot", "copysign"))
 bit_and, bit_or, bit_xor = map(intrinsic, ("bit_and", "bit_or", "bit_xor"))
 shl, shr = map(intrinsic, ("shl", "shr"))
+
+
+def popcount(x) -> Expr:
+    """How many bits of an integer are 1, in its dtype; of a negative one those of its two's complement."""
+    value = as_expr(x)
+    if dtypes.TABLE[value.dtype].kind != "int":
+        return intrinsic("popcount")(value)
+    return cast(intrinsic("popcount")(cast(value, f"u{value.dtype}")), value.dtype)
 
 
 def floordiv(a, b) -> Expr:

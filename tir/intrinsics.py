@@ -23,6 +23,15 @@ def _round(x):
     return whole + np.copysign(1.0, x) if abs(x) < 2.0**53 and abs(x - whole) >= 0.5 else whole
 
 
+def _popcount(x):
+    count = zero = x ^ x  # all of the dtype of x: numba makes a float of a uint64 and a literal
+    while x != zero:
+        one = x // x
+        count += one
+        x &= x - one
+    return count
+
+
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
     """A function of `arity` values of one dtype, which is of one of `kinds`, and what it means. `evaluate` gives its value in
@@ -94,6 +103,7 @@ INTRINSICS = {
         Intrinsic("bit_and", "The bits that both have.", lambda x, y: x & y, arity=2, kinds=INTEGERS),
         Intrinsic("bit_or", "The bits that one of them has.", lambda x, y: x | y, arity=2, kinds=INTEGERS),
         Intrinsic("bit_xor", "The bits that just one of them has.", lambda x, y: x ^ y, arity=2, kinds=INTEGERS),
+        Intrinsic("popcount", "How many bits are 1.", _popcount, kinds=("uint",)),
         Intrinsic("shl", f"x 2^y, wrapped around; {_SHIFT}", lambda x, y: x << y, arity=2, kinds=INTEGERS),
         Intrinsic("shr", f"x / 2^y, rounded down; {_SHIFT}", lambda x, y: x >> y, arity=2, kinds=INTEGERS),
         Intrinsic("pow", "x to the power y.", lambda x, y: np.float64(x) ** np.float64(y), (1.0, 1.5), arity=2),

@@ -137,6 +137,8 @@ class Expressions:
             return f"tf32({texts[0]})"
         if op == "abs" and dtypes.is_int(dtype):
             return f"({VALUE[dtype]})magnitude<{VALUE[dtype]}>({texts[0]})"
+        if op == "popcount":
+            return f"({VALUE[dtype]}){'__popcll' if dtype == 'uint64' else '__popc'}({texts[0]})"
         if op == "shl":
             return f"({self._wrapped('<<', texts[0], texts[1], dtype)})"
         if op in BITS:

@@ -482,6 +482,9 @@ class Arithmetic(Memory):
             if dtypes.TABLE[dtype].kind == "uint":
                 return v
             return self.invoke(f"llvm.abs.{v.suffix}", v.type, v.lanes, v, Value("false", "i1"))
+        if op == "popcount":
+            v = self.wrapped(args[0])
+            return self.invoke(f"llvm.ctpop.{v.suffix}", v.type, v.lanes, v)
         if op in BITS:
             x, y = self.together(*map(self.wrapped, args))
             return self.binary("lshr" if op == "shr" and dtypes.TABLE[dtype].kind == "uint" else BITS[op], x, y)

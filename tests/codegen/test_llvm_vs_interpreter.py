@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tir
 from schedule import Schedule
 from tests.arrays import integers, narrowed
 from tests.codegen import fuzz
@@ -236,6 +237,22 @@ def test_operations_on_bits(op, dtype):
         args[0] = rng.integers(low, high, N, dtype=dtype, endpoint=True)
         args[1] = rng.integers(0, dtypes.bits(dtype), N).astype(dtype) if op in ("shl", "shr") else args[0][::-1].copy()
         same(func, args)
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.TABLE if dtypes.is_int(d)])
+def test_bits_are_counted(dtype):
+    a = te.placeholder((N,), dtype, name="A")
+    func = te.create_prim_func([a, te.compute((N,), lambda i: te.popcount(a[i]), name="B")])
+    low, high = dtypes.limits(dtype)
+    numbers = np.random.default_rng(8).integers(low, high, N, dtype=dtype, endpoint=True)
+    numbers[:3] = low, high, 0
+    bits = [f"{int(x) % 2 ** dtypes.bits(dtype):b}".count("1") for x in numbers]
+    for fast in (False, True):
+        found = np.empty(N, dtype)
+        tir.run(func, numbers, found, fast=fast)
+        assert found.tolist() == bits
+    for how in ("scalar", "vector"):
+        same(scheduled(func, how), [numbers, found])
 
 
 @pytest.mark.parametrize("index", ["int32", "int64", "uint8", "int8", "uint16"])

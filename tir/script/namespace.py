@@ -12,6 +12,8 @@ import inspect
 from typing import Any
 
 from .. import dtypes, elementwise
+from ..arith.polynomial import as_constant, polynomial
+from ..arith.simplify import simplify
 from ..elementwise import operator
 from ..intrinsics import INTRINSICS
 from ..ir import Cast as CastNode
@@ -233,10 +235,13 @@ def bind(value, type_annotation=None) -> Expr:
     return as_expr(value)
 
 
-def q_multiply_shift(x, y, q: int, s: int) -> Expr:
+def q_multiply_shift(x, y, q: int | Expr, s: int | Expr) -> Expr:
     """x * y * 2**(s - q) of int32, rounded to nearest, halves up: a product where the last q bits are the fraction."""
-    down = q + builtins.max(-s, 0)
-    product = cast(x, "int64") * const(1 << builtins.max(s, 0), "int64") * cast(y, "int64")
+    bits, up = (as_constant(polynomial(simplify(as_expr(n)))) for n in (q, s))
+    if bits is None or up is None:
+        raise TypeError(f"q_multiply_shift: q and s must be constants, got {q} and {s}")
+    down = bits + builtins.max(-up, 0)
+    product = cast(x, "int64") * const(1 << builtins.max(up, 0), "int64") * cast(y, "int64")
     return cast((product + const(1 << down >> 1, "int64")) // const(1 << down, "int64"), "int32")
 
 
@@ -263,7 +268,7 @@ _INSTEAD = {
         float8 float8_e4m3 float8_e4m3fn float8_e5m2 e4m3_float8 e5m2_float8 float8_e8m0fnu""",
     "reinterpreted memory has no counterpart": "reinterpret",
     "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
-    "the operations on bits are bit_and, bit_or, bit_xor, shl and shr": "popcount clz",
+    "the operations on bits are bit_and, bit_or, bit_xor, popcount, shl and shr": "clz",
     "results are written to parameters": "ret",
     "only counted loops: for i in range(n)": "While",
     "write `if condition:` and `else:`": "If Then Else",

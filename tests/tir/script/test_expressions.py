@@ -106,10 +106,11 @@ def test_expressions(text: str, expected: Expr):
     assert func.body.body.body == Evaluate(expected)
 
 
-def test_products_with_a_fraction_are_rounded_to_nearest():
+@pytest.mark.parametrize("shift", ["1395864320, 31, -3", 'T.int32(1395864320), T.int32(31), T.int32(-3), dtype="int32"'])
+def test_products_with_a_fraction_are_rounded_to_nearest(shift):
     func = parse(
         "@T.prim_func\ndef main(A: T.Buffer((8,), 'int32'), B: T.Buffer((8,), 'int32')):\n"
-        "    for i in range(8):\n        x = T.bind(A[i])\n        B[i] = T.q_multiply_shift(x, 1395864320, 31, -3)\n"
+        f"    for i in range(8):\n        x = T.bind(A[i])\n        B[i] = T.q_multiply_shift(x, {shift})\n"
     )
     a, b = np.array([-1000, 999, 7, -7, 2**30, -(2**30), 5, 0], "int32"), np.zeros(8, "int32")
     run(func, a, b)
