@@ -9,10 +9,10 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges, polynomial_bounds
 from tir.arith.mixed_radix import mixed_radix
 from tir.arith.polynomial import Polynomial, add, constant, excess, linear, names_in, polynomial, split_terms, to_expr
-from tir.arith.prove import prove
+from tir.arith.prove import nonnegative, prove
 from tir.arith.simplify import simplify
-from tir.ir import Const, Expr, Var, conjunction, conjuncts
-from tir.traverse import substitute, variables
+from tir.ir import FALSE, Block, Const, Expr, Load, Store, Var, conjunction, conjuncts
+from tir.traverse import stores, substitute, variables, walk
 
 from .axis_windows import Window
 from .dataflow import Leaf, Scope, facts_of
@@ -50,6 +50,46 @@ def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], 
             box[it.var.name] = found
             kept += [c for c, holds in ((it.var >= found.start, above), (it.var < stop, below)) if not holds]
     return box, kept, lost
+
+
+def writes_apart(scope: Scope, leaf: Leaf, other: Leaf) -> bool:
+    """Whether no element that a block writes, all of which it uses at one place, is provably one that another block writes.
+
+    Theorem: a block that writes `X[v, w]` at its axes writes an element only if its conditions hold there. If one of them, over
+    the indices at which the other block writes, never holds where that runs, no element is written by both.
+    """
+    blocks = (leaf, other)
+    if any(type(x.stmt) is not Block for x in blocks):
+        return False
+    return all(
+        len({n.indices for n in walk(leaf.stmt) if isinstance(n, (Load, Store)) and n.buffer.name == name}) == 1
+        and any(_never_meets(scope, a, b, name) for a, b in (blocks, blocks[::-1]))
+        for name in leaf.writes & other.writes
+    )
+
+
+def _never_meets(scope: Scope, leaf: Leaf, other: Leaf, name: str) -> bool:
+    """Whether the conditions under which a block writes a buffer at its axes never hold at the indices of another one."""
+    own, places = ({s.indices for s in stores(x.block) if s.buffer.name == name} for x in (leaf, other))
+    axes, theirs = ({it.var.name for it in x.block.iters} for x in (leaf, other))
+    if len(own) != 1 or any(not variables(*indices) <= theirs | scope.ranges.keys() for indices in places):
+        return False
+    (mine,) = own
+    _, conditions, _ = instances(scope, leaf)
+    _, facts, _ = instances(scope, other)
+    ranges = ranges_of([other.block], scope.ranges)
+    for indices in places:
+        at: dict[str, Expr] = {v.name: i for v, i in zip(mine, indices, strict=True) if type(v) is Var and v.name in axes}
+        fixed = [i.equal(v) for v, i in zip(mine, indices, strict=True) if type(v) is Const]
+        here = [substitute(c, at) for c in conditions if variables(c) & axes <= at.keys()]
+        if not any(_never_holds(simplify(c, ranges), ranges, facts) for c in (*here, *fixed)):
+            return False
+    return True
+
+
+def _never_holds(condition: Expr, ranges: Ranges, facts: Iterable[Expr]) -> bool:
+    """Whether a condition is provably false for all values within `ranges` for which `facts` hold."""
+    return condition == FALSE or any(prove(to_expr(p) <= -1, ranges, facts) for p in nonnegative(condition))
 
 
 def _windows(leaf: Leaf, loops: Ranges) -> list[Window | None]:

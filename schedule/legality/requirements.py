@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tir.analysis.axis_conditions import axis_conditions
 from tir.analysis.context import accesses
@@ -75,10 +75,10 @@ def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
         )
 
 
-def need_only_writer(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a block that shares a buffer it writes with another writer."""
+def need_only_writer(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
+    """Refuse a block that shares a buffer it writes with another writer, unless the two keep `apart` in it."""
     for name in sorted(leaf.writes):
-        other = next((w for w in scope.writers(name) if w is not leaf), None)
+        other = next((w for w in scope.writers(name) if w is not leaf and not apart(w)), None)
         if other is not None:
             decomposed = any(type(s) is Block and s.is_reduction and s.init is None for s in (leaf.stmt, other.stmt))
             raise ScheduleError(
@@ -101,11 +101,12 @@ def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
             )
 
 
-def need_own_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a block unless it computes, from its inputs alone, temporaries that nothing else writes."""
+def need_own_temporary(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
+    """Refuse a block unless it computes, from its inputs alone, temporaries that nothing else writes, or only what keeps `apart`
+    from it."""
     need_complete(scope, leaf, what)
     need_temporary(scope, leaf, what)
-    need_only_writer(scope, leaf, what)
+    need_only_writer(scope, leaf, what, apart)
 
 
 def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt, ...]]) -> None:

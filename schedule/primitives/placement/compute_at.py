@@ -7,21 +7,22 @@ from collections.abc import Iterable
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
-from tir.ir import Axis, Block, For, PrimFunc, Stmt, nest
+from tir.ir import Axis, Block, For, Kind, PrimFunc, Stmt, nest
 from tir.memory import SHARED
 from tir.traverse import stores, variables
 
 from ...error import ScheduleError, listing
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, shared_loops
-from ...legality.instances import instances
+from ...legality.instances import instances, writes_apart
 from ...legality.requirements import (
+    need_only_writer,
     need_own_temporary,
     need_read_later,
     need_safe_domain,
     need_unchanged_inputs,
 )
+from ...primitive import KIND_WORDS, primitive
 from ...primitive import path as path_of
-from ...primitive import primitive
 from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
 from ...rewriting.placement import INLINE, ROOT, laid_out, needed
@@ -46,21 +47,26 @@ def compute_at(
               Reduction axes get their whole domain; what the loops of A leave out of a domain stays out. Loops of extent 1 are
               left out, unless `preserve_unit_loops`. In the shared memory of threads, l is what all of them run, whichever loops
               of it are bound to threadIdx.
-    Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X, and
-              something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
-              final where it stands and unchanged until the last use; the conditions under which it runs are on its axes, and go
-              with it, or they follow from the axes being in their domains, or concern no reduction and every access is in bounds
-              without them; the loop is in the same enclosing block, no instance of which then writes more than before, and
-              neither vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves contains a writer
-              of its inputs. Elements that several iterations need are computed in each of them, always to the same value.
+    Legal     if the block is data parallel or a reduction with its init; X is a temporary; no other block provably writes an
+              element of X that this one writes, and one that writes others is under every parallel or bound loop around `loop`;
+              all that reads X, and something does, is under `loop`, after the block; no loop around both places drives its
+              reduction; its inputs are final where it stands and unchanged until the last use; the conditions under which it
+              runs are on its axes, and go with it, or they follow from the axes being in their domains, or concern no reduction
+              and every access is in bounds without them; the loop is in the same enclosing block, no instance of which then
+              writes more than before, and neither vectorized nor in a vectorized loop; and no parallel or bound loop that the
+              block leaves contains a writer of its inputs. Elements that several iterations need are computed in each of them,
+              always to the same value.
     Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
         return (func, None) if loop == ROOT else compute_inline(func, block)
     scope, moved = locate(func, block)
     what = "moved"
-    need_own_temporary(scope, moved, what)
+    need_own_temporary(scope, moved, what, lambda other: writes_apart(scope, moved, other))
     target, path = locate_loop(scope, moved, loop)
+    marked = [x for x in path if type(x) is For and x.kind in (Kind.PARALLEL, Kind.THREAD)]
+    for x in marked[-1:]:  # whose iterations would share what another block writes outside of them
+        need_only_writer(scope, moved, f"moved under `{x.name}`, which is {KIND_WORDS[x.kind]}", lambda w: w.under(marked[-1]))
     producer = moved.block
 
     consumers = _consumers_under(scope, moved, target)

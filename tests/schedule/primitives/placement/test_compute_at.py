@@ -334,6 +334,117 @@ def test_moved_again_from_a_loop_to_an_inner_one():
 # --- refusals ------------------------------------------------------------------------------------------------------------
 
 
+def test_parts_of_a_buffer_that_different_blocks_write():
+    s = Checked(chain())
+    s.split("i", [None, 2], tail="cut")
+    (i, _) = s.get_loops("C")
+    s.compute_at("B_i_0", i)
+    s.compute_at("B_i_1_1", i)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        for i_1 in range(7):
+            for ax0 in range(13):
+                with T.block("B_i_0"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    T.where(i_1 < 6)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0_1 in range(13):
+                with T.block("B_i_1_1"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0_1])
+                    T.where(i_1 >= 6)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+PADDED = """
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+    B = T.alloc_buffer((2, 4))
+    for i, j in T.grid(2, 4):
+        with T.block("pad"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            T.where(i * 4 + j >= {first})
+            B[v_i, v_j] = T.float32(0.0)
+    for i in range(7):
+        with T.block("B"):
+            v_i = T.axis.spatial(7, i)
+            B[v_i // 4, v_i % 4] = A[v_i] + T.float32(1.0)
+    for i in range(7):
+        with T.block("C"):
+            v_i = T.axis.spatial(7, i)
+            C[v_i] = B[v_i // 4, v_i % 4] + B[1, 3]
+"""
+
+
+def test_what_is_packed_beside_its_padding():
+    s = Checked(parse(PADDED.format(first=7)))
+    (i,) = s.get_loops("C")
+    s.compute_at("pad", i)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((2, 4))
+        for i_1 in range(7):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i_1)
+                B[v_i // 4, v_i % 4] = A[v_i] + T.float32(1.0)
+        for i_2 in range(7):
+            for ax0, ax1 in T.grid(2, 4):
+                with T.block("pad"):
+                    v_i, v_j = T.axis.remap("SS", [ax0, ax1])
+                    T.where(ax0 * 4 + ax1 >= 7)
+                    B[v_i, v_j] = T.float32(0.0)
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_2)
+                C[v_i] = B[v_i // 4, v_i % 4] + B[1, 3]
+        """,
+    )
+
+
+def test_refuses_elements_that_another_block_writes_too():
+    refuse(
+        Schedule(parse(PADDED.format(first=6))),
+        """
+        compute_at('pad', 'i_2'): `B` writes `B` too, so `pad` cannot be moved
+            9 |         with T.block("pad"):
+              |         ^^^^^^^^^^^^^^^^^^^^ writes B
+              ...
+           14 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+          hint: let each of the two write a buffer of its own
+        """,
+        call=lambda s: s.compute_at("pad", s.get_loops("C")[0]),
+    )
+
+
+def test_refuses_a_parallel_loop_outside_of_which_another_block_writes():
+    s = Schedule(chain())
+    s.split("i", [None, 2], tail="cut")
+    s.parallel("i_1")
+    refuse(
+        s,
+        """
+        compute_at('B_i_0', 'i_1'): `B_i_1_1` writes `B` too, so `B_i_0` cannot be moved under `i_1`, which is parallel
+           10 |         with T.block("B_i_0"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^ writes B
+              ...
+           15 |         with T.block("B_i_1_1"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^ writes B
+          hint: let each of the two write a buffer of its own
+        """,
+        call=lambda s: s.compute_at("B_i_0", "i_1"),
+    )
+
+
 def test_refuses_unknown_names():
     s = Schedule(chain())
     refuse(
