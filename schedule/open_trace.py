@@ -11,7 +11,7 @@ Templates, rules, and functions of a user make open traces by calling the primit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -253,6 +253,11 @@ class OpenTrace:
             return result
 
         return visit(self.steps)
+
+    def matrix(self, rows: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
+        """Rows as a population: an (n, columns) int64 matrix, also of no rows, or of a sketch without columns."""
+        found = list(rows)
+        return np.array(found, dtype=np.int64).reshape(len(found), self.columns)
 
     def stand_ins(self) -> list[int]:
         """A row: tiles of 1, and the first option of each choice."""

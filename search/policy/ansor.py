@@ -62,7 +62,7 @@ class Ansor(RowPolicy):
         rows = {k: self.sampled(k, int(np.sum(owner == k)), rng) for k in np.unique(owner).tolist()}
         first = [(k, tuple(row)) for k, own in rows.items() for row in own.tolist()]
         for k, row in self.best(round(REUSED * self.population)):
-            rows[k] = np.concatenate([rows.get(k, np.empty((0, len(row)), dtype=np.int64)), np.array([row], dtype=np.int64)])
+            rows[k] = self.sketches[k].matrix([*rows.get(k, ()), row])
         heap: dict[Point, float] = {}
         warm = len(self.measured) >= WARM_UP
         for generation in range(GENERATIONS + 1):

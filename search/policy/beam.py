@@ -39,11 +39,11 @@ class BeamSearch(RowPolicy):
         last: dict[int, list[tuple[int, ...]]] = {}
         for k, row in found:
             last.setdefault(k, []).append(row)
-        return self.ranked({k: np.array(rows, dtype=np.int64).reshape(len(rows), -1) for k, rows in last.items()}, rng)
+        return self.ranked({k: self.sketches[k].matrix(rows) for k, rows in last.items()}, rng)
 
     def _descend(self, rng: np.random.Generator, dropout: bool) -> list[Point]:
         """One pass: the states of the beam when everything is decided."""
-        beam = {k: legalize(s, self.target, np.array([s.stand_ins()], dtype=np.int64)) for k, s in enumerate(self.sketches)}
+        beam = {k: legalize(s, self.target, s.matrix([s.stand_ins()])) for k, s in enumerate(self.sketches)}
         decisions = max(map(len, self._knobs))
         survival = SURVIVAL ** (1 / max(1, decisions)) if dropout else 1.0
         for depth in range(decisions):

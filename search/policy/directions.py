@@ -76,7 +76,7 @@ class DirectionWalk(RowPolicy):
         there = [n for n, m in enumerate(moved) if m is not None]
         if not there:
             return None
-        rows = legalize(self.sketches[k], self.target, np.array([moved[n] for n in there], dtype=np.int64))
+        rows = legalize(self.sketches[k], self.target, self.sketches[k].matrix(m for m in moved if m is not None))
         for n, new in zip(there, rows.tolist(), strict=True):
             point = (k, tuple(new))
             if self.is_new(point):

@@ -99,8 +99,7 @@ class _Island:
     def best(self, count: int) -> np.ndarray:
         """The fastest measured rows, best first."""
         order = np.argsort(self.seconds, kind="stable")[:count]
-        found = [self.rows[n] for n in order if math.isfinite(self.seconds[n])]
-        return np.array(found, dtype=np.int64).reshape(len(found), self.sketch.columns)
+        return self.sketch.matrix(self.rows[n] for n in order if math.isfinite(self.seconds[n]))
 
 
 @dataclass
@@ -211,9 +210,7 @@ class Evolution:
         self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
         # What is under way counts as measured, without a better time than those known (the constant liar).
-        under_way = [
-            np.array(list(i.under_way), dtype=np.int64).reshape(len(i.under_way), i.sketch.columns) for i in self._islands
-        ]
+        under_way = [island.sketch.matrix(island.under_way) for island in self._islands]
         picked = np.array([len(rows) for rows in under_way], dtype=np.int64)
         planned = self._bandit.shares(n, picked, rng)
         pools: dict[int, _Pool] = {}
@@ -250,8 +247,7 @@ class Evolution:
         for (number, elsewhere), measured in own.items():
             island = self._islands[number]
             programs = replace(island.programs, device=elsewhere) if elsewhere else island.programs
-            rows = np.array([row for row, _ in measured], dtype=np.int64).reshape(len(measured), island.sketch.columns)
-            seconds = np.array([s for _, s in measured])
+            rows, seconds = island.sketch.matrix(row for row, _ in measured), np.array([s for _, s in measured])
             for trusted in self._models:
                 trusted.model.update(programs, rows, seconds)
             for row, s in measured:
@@ -362,8 +358,8 @@ class Evolution:
 
     def _unknown(self, number: int, rows: np.ndarray) -> np.ndarray:
         """Those of the rows that were neither measured nor proposed, without repeats, in their order."""
-        found = {key: None for row in rows.tolist() if (number, key := tuple(row)) not in self._known}
-        return np.array(list(found), dtype=np.int64).reshape(len(found), rows.shape[1])
+        new = (row for row in map(tuple, rows.tolist()) if (number, row) not in self._known)
+        return self.sketches[number].matrix(dict.fromkeys(new))
 
     # --- evolving ---
 
@@ -395,11 +391,11 @@ class Evolution:
         """The rows of some generations that were not measured, best first."""
         sketch, family = island.sketch, Family(self._batch)
         if not sketch.columns:
-            rows = np.ones((1, 0), dtype=np.int64)
+            rows = sketch.matrix([()])
             return self._pool(island, rows, self._scores(island, rows), rows[:0], family, rng)
         parents = island.best(settings.parents)
         variants = self._variants(island, parents, settings, rng)
-        near = np.empty((0, sketch.columns), dtype=np.int64)
+        near = sketch.matrix([])
         count = round(settings.seeded * settings.population) if len(parents) else 0
         if count:
             bred = parents[rng.integers(len(parents), size=count)]
@@ -465,7 +461,7 @@ class Evolution:
             return np.empty((1, 0), dtype=np.int64)
         found = dict.fromkeys(list(dict.fromkeys(map(tuple, parents[:, columns].tolist())))[: (settings.variants + 1) // 2])
         if not island.seen:
-            first = legalize(sketch, self.target, np.array([sketch.stand_ins()], dtype=np.int64))
+            first = legalize(sketch, self.target, sketch.matrix([sketch.stand_ins()]))
             found |= dict.fromkeys(map(tuple, first[:, columns].tolist()))
         sampled = sample(sketch, self.target, 8 * settings.variants, rng)
         new = [v for v in dict.fromkeys(map(tuple, sampled[:, columns].tolist())) if v not in island.seen and v not in found]

@@ -160,5 +160,5 @@ def _models(model: str | CostModel | Models, target: Target) -> Models:
 
 def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:
     """The rows with which a policy begins: of the first sketches that have one, the seed, in canonical form."""
-    seeded = [s for s in sketches if s.seed is not None][:SEEDS]
-    return [(s, legalize(s, target, np.array([s.seed], dtype=np.int64).reshape(1, s.columns))[0]) for s in seeded]
+    seeded = [(s, s.seed) for s in sketches if s.seed is not None][:SEEDS]
+    return [(s, legalize(s, target, s.matrix([seed]))[0]) for s, seed in seeded]

@@ -84,8 +84,8 @@ class RowPolicy(ABC):
         for number, found in own.items():
             self.measured |= {(number, row): seconds for row, seconds in found.items()}
             if self.model is not None:
-                rows = np.array(list(found), dtype=np.int64).reshape(len(found), self.sketches[number].columns)
-                self.model.update(sketch_programs(self.sketches[number]), rows, np.array(list(found.values())))
+                sketch = self.sketches[number]
+                self.model.update(sketch_programs(sketch), sketch.matrix(found), np.array(list(found.values())))
         self.learn([(number, row) for number, found in own.items() for row in found])
 
     def warm_up(self) -> None:

@@ -50,7 +50,7 @@ class TreeSearch(RowPolicy):
         root = _Node()
         found: dict[Point, float] = {}
         known = self.best(n)
-        self._finish(root, [self._path_of(p) for p in known], [np.array([row]) for _, row in known], found)
+        self._finish(root, [self._path_of(p) for p in known], [self.sketches[k].matrix([row]) for k, row in known], found)
         for _ in range(max(1, self.simulations // AT_ONCE)):
             paths = [self._selected(root, rng) for _ in range(AT_ONCE)]
             self._finish(root, paths, [self._completed(path, rng) for path in paths], found)

@@ -56,8 +56,7 @@ def by_sketch(measured: Sequence[Measurement], sketches: Sequence[Sketch]) -> It
     for sketch in sketches:
         same = [m for m in measured if m.candidate.sketch == sketch.name and is_of(m.candidate, sketch)]
         if same:
-            rows = np.array([m.candidate.row for m in same], dtype=np.int64).reshape(len(same), sketch.columns)
-            yield sketch, rows, np.array([m.seconds for m in same])
+            yield sketch, sketch.matrix(m.candidate.row for m in same), np.array([m.seconds for m in same])
 
 
 def is_of(candidate: Candidate, sketch: Sketch) -> bool:

@@ -182,9 +182,7 @@ def neighbours(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
             found += [_with(row, {a: row[a] // 2, b: row[b] * 2}) for b in t.columns if a != b and row[a] % 2 == 0]
     for c in sketch.choices:
         found += [_with(row, {c.column: v}) for v in c.options]
-    if not found:
-        return np.empty((0, sketch.columns), dtype=np.int64)
-    rows = np.unique(legalize(sketch, target, np.array(found, dtype=np.int64)), axis=0)
+    rows = np.unique(legalize(sketch, target, sketch.matrix(found)), axis=0)
     return rows[(rows != row).any(axis=1)]
 
 

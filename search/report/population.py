@@ -45,7 +45,7 @@ def islands(result: Result) -> list[dict[str, Any]]:
 def _island(result: Result, sketch: Sketch, bred: list[Generation]) -> dict[str, Any]:
     few = [bred[n] for n in np.unique(np.linspace(0, len(bred) - 1, min(MAX_FRAMES, len(bred))).astype(int))]
     own = [(n, m) for n, m in enumerate(result.measurements, 1) if m.candidate.sketch == sketch.name]
-    measured = np.array([m.candidate.row for _, m in own], dtype=np.int64).reshape(len(own), sketch.columns)
+    measured = sketch.matrix(m.candidate.row for _, m in own)
     parts = [*(g.rows for g in few), measured]
     flat = plane(places(sketch, np.concatenate(parts)))
     split = np.split(flat, np.cumsum([len(p) for p in parts])[:-1])

@@ -31,8 +31,7 @@ def state(func=None) -> OpenSchedule:
 def rows_of(sketch: Sketch) -> np.ndarray:
     """All rows of a sketch that has choices alone."""
     options = [c.options for c in sorted(sketch.choices, key=lambda c: c.column)]
-    rows = list(itertools.product(*options))
-    return np.array(rows, dtype=np.int64).reshape(len(rows), sketch.columns)
+    return sketch.matrix(itertools.product(*options))
 
 
 def texts(sketch: Sketch) -> list[str]:
@@ -45,6 +44,17 @@ def nothing(state: OpenSchedule) -> None:
 
 def parallel(loop: str):
     return lambda state: state.parallel(loop)
+
+
+def test_rows_are_a_matrix_of_all_columns_also_where_there_are_none():
+    s = state()
+    closed = s.finish("s", matmul(7, 13, 109))
+    assert closed.matrix([()]).shape == (1, 0)
+    s.branch("threads", {"none": nothing, "rows": parallel("i")})
+    sketch = s.finish("s", matmul(7, 13, 109))
+    for rows in ([], [(1,), (0,)], np.array([[1], [0]]), iter([(0,)] * 2)):
+        found = sketch.matrix(rows)
+        assert found.shape in ((0, 1), (2, 1)) and found.dtype == np.int64
 
 
 def test_a_branch_takes_one_of_several_runs_of_steps():
