@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from tir.analysis.regions import accessed
 from tir.analysis.write_before_read import writes_before_reads
+from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, need_name, seq
+from tir.ir import (
+    FALSE,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Kind,
+    Load,
+    PrimFunc,
+    Region,
+    Stmt,
+    Store,
+    conjunction,
+    need_name,
+    nest,
+    seq,
+)
 from tir.nearest import did_you_mean
-from tir.traverse import replace_buffers, rewrite_statements, substitute, variables, walk
+from tir.traverse import replace_buffers, substitute, variables, walk
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
 from ...legality.dataflow import Leaf, Scope, buffer_called, facts_of, locate, loops_and_ranges, need_not_vectorized, need_outside
-from ...primitive import KIND_WORDS, blocks_below, named_at, primitive
+from ...primitive import KIND_WORDS, blocks_below, named_at, nest_at, primitive
 from ...rewriting.cache_stages import Part, copy_block, finished, need_scope, proving_part, where_read, where_written
 from ...rewriting.edits import Names, edited, with_accesses, with_buffer
 from ...rewriting.placement import laid_out, needed
@@ -29,8 +48,8 @@ def stage_mem(
     What it reads is copied before, by a block called `name`, as the copy is; what it writes is copied back after, by `name_back`.
     A block that starts from its init needs no copy before. The window is a box around the elements that S accesses in one run.
     `keep` names the loop around S in whose iterations the window advances: what it shares with the one before is kept, in a
-    circular copy of `e` places, and only what is new is copied. Sources: Exo, PLDI 2022 (stage_mem); for `keep` Halide, PLDI
-    2013, section 4.3 (sliding windows and storage folding).
+    circular copy of `e` places, or all where there are fewer, and only what is new is copied. Sources: Exo, PLDI 2022
+    (stage_mem); for `keep` Halide, PLDI 2013, section 4.3 (sliding windows and storage folding).
 
     Rewrite   S(C[i])
            => for ax0 in window: name[ax0] = C[ax0]
@@ -40,6 +59,7 @@ def stage_mem(
            => for k: for ax0 in range(e - a): where(k == 0); name[(b + ax0) % e] = C[b + ax0]      # name_first
                      for ax0 in range(a): name[(a k + b + e - a + ax0) % e] = C[a k + b + e - a + ax0]
                      S(name[... % e])
+              A copy of what is beyond the ends of C alone is left out.
     Legal     if there is a block in S, the buffer is not allocated in S, `name` is free, no loop around S is vectorized, and S
               only reads the buffer; or the blocks in it that use the buffer, each at one place, all write the same window, each
               element in one iteration of the loops around S only, with all of its reduction. To keep a window, nothing in the
@@ -154,14 +174,16 @@ def _with_sliding_window(
 ) -> tuple[PrimFunc, list[str]]:
     """The rewrite with a circular copy.
 
-    Theorem: up to iteration k the places p(0) .. p(k) + e - 1 have been copied, each once and in order, place x to x % e. Of two
-    places in one slot the distance is at least e, so that what has overwritten a place x >= p(k) would be beyond p(k) + e - 1.
+    Theorem: up to iteration k the places p(0) .. p(k) + e - 1 that there are have been copied, each once and in order, place x to
+    x % e. Of two places in one slot the distance is at least e, so that what has overwritten a place x >= p(k) would be beyond
+    p(k) + e - 1. Where there are fewer than e places in all, so many slots do: each has its own.
     """
     loop = _advancing(scope, target, above, source.name, keep)
     _, ranges = loops_and_ranges(above, scope.ranges)
     region = accessed(target, ranges, (source.name,))[0][source.name]
     axis, step, extent = _advance(region, target, loop)
-    size = Const(extent, source.shape[axis].dtype)
+    dim = source.shape[axis]
+    size = Const(min(extent, dim.value) if type(dim) is Const else extent, dim.dtype)
     copy = copy.with_(shape=tuple(size if n == axis else dim for n, dim in enumerate(source.shape)))
     first = _circular_copy(names, f"{copy.name}_first", source, copy, axis, size)
     further = _circular_copy(names, copy.name, source, copy, axis, size)
@@ -169,21 +191,24 @@ def _with_sliding_window(
     start: Expr = region.ranges[axis].min
     at_first = substitute(start, {loop.name: Const(0, loop.var.dtype)})
     fixed = {n: r for n, r in enumerate(region.ranges) if n != axis}
-    placed = []
+    starting = loop.var.equal(Const(0, loop.var.dtype))
+    placed: list[Stmt] = []
+    made: list[str] = []
     for copying, begin, count in ((first, at_first, extent - step), (further, start + (extent - step), step)):
         windows = {copying.iters[n].var.name: Window(r.min, r.extent) for n, r in fixed.items()}
         windows[copying.iters[axis].var.name] = Window(simplify(begin, ranges), Const(count, size.dtype))
-        placed.append(laid_out(copying, windows, ranges, names, exact=True))
-    starting = loop.var.equal(Const(0, loop.var.dtype))
-    placed[0] = rewrite_statements(
-        placed[0], lambda s: s.with_(predicate=conjunction(starting, s.predicate)) if type(s) is Block else s
-    )
+        nested, block = nest_at(laid_out(copying, windows, ranges, names, exact=True))
+        assert type(block) is Block
+        if simplify(block.predicate, ranges_of(nested, ranges)) != FALSE:  # else the buffer ends before what is to be copied
+            at_start = (starting,) if copying is first else ()
+            placed.append(nest(nested, block.with_(predicate=conjunction(*at_start, block.predicate))))
+            made.append(copying.name)
 
     def circular(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices))
 
     new = seq(*placed, with_accesses(target, {source.name: (copy, circular)}))
-    return with_buffer(edited(func, [(target, new)]), scope.block, copy), [first.name, further.name]
+    return with_buffer(edited(func, [(target, new)]), scope.block, copy), made
 
 
 def _advancing(scope: Scope, target: For | Block, above: tuple[Stmt, ...], buffer: str, keep: str) -> For:

@@ -748,3 +748,41 @@ def test_refuses_a_buffer_that_is_allocated_inside():
         """,
         call=lambda s: s.stage_mem("rows", "row", "copy"),
     )
+
+
+def test_a_window_that_begins_before_its_buffer():
+    """There is nothing to copy at first, and of the window only what there is of the buffer is kept."""
+    s = Checked(
+        parse(
+            """
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((5,), "float32"), C: T.Buffer((5, 7), "float32")):
+    for i, j in T.grid(5, 7):
+        with T.block("C"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            C[v_i, v_j] = T.if_then_else(v_i - v_j >= 0, A[v_i - v_j], T.float32(0.0))
+"""
+        )
+    )
+    s.split("i", [None, 2])
+    assert s.stage_mem("i_1", "A", "window", keep="i_0") == ["window"]
+    check(
+        s,
+        """
+        window = T.alloc_buffer((5,))
+        for i_0 in range(3):
+            for ax0_1 in range(2):
+                with T.block("window"):
+                    v0 = T.axis.opaque(5, i_0 * 2 + ax0_1)
+                    T.where(i_0 * 2 + ax0_1 < 5)
+                    window[v0 % 5] = A[v0]
+            for i_1, j in T.grid(2, 7):
+                with T.block("C"):
+                    v_i = T.axis.spatial(5, i_0 * 2 + i_1)
+                    v_j = T.axis.spatial(7, j)
+                    T.where(i_0 * 2 + i_1 < 5)
+                    C[v_i, v_j] = T.if_then_else(v_i - v_j >= 0, window[(v_i - v_j) % 5], T.float32(0.0))
+        """,
+    )
