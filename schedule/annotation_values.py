@@ -47,6 +47,7 @@ RULES: dict[str, Rule] = {
     "non_temporal": ("the name of a buffer or a list of names", _is_names),
     "double_buffer": _FLAG,
     "combine_lanes": _FLAG,
+    "in_order": _FLAG,
     "allow_reciprocal": _FLAG,
     "tf32": _FLAG,
 }

@@ -12,6 +12,7 @@ import itertools
 from math import prod
 from typing import assert_never
 
+from schedule.annotation_values import value_of
 from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.prove import prove
@@ -45,7 +46,7 @@ from tir.traverse import loads, stores, substitute, walk
 from ..alignment import ALIGNMENT
 from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
-from ..passes.memory_hints import NON_TEMPORAL, prefetches
+from ..passes.memory_hints import IN_ORDER, NON_TEMPORAL, prefetches
 from . import scratch, tiles
 from .arithmetic import Arithmetic
 from .parts import Parts
@@ -300,7 +301,10 @@ class Function(Arithmetic, Threads, Parts, Streams):
         n = int(s.extent.value)  # type: ignore[attr-defined]
         self.runs_over(s, (0, n - 1))
         self.unrolled[s.name] = n, self.top, frozenset(self.top.defined), self._stores(s)
+        apart = value_of(s, IN_ORDER, False)
         for i in range(n):
+            if i and apart:
+                self.line('call void asm sideeffect "", "~{memory}"()')  # no instruction: LLVM moves no load across
             self.constants[s.name] = i
             self.stmt(s.body)
         del self.constants[s.name], self.unrolled[s.name]

@@ -32,7 +32,9 @@ from tir.ir import (
     conjunction,
     conjuncts,
 )
-from tir.traverse import N, fresh, loads, loops, map_statements, rewrite, stores, substitute, variables, walk
+from tir.traverse import N, fresh, loops, map_statements, rewrite, stores, substitute, variables, walk
+
+from .split_vectors import accumulates, widest
 
 Ranges = dict[str, Interval]
 Extents = dict[str, Expr]  # of loops, the outermost first
@@ -162,29 +164,33 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     def body(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
         """That of a loop, or of the function."""
         tests = _full_tile_tests(s, ranges, masked)
-        return _versioned(tests, s, ranges, extents, masked) if tests else visit(s, ranges, extents)
+        return _versioned(tests, s, ranges, extents, target) if tests else visit(s, ranges, extents)
 
     return func.with_(body=body(func.body, {}, {}))
 
 
-def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents, masked: bool) -> Stmt:
+def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents, target) -> Stmt:
+    masked = not target.machine.masks
+
     def without(known: Sequence[_Test], body: Stmt) -> Stmt:
         return simplify_tree(drop_implied_conditions(body, ranges, [t.condition for t in known]), ranges)  # type: ignore[return-value]
 
     def partial_lanes(known: Sequence[_Test], body: Stmt) -> Stmt:
         """`body` where one of the tests of lanes fails: those that do in the last tile alone apart from others."""
-        last = [t for t in known if masked and _partial_tile([t], body, ranges, extents) is not body]
-        if not 0 < len(last) < len(known):
+        last = [t for t in known if _partial_tile([t], body, ranges, extents, target) is not body]
+        if len(last) == len(known):
+            return _partial_tile(last, body, ranges, extents, target)
+        if not masked or not last:
             return body
         inside = simplify(conjunction(*(t.condition for t in last)), ranges)
-        return If(inside, without(last, body), _partial_tile(last, body, ranges, extents))
+        return If(inside, without(last, body), _partial_tile(last, body, ranges, extents, target))
 
     body = drop_implied_conditions(body, ranges)
     verdict = simplify(conjunction(*(t.condition for t in tests)), ranges)
     if isinstance(verdict, Const):
         return without(tests, body) if verdict.value else body
     rows, lanes = [t for t in tests if not t.lanes], [t for t in tests if t.lanes]
-    partial = _partial_tile(rows if rows and lanes else tests, body, ranges, extents)
+    partial = _partial_tile(rows if rows and lanes else tests, body, ranges, extents, target)
     if rows and lanes:
         whole = simplify(conjunction(*(t.condition for t in rows)), ranges)
         partial = partial if isinstance(whole, Const) else If(whole, partial_lanes(lanes, without(rows, body)), partial)
@@ -193,7 +199,7 @@ def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Exte
     return If(verdict, without(tests, body), partial)
 
 
-def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
+def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents, target) -> Stmt:
     """`body` where one of `tests` fails: for the last values of variables, or of a quotient or remainder of that of fused loops,
     if it fails for those alone. Where lanes are tested, indices that divide the variable stay as they are, since lanes that run
     on from row to row are known by them."""
@@ -214,7 +220,7 @@ def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: E
         extents = {name: _exchanged(extent, atom, number) for name, extent in extents.items()}
         ranges = {**ranges, **{name: extent_range(simplify(extent, ranges), ranges) for name, extent in extents.items()}}
         last_tile = simplify_tree(_exchanged(last_tile, atom, number), ranges)  # type: ignore[assignment]
-    return drop_implied_conditions(_clipped_tiles(last_tile), ranges)  # type: ignore[arg-type]
+    return drop_implied_conditions(_clipped_tiles(last_tile, target), ranges)  # type: ignore[arg-type]
 
 
 def _exchanged(node: N, atom: Expr, other: Expr) -> N:
@@ -228,22 +234,17 @@ def _divided(atom: Expr, body: Stmt) -> bool:
     return any(isinstance(n, Binary) and n.op in ("//", "%") and names & variables(n) for n in walk(body))
 
 
-def _clipped_tiles(s: Stmt) -> Stmt:
-    """`s` with unrolled loops that end where all that is in them is under a bound on their variable, and vectorised ones, unless
-    they fill accumulators: those are whole vectors, of which `promote_registers` drops the guards."""
+def _clipped_tiles(s: Stmt, target) -> Stmt:
+    """`s` with unrolled and vectorised loops that end where all that is in them is under a bound on their variable; those that
+    fill accumulators with the register in which it lies, as `promote_registers` drops the guards of whole vectors."""
     match s:
         case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
-            if s.kind is Kind.UNROLLED or not any(map(_accumulates, stores(body))):
-                limits = _common(body, lambda c: _limit(c, var.name, {}, {}) if variables(c) == {var.name} else None)
-                extent = min([extent, *(n.value for n in limits if isinstance(n, Const))])
-            return s.with_(extent=Const(extent), body=_clipped_tiles(body))
+            limits = _common(body, lambda c: _limit(c, var.name, {}, {}) if variables(c) == {var.name} else None)
+            whole = target.lanes(widest(body)) if s.kind is Kind.VECTORIZED and any(map(accumulates, stores(body))) else 1
+            extent = min([extent, *(-(-n.value // whole) * whole for n in limits if isinstance(n, Const))])
+            return s.with_(extent=Const(extent), body=_clipped_tiles(body, target))
         case _:
-            return map_statements(s, _clipped_tiles)
-
-
-def _accumulates(s: Store) -> bool:
-    """Whether a store begins or continues a sum."""
-    return isinstance(s.value, Const) or any(load.buffer == s.buffer for load in loads(s.value))
+            return map_statements(s, lambda c: _clipped_tiles(c, target))
 
 
 @dataclass(frozen=True)

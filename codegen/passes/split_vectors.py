@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir import dtypes
 from tir.arith.statements import simplify_tree
 from tir.ir import Binary, Cast, Const, Expr, For, If, Kind, Load, PrimFunc, Select, Stmt, Store, Var, seq
-from tir.traverse import fresh, map_statements, names, substitute, walk, with_fresh_loops
+from tir.traverse import fresh, loads, map_statements, names, stores, substitute, walk, with_fresh_loops
 
 from .memory_hints import PREFETCH, prefetches
 
@@ -20,11 +20,15 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
     narrower registers. Lengths that are no power of two become the next one, with the lanes beyond under a guard, where the
     processor has masked loads and stores. A vectorised loop inside another runs serially. The distance of a `prefetch`, n of
     v, is n // w of v_0.
+
+    The rest of n comes first where S accumulates: as the last use of a factor that is broadcast, in a shorter register, it would
+    overwrite the factor, and LLVM would spill the accumulators. It fills a register where that takes no longer.
     """
     taken = names(func)
+    whole_units = target.machine.masks and target.machine.uops_per_vector == 1
 
-    def lanes(var: Var, n: int, body: Stmt) -> For:
-        whole = 1 << (n - 1).bit_length()
+    def lanes(var: Var, n: int, body: Stmt, least: int = 1) -> For:
+        whole = max(least, 1 << (n - 1).bit_length())
         if whole == n or not maskable(body, target):
             return For(var, Const(n), body, Kind.VECTORIZED)
         return For(var, Const(whole), If(Binary("<", var, Const(n)), body), Kind.VECTORIZED)
@@ -51,7 +55,10 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 if tail:
                     last = var.with_(name=fresh(taken, f"{var.name}_tail"))
                     rest = with_fresh_loops(_at(body, var.name, last + whole * w), taken)
-                    pieces.append(lanes(last, tail, rest))
+                    if any(map(accumulates, stores(rest))):
+                        pieces.insert(0, lanes(last, tail, rest, least=w if whole_units else 1))
+                    else:
+                        pieces.append(lanes(last, tail, rest))
                 return seq(*pieces)
             case _:
                 return map_statements(s, lambda c: visit(c, inside))
@@ -69,6 +76,11 @@ def widest(s: Stmt) -> int:
     moves = moves and not any(isinstance(n, Cast) and dtypes.is_half(n.value.dtype) for n in walk(s))
     kinds = [n.buffer.dtype for n in walk(s) if isinstance(n, (Load, Store))]
     return max((dtypes.bits(kind if moves else dtypes.computed(kind)) for kind in kinds), default=32)
+
+
+def accumulates(s: Store) -> bool:
+    """Whether a store begins or continues a sum."""
+    return isinstance(s.value, Const) or any(load.buffer == s.buffer for load in loads(s.value))
 
 
 def maskable(s: Stmt, target) -> bool:

@@ -8,7 +8,7 @@ from tir.arith.simplify import simplify
 from tir.ir import Binary, Const, Expr, For, Kind, Load, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import fresh, loads, loops, map_statements, names, substitute, walk_stmts, with_fresh_loops
 
-from .memory_hints import with_steps
+from .memory_hints import IN_ORDER, with_steps
 from .positions import position
 from .unroll import PRAGMA, size
 
@@ -23,6 +23,8 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
     below a loop annotated `pragma_auto_unroll_max_step: m`, where S has at most m / 4 statements and no jump, and `unroll` has
     left the loop, as it makes more than m: of the numbers of steps from that to half of it the largest that divides n, if any.
     Steps that load the same elements, as those of a window do, stay apart: these would be kept in registers that others need.
+    The steps of an iteration are `in_order`: LLVM does not load for one before the one before it has ended, which would need more
+    registers than a tile leaves.
     """
     taken = names(func)
 
@@ -69,8 +71,10 @@ def _in_steps(s: For, count: int, taken: set[str]) -> Stmt:
         if extent == one:
             return with_fresh_loops(substitute(s.body, {s.var: start}), taken)
         inner = s.var.with_(name=fresh(taken, f"{s.name}_step"))
-        kind = Kind.UNROLLED if isinstance(extent, Const) else Kind.SERIAL
-        return For(inner, extent, with_fresh_loops(substitute(s.body, {s.var: start + inner}), taken), kind)
+        step = with_fresh_loops(substitute(s.body, {s.var: start + inner}), taken)
+        if not isinstance(extent, Const):
+            return For(inner, extent, step)
+        return For(inner, extent, step, Kind.UNROLLED, ((IN_ORDER, True),))
 
     whole, left = (simplify(Binary(op, s.extent, steps)) for op in ("//", "%"))
     main = s.with_(extent=whole, body=several(steps, s.var * steps), annotations=with_steps(s, count))

@@ -288,6 +288,20 @@ def test_vectors_of_two_lengths_at_one_place():
     same(PrimFunc("main", (m, out), seq(wide, narrow)), targets=["llvm -num-cores 1 -vector-bits 512"])
 
 
+def test_copies_of_a_loop_in_order():
+    """What keeps LLVM from loading for a copy before the end of the one before it is no instruction, and changes no number."""
+    s = Schedule(matmul(3, 4, 16))
+    i, j, k = s.get_loops("C")
+    s.reorder(i, k, j)
+    s.vectorize(j)
+    s.unroll(k)
+    plain = s.func
+    s.annotate(k, "in_order", True)
+    between = 'call void asm sideeffect "", "~{memory}"()'
+    assert [codegen.dump(f, ONE, after="llvm_ir").count(between) for f in (plain, s.func)] == [0, 3]
+    same(s.func)
+
+
 def test_evaluate_has_no_effect():
     same(PrimFunc("main", (A, C), seq(Evaluate(Load(A, (ZERO,))), Store(C, (ZERO,), Load(A, (ZERO,))))))
 

@@ -264,13 +264,13 @@ def test_the_test_stands_outside_the_reduction():
                 if i_0 * 2 < 6:
                     for i_1_init in range(2):
                         for j_1_init in T.vectorized(8):
-                            if j_0 * 8 + j_1_init < 13:
-                                C[i_0 * 2 + i_1_init, j_0 * 8 + j_1_init] = T.float32(0.0)
+                            if j_1_init + 8 < 13:
+                                C[i_0 * 2 + i_1_init, j_1_init + 8] = T.float32(0.0)
                     for k in range(5):
                         for i_1 in T.unroll(2):
                             for j_1 in T.vectorized(8):
-                                if j_0 * 8 + j_1 < 13:
-                                    C[i_0 * 2 + i_1, j_0 * 8 + j_1] = C[i_0 * 2 + i_1, j_0 * 8 + j_1] + A[i_0 * 2 + i_1, k] * B[k, j_0 * 8 + j_1]
+                                if j_1 + 8 < 13:
+                                    C[i_0 * 2 + i_1, j_1 + 8] = C[i_0 * 2 + i_1, j_1 + 8] + A[i_0 * 2 + i_1, k] * B[k, j_1 + 8]
                 else:
                     for i_1_init in range(1):
                         for j_1_init in T.vectorized(8):

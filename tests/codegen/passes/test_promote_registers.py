@@ -39,7 +39,7 @@ def test_a_scalar_accumulator():
 
 
 def test_a_tile_of_vectors_with_a_tail():
-    """One axis for the unrolled loop, one for the lanes; the tail of the vector is a tile of its own."""
+    """One axis for the unrolled loop, one for the lanes; the tail of the vector is a tile of its own, which comes first."""
     s = Schedule(matmul(3, 5, 12))
     s.reorder("k", "i", "j")
     s.unroll("i")
@@ -48,27 +48,28 @@ def test_a_tile_of_vectors_with_a_tail():
         s.func,
         "promote_registers",
         """
-        C_reg = T.decl_buffer((3, 8), scope="register")
-        C_reg_1 = T.decl_buffer((3, 4), scope="register")
+        C_reg = T.decl_buffer((3, 4), scope="register")
+        C_reg_1 = T.decl_buffer((3, 8), scope="register")
         for i_1 in T.unroll(3):
-            for j_lane_1 in T.vectorized(8):
-                C_reg[i_1, j_lane_1] = T.float32(0.0)
-        for i_3 in T.unroll(3):
             for j_tail_1 in T.vectorized(4):
-                C_reg_1[i_3, j_tail_1] = T.float32(0.0)
+                C_reg[i_1, j_tail_1] = T.float32(0.0)
+        for i_3 in T.unroll(3):
+            for j_lane_1 in T.vectorized(8):
+                C_reg_1[i_3, j_lane_1] = T.float32(0.0)
         for k in range(5):
             for i in T.unroll(3):
-                for j_lane in T.vectorized(8):
-                    C_reg[i, j_lane] = C_reg[i, j_lane] + A[i, k] * B[k, j_lane]
                 for j_tail in T.vectorized(4):
-                    C_reg_1[i, j_tail] = C_reg_1[i, j_tail] + A[i, k] * B[k, j_tail + 8]
+                    C_reg[i, j_tail] = C_reg[i, j_tail] + A[i, k] * B[k, j_tail + 8]
+                for j_lane in T.vectorized(8):
+                    C_reg_1[i, j_lane] = C_reg_1[i, j_lane] + A[i, k] * B[k, j_lane]
         for i_2 in T.unroll(3):
-            for j_lane_2 in T.vectorized(8):
-                C[i_2, j_lane_2] = C_reg[i_2, j_lane_2]
-        for i_4 in T.unroll(3):
             for j_tail_2 in T.vectorized(4):
-                C[i_4, j_tail_2 + 8] = C_reg_1[i_4, j_tail_2]
+                C[i_2, j_tail_2 + 8] = C_reg[i_2, j_tail_2]
+        for i_4 in T.unroll(3):
+            for j_lane_2 in T.vectorized(8):
+                C[i_4, j_lane_2] = C_reg_1[i_4, j_lane_2]
         """,
+        mcpu="x86-64-v3",
     )
 
 

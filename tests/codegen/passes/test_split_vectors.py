@@ -159,17 +159,35 @@ def test_the_tail_repeats_the_loops_inside_under_names_of_its_own():
         "split_vectors",
         """
         for i in range(7):
-            for j_lane in T.vectorized(8):
-                C[i, j_lane] = T.float32(0.0)
-                for k in range(5):
-                    C[i, j_lane] = C[i, j_lane] + A[i, k] * B[k, j_lane]
             for j_tail in T.vectorized(8):
                 if j_tail < 5:
                     C[i, j_tail + 8] = T.float32(0.0)
                     for k_1 in range(5):
                         C[i, j_tail + 8] = C[i, j_tail + 8] + A[i, k_1] * B[k_1, j_tail + 8]
+            for j_lane in T.vectorized(8):
+                C[i, j_lane] = T.float32(0.0)
+                for k in range(5):
+                    C[i, j_lane] = C[i, j_lane] + A[i, k] * B[k, j_lane]
         """,
     )
+
+
+@pytest.mark.parametrize(
+    "mcpu, n, tail",
+    [
+        ("x86-64-v4", 20, "j_tail in T.vectorized(16): if j_tail < 4:"),  # whole units: a mask costs nothing
+        ("znver4", 20, "j_tail in T.vectorized(4): C["),  # units half as wide as its vectors: a short one is half the work
+        ("znver4", 19, "j_tail in T.vectorized(4): if j_tail < 3:"),
+        ("x86-64-v3", 12, "j_tail in T.vectorized(4): C["),  # no mask registers
+    ],
+)
+def test_the_tail_of_a_sum_comes_first_and_fills_a_register_where_masks_cost_nothing(mcpu, n, tail):
+    """Behind the whole vectors, LLVM would have the last use of a factor overwrite it, and spill the accumulators."""
+    s = Schedule(matmul(7, 5, n))
+    s.reorder("k", "i", "j")
+    s.vectorize("j")
+    text = codegen.dump(s.func, f"llvm -mcpu {mcpu} -num-cores 1", after="split_vectors")
+    assert f"for k, i in T.grid(5, 7): for {tail}" in " ".join(text.split())
 
 
 def test_half_floats_that_are_only_moved_have_the_lanes_of_their_bits():

@@ -37,7 +37,7 @@ def test_an_iteration_has_as_many_steps_as_the_limit_says():
             for j_1 in T.vectorized(8):
                 C_reg[i_1_1, j_1] = T.float32(0.0)
         for k in T.serial(4, annotations={"pragma_auto_unroll_max_step": 12}):
-            for k_step in T.unroll(3):
+            for k_step in T.unroll(3, annotations={"in_order": T.bool(True)}):
                 for i_1_3 in T.unroll(4):
                     for j_3 in T.vectorized(8):
                         C_reg[i_1_3, j_3] = C_reg[i_1_3, j_3] + A[i_1_3, k * 3 + k_step] * B[k * 3 + k_step, j_3]
