@@ -25,7 +25,7 @@ from .marks import UNROLLED_STATEMENTS
 from .packs import AS_IT_IS
 
 NAME = "packing"
-MAX_WHOLE_SUM = 1024  # steps of a sum that runs at once: one element of packed rows and columns each, which the L1 holds
+WHOLE_SUM_STEP_BYTES = 26  # of L1, for each step of a sum that runs at once: an element of each row of a tile
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
 # The least uses for which it pays to pack columns: cycles of the multiply-adds with an element, in those of packing it.
 MIN_USES_IN_L2, MIN_USES_OUTSIDE = 12, 2  # if multiply-adds do not hide the reads: of columns that L2 holds, and of others
@@ -122,7 +122,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
     mr, nr = register_tile(M, N, K, lanes, processor)
-    chunks = ceil(K / MAX_SUM_PART) if len(c.reduction) == 1 and K > MAX_WHOLE_SUM else 1
+    chunks = ceil(K / MAX_SUM_PART) if len(c.reduction) == 1 and K > max_whole_sum(processor) else 1
     kc = ceil(extent(c.reduction[-1]) / chunks) if len(c.reduction) == 1 else extent(c.reduction[-1])
 
     element = c.bits // 8
@@ -158,6 +158,11 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     )
 
 
+def max_whole_sum(processor: CPU) -> int:
+    """The most steps of a sum that runs at once. Results of a longer one are read and written again for each part."""
+    return processor.l1 // WHOLE_SUM_STEP_BYTES
+
+
 def _pays(M: int, N: int, K: int, mr: int, bits: int, processor: CPU) -> bool:
     """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for M rows."""
     row, nbytes = N * bits // 8, N * K * bits // 8
@@ -180,18 +185,22 @@ def register_tile(
     """
     best: tuple[float, int, int] | None = None
     # A tile as wide as the matrix may end in a part of a vector, of more than one lane. In other tiles such a vector takes twice
-    # as long where columns are so few that they are not packed: it is read and written under a mask in each step.
+    # as long where columns are so few that they are not packed: it is read and written under a mask in each step. The last tile
+    # of packed columns is as wide as the others.
     vectors, few = ceil(N / lanes), N * K * processor.vector_bits // (8 * lanes) <= processor.l1
     whole = vectors if vectors <= MAX_TILE_VECTORS and N % lanes > 1 else 0
     for v in (*range(1, 5), *range(5, whole + 1)[-1:]):
         if (v > 1 and v * lanes > N and v != whole) or (dividing and N % (v * lanes)):
             continue
-        tiles_of_columns = ceil(vectors / v) + (few and whole not in (0, v)) / v
+        panels, last = divmod(vectors, v)
+        masked = (few and whole not in (0, v)) / v
         for m in range(1, M + 1):
             # The fewer of rows and vectors stay in registers for the others; more than four vectors do.
             if m * v > processor.accumulators(min(m, v) if v <= 4 else v):
                 break
-            cost = rows_cycles(M, m, v, K, processor, padded) * tiles_of_columns
+            cost = rows_cycles(M, m, v, K, processor, padded) * (panels + masked)
+            if last:
+                cost += rows_cycles(M, m, last if few else v, K, processor, padded)
             if best is None or cost < best[0] * 0.995:
                 best = (cost, m, v)
     assert best is not None

@@ -24,7 +24,7 @@ from tir.ir import Binary, Block, Cast, Const, Expr, Iter, Load, Store, Var
 
 from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
 from .division import balanced
-from .gemm import MAX_SUM_PART, MAX_WHOLE_SUM
+from .gemm import MAX_SUM_PART, max_whole_sum
 from .marks import done, share
 from .packs import ROW_MULTIPLE, ROW_OFFSET
 
@@ -155,7 +155,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         shapes = [(m, v) for v in range(1, 5) for m in range(1, (processor.accumulators(v) - product) // v + 1)]
         rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
         most = MAX_SUM_PART
-    part = steps if steps <= (most * 3 // 2 if how.rows > 1 else MAX_WHOLE_SUM) else balanced(steps, most, 1)
+    part = steps if steps <= (most * 3 // 2 if how.rows > 1 else max_whole_sum(processor)) else balanced(steps, most, 1)
     panel = columns * ceil(steps / part) * part * how.nbytes
     block = balanced(ceil(column_tiles / columns), max(1, processor.l2_reuse_bytes // panel), 1)
     return Tiling(rows, columns, part, block)
