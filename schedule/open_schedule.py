@@ -27,8 +27,8 @@ from tir import dtypes
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import SymbolicChoice, SymbolicInt, columns_of, formula
 from tir.constants import CONSTANTS
-from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var, annotation
-from tir.traverse import loops, stores, variables, walk_stmts
+from tir.ir import NOT_SPATIAL, Axis, Block, Const, For, Iter, PrimFunc, Var, annotation
+from tir.traverse import driving, loops, stores, walk_stmts
 
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
@@ -85,7 +85,7 @@ class Tiled:
     def of(s: OpenSchedule, block: str, levels: Sequence[Sequence[str]], tile: int, depths: Sequence[int], panels: bool) -> Tiled:
         """A block with these levels, whose innermost reduction may be unrolled, and in whose outer levels, down to its first
         reduction, what feeds it may be computed; operands may be packed in front, and with `panels` in the outermost level."""
-        reducing = {v for it in s.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
+        reducing = driving(s.block(block), *NOT_SPATIAL)
         reduced = [n for n, level in enumerate(levels) if reducing & set(level)]
         outer = [
             [*takewhile(lambda loop: loop not in reducing, level)] for level in levels[: reduced[0] + 1 if reduced else None]

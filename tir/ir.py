@@ -301,6 +301,9 @@ class Axis(Enum):
     OPAQUE = "O"
 
 
+NOT_SPATIAL = (Axis.REDUCE, Axis.OPAQUE)  # kinds of axes whose iterations cannot run side by side
+
+
 class Stmt(Node):
     """A statement: what is run for its effect on buffers."""
 

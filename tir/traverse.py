@@ -16,6 +16,7 @@ from .ir import (
     MAX_NODES,
     Address,
     Allocate,
+    Axis,
     Binary,
     Block,
     Buffer,
@@ -315,6 +316,11 @@ def variables(*nodes: Node) -> set[str]:
         elif kind is not Const:
             stack += children(n)
     return result
+
+
+def driving(block: Block, *axes: Axis) -> set[str]:
+    """The loops that drive the axes of a block of the given kinds: of a sum, those that take its steps."""
+    return variables(*(it.binding for it in block.iters if it.axis in axes))
 
 
 def loads(node: Node) -> list[Load]:

@@ -30,6 +30,7 @@ from tir.ir import (
     seq,
 )
 from tir.traverse import (
+    driving,
     fresh,
     map_children,
     names,
@@ -38,7 +39,6 @@ from tir.traverse import (
     rewrite,
     stores,
     substitute,
-    variables,
     walk,
     walk_stmts,
 )
@@ -85,7 +85,7 @@ class _Lowering:
             case For():
                 loops = perfect_nest(s)
                 block = loops[-1].body if isinstance(loops[-1].body, Block) else None
-                reducing = set() if block is None else _driving(block, reduces=True)
+                reducing = set() if block is None else driving(block, Axis.REDUCE)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
                     return seq(self.init_nest(loops, block, reducing), nest(loops, self.flat(block)))
                 return s.with_(body=self.stmt(s.body))
@@ -131,18 +131,13 @@ class _Lowering:
         return nest(kept, guarded(condition, substitute(self.init(block), zero)))
 
 
-def _driving(block: Block, reduces: bool) -> set[str]:
-    """The loops that drive the reduce axes of a block, or the others."""
-    return variables(*(it.binding for it in block.iters if (it.axis is Axis.REDUCE) is reduces))
-
-
 def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     """Whether a reduction starts once for each iteration of the loops that do not drive it.
 
     A loop that drives no axis starts it again in each of its iterations. So does one that drives an axis, where it comes back to
     the first step; and so do iterations that come back to the same place.
     """
-    placing = _driving(block, reduces=False)
+    placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)
     repeated = any(x.name not in reducing | placing and x.extent != Const(1, x.extent.dtype) for x in loops)
     once = all(counts_once(block, loops, axis) for axis in (Axis.REDUCE, Axis.SPATIAL))
     return block.init is not None and not reducing & placing and not repeated and once

@@ -12,7 +12,7 @@ from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
-from tir.traverse import stores, substatements, substitute, variables, walk_stmts
+from tir.traverse import driving, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, is_parameter
@@ -201,7 +201,7 @@ def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]
     block = leaf.block
     ranges = ranges_of(leaf.above, scope.ranges)
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
-    sizes = {p.name for p in scope.func.params if type(p) is Var}
+    sizes = {p.name for p in scope.func.sizes}
     said: list[Expr] = []
     others = []
     for c in conjuncts(block.predicate):
@@ -216,7 +216,7 @@ def need_safe_domain(scope: Scope, leaf: Leaf, conditions: Sequence[Expr], what:
     """Refuse a block that must not run where some conditions of its predicate do not hold: they keep it from accessing out of
     bounds, or from reducing too much. Others may go."""
     block = leaf.block
-    reducing = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE), set())
+    reducing = driving(block, Axis.REDUCE)
     more = any(variables(c) & reducing for c in conditions)
     if not conditions or (not more and in_bounds(block, ranges_of([block], scope.ranges))):
         return

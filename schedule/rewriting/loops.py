@@ -10,7 +10,7 @@ from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Expr, For, Foreign, PrimFunc, Seq, Stmt, conjunction, conjuncts
+from tir.ir import TRUE, Block, Expr, For, Foreign, PrimFunc, Seq, Stmt, conjunction, conjuncts
 from tir.traverse import map_children, map_statements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
@@ -18,11 +18,6 @@ from ..primitive import loop_at
 
 UNIT_RANGE: Interval = (0, 0)
 UNFOLDED_UNIT_RANGE: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
-
-
-def driving(block: Block, *axes: Axis) -> set[str]:
-    """The loops that drive the axes of a block of the given kinds."""
-    return {name for it in block.iters if it.axis in axes for name in variables(it.binding)}
 
 
 def not_nested(outer: For, inner: Stmt) -> ScheduleError:

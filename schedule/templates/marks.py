@@ -7,10 +7,10 @@ from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
 from schedule.machine import SLEEPING_THREAD_CYCLES
-from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import About, Role
-from tir.ir import Block, Const, Kind, PrimFunc, Store, buffer_nbytes
-from tir.traverse import loads, loops_to, stores, variables, walk_stmts
+from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbytes
+from tir.traverse import driving, loads, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
 
@@ -123,7 +123,7 @@ def prefetch(s: OpenSchedule, block: str) -> None:
         n for n, x in read.items()
         if n in parameters and buffer_nbytes(x.buffer) > s.target.machine.l2 and long <= set().union(*map(variables, x.indices))
     ]  # fmt: skip
-    reduce_loops = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
+    reduce_loops = driving(b, *NOT_SPATIAL)
     inner = [x.name for x in loops_to(s.func.body, block) if x.name in reduce_loops and x.kind is Kind.SERIAL]
     packed = _packed_constants(s, block)
     if inner and packed:

@@ -18,11 +18,10 @@ import numpy as np
 from codegen.target import Target
 from costmodel import CostModel
 from schedule import Schedule, ScheduleError, replay_json
-from tir.ir import Const, Kind, PrimFunc
-from tir.traverse import blocks, loops_to
+from tir.ir import NOT_SPATIAL, Const, Kind, PrimFunc
+from tir.traverse import blocks, driving, loops_to
 
 from ..measure import Candidate
-from ..space.annotation import reduced_loops
 from .traces import TracePolicy
 
 WIDTH = 4  # schedules of the beam, as tinygrad's BEAM=4
@@ -103,7 +102,7 @@ def _actions(func: PrimFunc, target: Target) -> Iterator[Action]:
     for block in blocks(func):
         path = loops_to(func.body, block.name)
         nest = [x for x in path if x.kind is Kind.SERIAL]
-        reduced = reduced_loops(block)
+        reduced = driving(block, *NOT_SPATIAL)
         for loop in nest:
             for width in WIDTHS:
                 if isinstance(loop.extent, Const) and width <= loop.extent.value:

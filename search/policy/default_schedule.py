@@ -6,7 +6,7 @@ import numpy as np
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError, replay
-from tir.ir import PrimFunc, Var, need_func
+from tir.ir import PrimFunc, need_func
 from tir.specialize import specialize
 from tir.traverse import blocks
 
@@ -36,7 +36,7 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Si
     is symbolic and no parameter says what it is.
     """
     func, target = need_func(func, "default_schedule"), Target(target)
-    if sizes is not None or any(isinstance(p, Var) for p in func.params):
+    if sizes is not None or func.sizes:
         row = max(combinations(func, sizes), key=lambda row: sum(row.values()))
         return adapted(func, default_schedule(specialize(func, row), target).trace, row)
     known = search_backend(target).library(func, target)

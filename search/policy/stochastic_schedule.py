@@ -10,10 +10,10 @@ from contextlib import suppress
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from schedule.primitive import find_block, find_loop
-from tir.ir import Axis, Const, Kind, Var
-from tir.traverse import blocks, loops_to
+from tir.ir import NOT_SPATIAL, Axis, Const, Kind, Var
+from tir.traverse import blocks, driving, loops_to
 
-from ..space.annotation import iterations, outer_spatial, reduced_loops
+from ..space.annotation import iterations, outer_spatial
 
 MAX_UNROLLED = 512  # copies of a body that unrolled loops and vectors may make together
 MAX_VECTOR = 64  # iterations of a vector
@@ -64,7 +64,7 @@ def run_in_parallel(s: Schedule, target: Target) -> None:
         return
     for nest in dict.fromkeys(s.get_loops(b.name)[0] for b in blocks(s.func) if s.get_loops(b.name)):
         loop = find_loop(s.func, nest)
-        chain = outer_spatial(loop, {v for b in blocks(loop) for v in reduced_loops(b)})
+        chain = outer_spatial(loop, {v for b in blocks(loop) for v in driving(b, *NOT_SPATIAL)})
         enough = next((n for n in range(1, len(chain)) if iterations(chain[:n]) >= 16 * target.num_cores), len(chain))
         names = [x.name for x in chain[:enough]]
         if names:
@@ -76,7 +76,8 @@ def run_in_vectors(s: Schedule, target: Target) -> None:
     """Vectorises the innermost loop of each stage where that is spatial."""
     for block in blocks(s.func):
         path = loops_to(s.func.body, block.name)
-        if path and path[-1].body is block and path[-1].name not in reduced_loops(block) and iterations(path[-1:]) <= MAX_VECTOR:
+        own = path and path[-1].body is block and path[-1].name not in driving(block, *NOT_SPATIAL)
+        if own and iterations(path[-1:]) <= MAX_VECTOR:
             with suppress(ScheduleError):
                 s.vectorize(path[-1].name)
 

@@ -12,11 +12,11 @@ from heapq import heappop, heappush
 from math import prod
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Stage, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage
 from schedule.open_trace import Role
 from schedule.templates.annotate import roots
-from tir.ir import Block, Const, For, Kind
-from tir.traverse import blocks, loops_to, variables, walk_stmts
+from tir.ir import NOT_SPATIAL, Block, Const, For, Kind
+from tir.traverse import blocks, driving, loops_to, walk_stmts
 
 UNROLL = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
 VECTOR = 16  # maximum number of iterations that are fused into a vector
@@ -82,7 +82,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
         loop = level[0]
         if any(x is not loop for x in level) or loop.kind is not Kind.SERIAL:
             break
-        reduces = any(loop.name in reduced_loops(state.block(b)) for b in consumers)
+        reduces = any(loop.name in driving(state.block(b), *NOT_SPATIAL) for b in consumers)
         if reduces and state.tiled(consumers[0]) is None:
             break
         if reduced and not reduces:
@@ -91,11 +91,6 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
         if loop.extent != Const(1) or loop.name in open_loops:
             found.append(loop.name)
     return found
-
-
-def reduced_loops(block: Block) -> set[str]:
-    """The loops that drive the reductions of a block."""
-    return {v for it in block.iters if not is_spatial(it) for v in variables(it.binding)}
 
 
 def _finisher(steps: tuple[tuple[str, str], ...]):
@@ -122,7 +117,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     stages = [b.name for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)]
     if not stages:
         return
-    loops = outer_spatial(state.loop(nest), {v for b in stages for v in reduced_loops(state.block(b))})
+    loops = outer_spatial(state.loop(nest), {v for b in stages for v in driving(state.block(b), *NOT_SPATIAL)})
     chain = [loop.name for loop in loops]
     if not chain or state.target.num_cores == 1:
         _finish_nest(state, nest, stages)
@@ -191,7 +186,7 @@ def _vectorize(state: OpenSchedule, block: str) -> None:
     own: list[For] = []
     inner: Block | For = state.block(block)
     for loop in reversed(path):
-        if loop.body is not inner or loop.kind is not Kind.SERIAL or loop.name in reduced_loops(state.block(block)):
+        if loop.body is not inner or loop.kind is not Kind.SERIAL or loop.name in driving(state.block(block), *NOT_SPATIAL):
             break
         inner = loop
         own.append(loop)

@@ -6,8 +6,9 @@ import pytest
 import tir
 from tir import te
 from tir.interpreter import InterpreterError
-from tir.ir import Buffer, PrimFunc, Var, buffer_nbytes, const
+from tir.ir import NOT_SPATIAL, Axis, Buffer, PrimFunc, Var, buffer_nbytes, const
 from tir.script import parse
+from tir.traverse import blocks, driving
 
 
 def folded(n: int, step) -> PrimFunc:
@@ -45,3 +46,19 @@ def test_the_bytes_of_buffers():
     assert buffer_nbytes(rows, bits) == 7 * 13 * 8 + 1 and buffer_nbytes() == 0
     with pytest.raises(ValueError, match=r"^a dimension of C is symbolic: `n`"):
         buffer_nbytes(Buffer("C", (Var("n"),)))
+
+
+def test_the_loops_that_drive_the_axes_of_a_block():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((7, 12), "float32"), B: T.Buffer((7,), "float32")):
+    for i, k_0, k_1 in T.grid(7, 3, 4):
+        with T.block("B"):
+            v_i, v_k, v_o = T.axis.remap("SRO", [i, k_0, k_1])
+            with T.init():
+                B[v_i] = T.float32(0)
+            B[v_i] = B[v_i] + A[v_i, v_k * 4 + v_o]
+""")
+    (block,) = blocks(func)
+    assert driving(block, Axis.SPATIAL) == {"i"} and driving(block, Axis.REDUCE) == {"k_0"}
+    assert driving(block, *NOT_SPATIAL) == {"k_0", "k_1"} and driving(block) == set()

@@ -19,7 +19,7 @@ from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Seq, Stmt, Store
-from ..traverse import rewrite, stores, substitute, variables, walk
+from ..traverse import driving, rewrite, stores, substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
@@ -145,7 +145,7 @@ def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 def _repeated(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Findings where a block runs an iteration of its reduction twice, or may do so."""
-    reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
+    reduced = driving(b, Axis.REDUCE)
     start = next((n for n, loop in enumerate(scope.loops) if loop.name in reduced), len(scope.loops))
     inner = {loop.name for loop in scope.loops[start:] if loop.extent != Const(1, loop.extent.dtype)}
     if not inner:
@@ -204,10 +204,10 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
         return
     reducing = [it for it in b.iters if it.axis is Axis.REDUCE]
     others = [it for it in b.iters if it.axis is not Axis.REDUCE]
-    driving = set().union(*(variables(it.binding) for it in reducing))
-    mine = [x for x in scope.loops if x.name in driving]
+    stepping = driving(b, Axis.REDUCE)
+    mine = [x for x in scope.loops if x.name in stepping]
     zero = {x.name: Const(0, x.var.dtype) for x in mine}
-    if not any(driving & variables(it.binding) for it in others):
+    if not any(stepping & variables(it.binding) for it in others):
         # If an iteration runs, that with these loops at 0, which comes first, does too, and has all reduce axes at 0.
         first = [simplify(substitute(it.binding, zero), scope.ranges) for it in reducing]
         runs = all(prove(substitute(c, zero), scope.ranges, (c,)) for c in scope.conditions)
@@ -220,7 +220,7 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
         found = points.evaluate(it.binding for it in b.iters)
         if found:
             values = {it.var.name: v for it, v in zip(b.iters, found, strict=True)}
-            outer = next((n for n, x in enumerate(scope.loops) if x.name in driving), len(scope.loops))
+            outer = next((n for n, x in enumerate(scope.loops) if x.name in stepping), len(scope.loops))
             key = [values[it.var.name] for it in others] + [points.values[n] for n in names[:outer]]
             begins = _first_equal(key, len(points)) == np.arange(len(points))
             wrong = begins & np.any([values[it.var.name] != 0 for it in reducing], axis=0)

@@ -31,7 +31,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.traverse import blocks, substitute, variables
+from tir.traverse import blocks, driving, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
@@ -42,7 +42,7 @@ from ...legality.requirements import need_loops_for_init, need_no_threads, need_
 from ...primitive import DEPENDENT_EXTENT_HINT, block_at, blocks_below, loop_at, loops_on, nest_at, primitive, replace_path
 from ...rewriting.clones import in_own_loops, init_block
 from ...rewriting.edits import Names, edited, parts
-from ...rewriting.loops import driving, substitute_loops
+from ...rewriting.loops import substitute_loops
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from tir.arith.simplify import simplify
 from tir.assumptions import assumptions, divides
 from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest, sayable
 from tir.nearest import no_such
-from tir.traverse import loads, loops, rewrite_statements, stores, substitute
+from tir.traverse import driving, loads, loops, rewrite_statements, stores, substitute
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations
 from ...primitive import blocks_below, constant_extent, fixed_factors, fresh_names, loop_at, need_serial, primitive, replace_path
-from ...rewriting.loops import driving, substitute_loops
+from ...rewriting.loops import substitute_loops
 from .loop_partition import loop_partition
 
 TAILS = ("guard", "perfect", "cut", "overlap")

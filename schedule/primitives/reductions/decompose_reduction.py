@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tir.arith.bounds import ranges_of
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjuncts
-from tir.traverse import loads, substitute, variables
+from tir.ir import NOT_SPATIAL, Axis, Block, Const, Expr, For, PrimFunc, conjuncts
+from tir.traverse import driving, loads, substitute, variables
 
 from ...error import ScheduleError
 from ...legality.axis_windows import need_distinct
@@ -17,7 +17,6 @@ from ...legality.requirements import need_late_readers, need_loops_for_init, nee
 from ...primitive import primitive
 from ...rewriting.clones import in_own_loops, init_block
 from ...rewriting.edits import Insertion, Names, edited
-from ...rewriting.loops import driving
 
 
 @primitive
@@ -44,7 +43,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
     place = loop_around(leaf, func, loop)
     target, outer, inner = leaf.loops[place], leaf.loops[:place], leaf.loops[place:]
-    reducing = driving(reduction, Axis.REDUCE, Axis.OPAQUE)
+    reducing = driving(reduction, *NOT_SPATIAL)
     _need_separate_loops(reduction, target, outer, inner, reducing)
     with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
         need_distinct(reduction, inner, outer)

@@ -26,7 +26,7 @@ from tir.ir import (
     guarded,
     seq,
 )
-from tir.traverse import substitute, variables
+from tir.traverse import driving, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
@@ -37,7 +37,6 @@ from ...legality.requirements import drives_both, need_complete, need_whole_redu
 from ...primitive import DEPENDENT_EXTENT_HINT, blocks_below, find_loop, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
-from ...rewriting.loops import driving
 
 
 @dataclass(frozen=True, slots=True)
