@@ -204,7 +204,7 @@ def test_times_are_those_of_events(kernels) -> None:
 @inside
 def test_a_process_of_its_own() -> None:
     arrays = integers(split_sum(), 0)
-    tried = attempt(scheduled()["split"], str(TARGET), arrays)
+    tried = attempt(scheduled()["split"], str(TARGET), arrays, timeout=600)  # the suite may be busy
     assert tried.kind == "ok" and np.array_equal(tried.outputs[2], arrays[0] @ arrays[1]), tried
 
 
