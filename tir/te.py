@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -136,7 +136,7 @@ class ReduceAxis(Expr):
 
     @property
     def value(self) -> Expr:
-        return self.var if self.start == const(0) else self.var + self.start
+        return self.var if self.start == const(0, self.start.dtype) else self.var + self.start
 
     def text(self, show: Callable[[Expr], str]) -> str:
         return show(self.value)
@@ -243,7 +243,8 @@ def _shape(shape, name: str) -> tuple[Expr, ...]:
     for d in result:
         if isinstance(d, Const) and d.value < 1:
             raise ValueError(f"{name}: extents must be at least 1, got shape {tuple(str(d) for d in result)}".replace("'", ""))
-    return result
+    wide = {d.dtype for d in result if not isinstance(d, Const)} & {"int64"}  # then all axes have 64 bits, to be computed with
+    return tuple(const(d.value, "int64") if wide and isinstance(d, Const) else d for d in result)
 
 
 def var(name: str = "n", dtype: str = "int32") -> Var:
@@ -273,10 +274,16 @@ def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceA
         start, stop = (as_index(d) for d in dom)
     except (TypeError, ValueError) as error:
         raise TypeError(f"reduce_axis {name}: the domain must be a pair (start, stop) of integers, got {dom!r}") from error
+    if isinstance(start, Const) and not isinstance(stop, Const):
+        start = const(start.value, stop.dtype)
     extent = const(stop.value - start.value) if isinstance(start, Const) and isinstance(stop, Const) else stop - start
     if isinstance(extent, Const) and extent.value < 1:
         raise ValueError(f"reduce_axis {name}: the domain {dom!r} is empty: start must be below stop")
-    return ReduceAxis(Var(need_name(name)), start, extent)
+    return ReduceAxis(Var(need_name(name), extent.dtype), start, extent)
+
+
+def _axes(names: Iterable[str], extents: Sequence[Expr]) -> tuple[Var, ...]:
+    return tuple(Var(n, e.dtype) for n, e in zip(names, extents, strict=True))
 
 
 def _need_function(value: Any, what: str) -> None:
@@ -319,7 +326,7 @@ def compute(
         axis_names += [f"i{n}" for n in range(len(axis_names), len(shape))]
     if len(axis_names) != len(shape):
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
-    axes = tuple(Var(need_name(n)) for n in axis_names)
+    axes = _axes(map(need_name, axis_names), shape)
     try:
         result = fcompute(*axes)
     except RecursionError as error:
@@ -360,13 +367,14 @@ def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str 
     A running sum: `te.scan((n,), lambda y, i: x[i] + te.if_then_else(i >= 1, y[i - 1], 0.0), axis=0)`. Raises as `compute` does,
     and ValueError for an axis that is not there.
     """
-    axes = tuple(Var(f"i{n}") for n in range(len(_shape(shape, need_name(name)))))
+    extents = _shape(shape, need_name(name))
+    axes = _axes((f"i{n}" for n in range(len(extents))), extents)
     _need_function(fcompute, f"{name}: fcompute is a function of the tensor and the indices, such as `lambda y, i: ...`")
     if isinstance(axis, bool) or not isinstance(axis, int):
         raise TypeError(f"{name}: the axis is the number of a dimension, from 0 on, got {axis!r}")
     if not 0 <= axis < len(axes):
         raise ValueError(f"{name}: the axis {axis} is not there; the tensor has {len(axes)} dimension(s)")
-    result = Tensor(Placeholder(name), 0, _shape(shape, name), dtypes.check(dtype), name)  # what computes it may read it
+    result = Tensor(Placeholder(name), 0, extents, dtypes.check(dtype), name)  # what computes it may read it
     result.op = Compute(name, axes, result._shape, (cast(as_expr(fcompute(result, *axes)), dtype),), ordered=axis)
     return result
 
@@ -384,7 +392,7 @@ def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, na
         raise TypeError(f"{name}: the target is a tensor, got {target!r}")
     stored_at = f"{name}: fscatter is a function of the tensor and the point that gives (indices, value, condition)"
     _need_function(fscatter, stored_at)
-    axes = tuple(Var(f"k{n}") for n in range(len(extents)))
+    axes = _axes((f"k{n}" for n in range(len(extents))), extents)
     result = Tensor(Placeholder(name), 0, target._shape, target.dtype, name)
     found = fscatter(result, *axes)
     if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], (tuple, list))):
@@ -493,7 +501,7 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants
         if isinstance(op, Compute):
             body.append(_block(op, buffers, taken, iter_names))
         else:
-            axes = tuple(Var(f"i{n}") for n in range(len(op.shape)))
+            axes = _axes((f"i{n}" for n in range(len(op.shape))), op.shape)
             copy = Compute(op.name, axes, op.shape, (op.target[axes],))
             name = fresh(taken, f"{op.name}_copy")
             body.append(_block(copy, buffers | {(copy, 0): buffers[op, 0]}, taken, iter_names, name))
@@ -558,12 +566,12 @@ def _iters(domain: Domain, taken: set[str], iter_names: _IterNames) -> tuple[lis
     variables, which may repeat between blocks."""
     loop_vars = []
     for v, _, _ in domain:
-        loop_vars.append(Var(fresh(taken, v.name, iter_names, iter_names.tried)))
+        loop_vars.append(Var(fresh(taken, v.name, iter_names, iter_names.tried), v.dtype))
     used: set[str] = set()
-    iter_vars = [Var(fresh(used, f"v_{v.name}")) for v, _, _ in domain]
+    iter_vars = [Var(fresh(used, f"v_{v.name}"), v.dtype) for v, _, _ in domain]
     clash = {v.name for v in iter_vars} & taken
     if clash:
-        iter_vars = [Var(fresh(taken, v.name)) for v in iter_vars]
+        iter_vars = [Var(fresh(taken, v.name), v.dtype) for v in iter_vars]
     iter_names.update(v.name for v in iter_vars)
     rows = zip(iter_vars, domain, loop_vars, strict=True)
     return loop_vars, tuple(Iter(v, e, axis, lv) for v, (_, e, axis), lv in rows)

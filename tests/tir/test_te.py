@@ -11,7 +11,7 @@ from tests.programs import matmul
 from tir import dtypes, te
 from tir.interpreter import run
 from tir.ir import Axis, PrimFunc
-from tir.traverse import blocks
+from tir.traverse import blocks, loops
 from tir.verify import check
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
@@ -68,6 +68,18 @@ def test_prod_over_two_axes_of_which_one_starts_elsewhere():
     a = np.random.default_rng(0).choice([-2, -1, 1, 3], (7, 13, 5))
     (b,) = result(te.create_prim_func([A, B]), a)
     np.testing.assert_array_equal(b, a[:, 2:11].reshape(7, -1).prod(1))  # wraps alike
+
+
+def test_axes_have_the_dtype_of_their_sizes():
+    n = te.var("n", "int64")
+    A = te.placeholder((n, 13), name="A")
+    k = te.reduce_axis((0, n), name="k")
+    func = te.create_prim_func([A, te.compute((13,), lambda j: te.sum(A[k, j], axis=k), name="B")])
+    assert "Cast" not in func.script() and [x.var.dtype for x in loops(func)] == ["int32", "int64"]
+    a = np.arange(7 * 13, dtype="float32").reshape(7, 13)
+    b = np.empty(13, "float32")
+    run(func, a, b, 7)
+    np.testing.assert_array_equal(b, a.sum(0))
 
 
 def test_rank_0():

@@ -263,13 +263,18 @@ class Expressions(Operators, Elements):
     def access_pointer(self, node: ast.expr) -> Foreign | None:
         """`A.access_ptr("r")`, as the call that it stands for; None where a node is no such thing."""
         match node:
-            case ast.Call(ast.Attribute(of, "access_ptr"), [ast.Constant(str(mode))], []) if mode in _ACCESS:
+            case ast.Call(ast.Attribute(of, "access_ptr"), [ast.Constant(str(mode))], stated) if mode in _ACCESS:
+                where = {k.arg: as_expr(self.value(k.value)) for k in stated}
+                if unknown := where.keys() - {"offset", "extent"}:
+                    raise self.error(f"access_ptr takes offset and extent, not {', '.join(map(str, unknown))}", node)
                 data, dtype, first, shape = (
                     self.value(ast.copy_location(ast.Attribute(of, name, ast.Load()), node))
                     for name in ("data", "dtype", "elem_offset", "shape")
                 )
                 if isinstance(data, Data):
-                    count = element_count(tuple(map(as_expr, shape)))
+                    offset = where.get("offset", Const(0))
+                    first = simplify(first + offset)
+                    count = where.get("extent", simplify(element_count(tuple(map(as_expr, shape))) - offset))
                     pointed = Foreign("type_annotation", (Text(dtype),))
                     return Foreign("tvm_access_ptr", (pointed, Address(data.buffer), as_expr(first), count, Const(_ACCESS[mode])))
         return None

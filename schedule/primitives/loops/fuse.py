@@ -6,7 +6,8 @@ from functools import reduce
 from operator import mul
 
 from tir.arith.simplify import simplify
-from tir.ir import Expr, For, PrimFunc, Var
+from tir.dtypes import promote
+from tir.ir import Const, Expr, For, PrimFunc, Var, cast
 from tir.traverse import variables
 
 from ...error import ScheduleError
@@ -48,16 +49,19 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     if len(nest) == 1:
         return func, nest[0].name
 
-    total = simplify(reduce(mul, (loop.extent for loop in nest)))
+    dtype = reduce(promote, (loop.var.dtype for loop in nest))
+    extents = {loop.name: simplify(cast(loop.extent, dtype)) for loop in nest}
+    total = simplify(reduce(mul, extents.values()))
     (name,) = fresh_names(func, "_".join(loops) + "_fused")
-    fused = For(Var(name, nest[0].var.dtype), total, nest[-1].body)
+    fused = For(Var(name, dtype), total, nest[-1].body)
     around = [s for s in above[:-1] if type(s) is For]
-    mapping: dict[str, Expr] = {}
+    long = [loop for loop in nest if loop.extent != Const(1, loop.extent.dtype)] or nest[:1]
+    mapping: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in nest}
     rest: Expr = fused.var
-    for loop in reversed(nest[1:]):
-        mapping[loop.name] = rest % loop.extent
-        rest = rest // loop.extent
-    mapping[nest[0].name] = rest
+    for loop in reversed(long[1:]):
+        mapping[loop.name] = cast(rest % extents[loop.name], loop.var.dtype)
+        rest = rest // extents[loop.name]
+    mapping[long[0].name] = cast(rest, long[0].var.dtype)
     folded = () if preserve_unit_iters else (name,)
     body = substitute_loops(fused.body, mapping, [*around, fused], folded)
     return replace_path(func, above, fused.with_(body=body)), name

@@ -10,6 +10,7 @@ from schedule import Schedule, ScheduleError
 from tests.schedule.harness import refuse
 from tests.tir.script.parsing import becomes, parsed
 from tir.interpreter import InterpreterError
+from tir.script import ScriptError
 from tir.traverse import foreign_calls, named_buffers
 from tir.verify import verify
 
@@ -122,5 +123,12 @@ def test_pointers_of_buffers():
     """`access_ptr` is short for the call that says what it points to."""
     pointer = 'T.tvm_access_ptr(T.type_annotation("float32"), W.data, W.elem_offset, 26, 1)'
     assert parsed(TILES.replace(pointer, 'W.access_ptr("r")')) == parsed(TILES)
-    func = parsed('with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw")))')
-    assert 'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 91, 3)' in func.script()
+    for stated, place in (
+        ("", "0, 91"),
+        (", offset=2 * 13", "26, 65"),
+        (", offset=13, extent=13", "13, 13"),
+    ):
+        func = parsed(f'with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw"{stated})))')
+        assert f'T.tvm_access_ptr(T.type_annotation("float32"), A.data, {place}, 3)' in func.script()
+    with pytest.raises(ScriptError, match="access_ptr takes offset and extent, not lanes"):
+        parsed('with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw", lanes=4)))')

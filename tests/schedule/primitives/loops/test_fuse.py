@@ -2,8 +2,10 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import elementwise, matmul
-from tests.schedule.harness import Checked, check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tir import te
 from tir.ir import Var
+from tir.script import parse
 from tir.traverse import path_to, replace_stmt
 
 
@@ -133,3 +135,38 @@ fuse('i', 'j'): the extent of `j` depends on `i`
   hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
 """,
     )
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_loops_of_one_iteration_have_no_part_in_indices(dtype):
+    """With sizes that are not known it could not be proved that iterations of the fused loop are independent."""
+    n = te.var("n", dtype)
+    A = te.placeholder((1, n, 24), name="A")
+    B = te.compute((1, n, 24), lambda b, i, j: A[b, i, j] + 1.0, name="B")
+    s = Schedule(te.create_prim_func([A, B]))
+    b, i, j = s.get_loops("B")
+    tiles = [*s.split(i, [None, 8]), *s.split(j, [None, 8])]
+    s.reorder(*tiles[::2], *tiles[1::2])
+    fused = s.fuse(b, *tiles[::2])
+    s.parallel(fused)
+    well_formed(s.func)
+    same_numbers(te.create_prim_func([A, B]), s.func, {"n": 13})
+
+
+def test_loops_of_two_dtypes():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 13)), B: T.Buffer((7, 13))):
+    for i in T.serial(T.int64(7)):
+        for j in range(13):
+            with T.block("B"):
+                v_i = T.axis.spatial(T.int64(7), i)
+                v_j = T.axis.spatial(13, j)
+                B[v_i, v_j] = A[v_i, v_j] + 1.0
+""")
+    for order in ("ij", "ji"):
+        s = Schedule(func)
+        s.reorder(*order)
+        assert s.get(s.fuse(*order)).var.dtype == "int64"
+        well_formed(s.func)
+        same_numbers(func, s.func)
