@@ -23,8 +23,8 @@ from tir.analysis.dependence import (
 from tir.arith.enumeration import injective_on_grid
 from tir.arith.polynomial import add, excess, names_in, polynomial, split_terms, to_expr
 from tir.arith.simplify import wraps
-from tir.ir import Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
-from tir.traverse import loops, stores, substatements, substitute, variables, walk_stmts
+from tir.ir import NOTHING, Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
+from tir.traverse import has_foreign_calls, loops, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop, nest_at
@@ -82,6 +82,20 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
                 raise _race(loop, first, second, x, y, instances, how)
 
 
+def _stated_apart(unit: Unit, loop: For, instances: Instances) -> bool:
+    """Whether the regions that a block is stated to write have no element in common in two iterations of the loop."""
+    block = unit.stmt
+    assert isinstance(block, Block) and block.writes is not None
+    places = {it.var.name: substitute(it.binding, unit.env) for it in block.iters}
+    for region in block.writes:
+        within = [For(Var(f"{region.buffer.name}.{n}", r.extent.dtype), r.extent, NOTHING) for n, r in enumerate(region.ranges)]
+        element = tuple(substitute(r.min, places) + x.var for r, x in zip(region.ranges, within, strict=True))
+        pairs = Instances(instances.around, [loop], [*instances.below_loops, *within], [element])
+        if not pairs.distinct(element, element, {loop.name: LESS}):
+            return False
+    return True
+
+
 def _need_spatial_block(
     unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str
 ) -> None:
@@ -106,6 +120,8 @@ def _need_spatial_block(
     distinct = instances.distinct(place, place, {loop.name: LESS}) or _distinct_within_guards(unit, place, loop, instances)
     same = [a for a in unit.accesses if a.is_store and loop.name not in variables(*a.indices, *a.conditions)]
     if distinct and (not same or any(type(s) is If for s in walk_stmts(block.body))):  # of a condition: one iteration may do it
+        return
+    if distinct and block.writes is not None and has_foreign_calls(block.body) and _stated_apart(unit, loop, instances):
         return
     written = [a for a in (same if distinct else unit.accesses) if a.is_store and a.buffer.name not in own()]
     if not written:

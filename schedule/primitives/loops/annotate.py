@@ -25,6 +25,8 @@ def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> 
     """
     if _is_hint(func, block_or_loop, ann_key):
         return func.with_(attrs=annotated(func.attrs, ann_key, ann_val)), None
+    if block_or_loop == "root" and not path(func, Block, block_or_loop):
+        raise ScheduleError('of the whole function, "root", only keys that begin with "meta_schedule." are annotated')
     target, above = named_at(func, block_or_loop)
     if not ann_key:
         raise ScheduleError("the key must not be empty", (target, "to annotate"))

@@ -80,7 +80,6 @@ transform_layout('X', ['write', 0], 'lambda i, j: (j, i)'): `T.call_extern` is a
     for call, message in (
         (lambda: s.compute_inline("X"), "compute_inline('X'): `B` writes `X` too, so `X` cannot be inlined"),
         (lambda: s.cache_read("B", 0, "local"), "cache_read('B', 0, 'local'): `B` also writes `X`, so it cannot read a copy"),
-        (lambda: s.parallel("t"), "parallel('t'): every iteration of `t` writes the same elements of `B`"),
     ):
         with pytest.raises(ScheduleError) as refused:
             call()
@@ -132,3 +131,22 @@ def test_pointers_of_buffers():
         assert f'T.tvm_access_ptr(T.type_annotation("float32"), A.data, {place}, 3)' in func.script()
     with pytest.raises(ScriptError, match="access_ptr takes offset and extent, not lanes"):
         parsed('with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw", lanes=4)))')
+
+
+def test_iterations_that_write_apart_as_stated_are_independent():
+    text = """
+for t, q in T.grid(6, 2):
+    with T.block("B"):
+        vt, vq = T.axis.remap("SS", [t, q])
+        T.reads(A[vt, 0:13])
+        T.writes(B[vt, 0:13])
+        T.evaluate(T.call_extern("int32", "f", A.access_ptr("r", offset=vt * 13), B.access_ptr("w", offset=vt * 13), vq))
+"""
+    s = Schedule(parsed(text))
+    outer, _ = s.split("t", [None, 4])
+    s.parallel(outer)
+    overlapping = text.replace("B[vt, 0:13]", "B[vt:vt + 2, 0:13]")
+    unstated = text.replace("        T.writes(B[vt, 0:13])\n", "")
+    for wrong, loop in ((text, "q"), (overlapping, "t"), (unstated, "t")):
+        with pytest.raises(ScheduleError, match=r"^parallel\(.*: every iteration of `.` writes the same elements of `B`"):
+            Schedule(parsed(wrong)).parallel(loop)

@@ -100,6 +100,6 @@ def test_hints_for_a_search_on_the_function():
     refuse(
         s,
         """
-annotate('root', 'tir.noalias', False): `root` is no loop or block of this function; it has `i`, `j`, `k` and `C`
+annotate('root', 'tir.noalias', False): of the whole function, "root", only keys that begin with "meta_schedule." are annotated
 """,
     )
