@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from math import prod
 
 from schedule import Schedule
 from schedule.templates import attention, rowwise
 from schedule.templates.block_analysis import at_axes, contraction
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, PrimFunc, Select, Store, Var, const_shape
+from tir.ir import Axis, Binary, Block, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
 from tir.traverse import blocks, loads, walk
 
 from .ir import Call, Value
@@ -102,14 +101,7 @@ def _at_place(func: PrimFunc) -> frozenset[int]:
     if block is None:
         return frozenset()
     reads = {n: _reads(func, block, n) for n in range(len(func.buffers) - 1)}
-    return frozenset(n for n, read in reads.items() if read and all(_is_place(load.indices, block.iters) for load in read))
-
-
-def _is_place(indices: Sequence[Expr], iters: Sequence[Iter]) -> bool:
-    """Whether indices are the variables of a block in order; where an extent is 1, also 0."""
-    return len(indices) == len(iters) and all(
-        i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, iters, strict=True)
-    )
+    return frozenset(n for n, read in reads.items() if read and all(rowwise.is_place(load.indices, block.iters) for load in read))
 
 
 @cache

@@ -10,7 +10,7 @@ from tir import te
 from tir.ir import Expr
 
 from .registry import composite, need, operator, scalar, shape_of
-from .rows import normal_axes
+from .rows import normal_axes, replaced
 
 
 def from_front(index: Expr, extent: int) -> Expr:
@@ -30,7 +30,7 @@ def gather(x, indices, *, axis=0):
     need("the indices", indices, dtype="integer")
     (along,) = normal_axes([axis], x.ndim)
     extent, rank = shape_of(x)[along], indices.ndim
-    shape = [*shape_of(x)[:along], *shape_of(indices), *shape_of(x)[along + 1 :]]
+    shape = replaced(shape_of(x), along, *shape_of(indices))
 
     def formula(*index: Expr) -> Expr:
         chosen = nearest(indices[index[along : along + rank]], extent)
@@ -53,9 +53,7 @@ def gather_elements(x, indices, *, axis=0):
     need("the indices", indices, [e if n == along else None for n, e in enumerate(shape_of(indices))], "integer", [x.ndim])
     _inside("the indices", indices, x, [along])
     extent = shape_of(x)[along]
-    return te.compute(
-        indices.shape, lambda *i: x[(*i[:along], nearest(indices[i], extent), *i[along + 1 :])], name="gather_elements"
-    )
+    return te.compute(indices.shape, lambda *i: x[replaced(i, along, nearest(indices[i], extent))], name="gather_elements")
 
 
 def _inside(what: str, x: te.Tensor, other: te.Tensor, but: Sequence[int]) -> None:
@@ -129,7 +127,7 @@ def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
     need("the updates", updates, shape_of(indices), x.dtype)
     _inside("the indices", indices, x, [along])
     return scattered(
-        x, shape_of(indices), lambda k: (*k[:along], indices[tuple(k)], *k[along + 1 :]), lambda k: updates[tuple(k)], reduction
+        x, shape_of(indices), lambda k: replaced(k, along, indices[tuple(k)]), lambda k: updates[tuple(k)], reduction
     )
 
 
@@ -164,7 +162,7 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
         place = i[along].astype("int64") - begin
         place = place % extent if mode == "circular" else place
         inside = te.all(place >= te.const(0, "int64"), place < te.const(new, "int64"))
-        return te.if_then_else(inside, update[(*i[:along], place, *i[along + 1 :])], past[i])
+        return te.if_then_else(inside, update[replaced(i, along, place)], past[i])
 
     return te.compute(past.shape, formula, name="tensor_scatter")
 
@@ -179,7 +177,7 @@ def one_hot(indices, values, *, depth, axis=-1):
     shape = [*shape_of(indices)[:along], depth, *shape_of(indices)[along:]]
 
     def formula(*i: Expr) -> Expr:
-        index = from_front(indices[(*i[:along], *i[along + 1 :])].astype("int64"), depth)
+        index = from_front(indices[replaced(i, along)].astype("int64"), depth)
         return te.select(te.equal(index, i[along].astype("int64")), values[te.const(1)], values[te.const(0)])
 
     return te.compute(shape, formula, name="one_hot")
@@ -195,6 +193,6 @@ def reverse_sequence(x, lengths, *, batch_axis=1, time_axis=0):
         length = lengths[i[batch]]
         now = i[time].astype(length.dtype)
         then = te.select(now < length, length - te.const(1, length.dtype) - now, now)
-        return x[(*i[:time], then, *i[time + 1 :])]
+        return x[replaced(i, time, then)]
 
     return te.compute(x.shape, formula, name="reverse_sequence")

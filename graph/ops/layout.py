@@ -14,7 +14,7 @@ from tir.ir import Expr
 from .convolution import pad as padded
 from .elementwise import elementwise
 from .registry import composite, need, operator, scalar, shape_of
-from .rows import normal_axes
+from .rows import normal_axes, replaced
 from .sequences import sliced
 
 # --- views: the same elements in the same order ------------------------------------------------------------------------
@@ -119,14 +119,14 @@ def transpose(x, *, perm=None):
 def concat(*xs, axis):
     (along,) = normal_axes([axis], xs[0].ndim)
     shapes = [list(shape_of(x)) for x in xs]
-    if len({(tuple(s[:along]), tuple(s[along + 1 :]), x.dtype) for s, x in zip(shapes, xs, strict=True)}) > 1:
+    if len({(replaced(s, along), x.dtype) for s, x in zip(shapes, xs, strict=True)}) > 1:
         raise ValueError(f"{' and '.join(map(str, shapes))} do not lie side by side along axis {axis}")
     ends = [sum(s[along] for s in shapes[: n + 1]) for n in range(len(xs))]
 
     def formula(*index: Expr) -> Expr:
         def part(n: int) -> Expr:
             begin = ends[n] - shapes[n][along]
-            return xs[n][(*index[:along], index[along] - begin if begin else index[along], *index[along + 1 :])]
+            return xs[n][replaced(index, along, index[along] - begin if begin else index[along])]
 
         def among(first: int, end: int) -> Expr:
             """The element, which is in one of these parts."""
@@ -137,7 +137,7 @@ def concat(*xs, axis):
 
         return among(0, len(xs))
 
-    return te.compute([*shapes[0][:along], ends[-1], *shapes[0][along + 1 :]], formula, name="concat")
+    return te.compute(replaced(shapes[0], along, ends[-1]), formula, name="concat")
 
 
 def _strided(x: te.Tensor, begins: Sequence[int], steps: Sequence[int], shape: Sequence[int], name: str) -> te.Tensor:

@@ -9,7 +9,7 @@ from tir.ir import Expr
 
 from ..ir import Value
 from .registry import Apply, composite, need, operator, shape_of
-from .rows import normal_axes
+from .rows import normal_axes, replaced
 
 INTEGERS = ("int8", "uint8", "int16", "uint16")
 
@@ -33,7 +33,7 @@ class Parameters:
         if self.scalar:
             return self.given[tuple(te.const(0) for _ in range(self.given.ndim))]
         if self.block:
-            return self.given[(*i[: self.axis], i[self.axis] // self.block, *i[self.axis + 1 :])]
+            return self.given[replaced(i, self.axis, i[self.axis] // self.block)]
         return self.given[i[self.axis]]
 
 

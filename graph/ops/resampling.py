@@ -8,7 +8,7 @@ from tir import te
 from tir.ir import Expr
 
 from .registry import NEWEST, need, operator, shape_of, wide
-from .rows import normal_axes
+from .rows import normal_axes, replaced
 
 
 @operator("Resample", NEWEST)
@@ -23,9 +23,9 @@ def resample(x, indices, weights, *, axis):
 
     def formula(*i: Expr) -> Expr:
         o = i[along]
-        return te.sum(weights[o, tap] * x[(*i[:along], indices[o, tap], *i[along + 1 :])], axis=tap)
+        return te.sum(weights[o, tap] * x[replaced(i, along, indices[o, tap])], axis=tap)
 
-    return te.compute([*shape_of(x)[:along], extent, *shape_of(x)[along + 1 :]], formula, name="resample")
+    return te.compute(replaced(shape_of(x), along, extent), formula, name="resample")
 
 
 @operator("AffineGrid", 20, operands={1: "size"})

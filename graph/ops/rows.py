@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from tir import dtypes, te
 from tir.ir import Expr
@@ -20,6 +21,11 @@ def normal_axes(axes: Sequence[int], rank: int) -> list[int]:
     if len(set(found)) < len(found):
         raise ValueError(f"an axis is named twice in {list(axes)}")
     return found
+
+
+def replaced(index: Sequence[Any], along: int, *others: Any) -> tuple[Any, ...]:
+    """The indices, or extents, with others in place of the one along an axis."""
+    return (*index[:along], *others, *index[along + 1 :])
 
 
 class Rows:
@@ -152,7 +158,7 @@ def hardmax(x, *, axis=-1):
     where = extreme(x, axis, te.max, True, False, "where")
 
     def formula(*i: Expr) -> Expr:
-        hit = te.equal(i[along].astype("int64"), where[(*i[:along], te.const(0), *i[along + 1 :])])
+        hit = te.equal(i[along].astype("int64"), where[replaced(i, along, te.const(0))])
         return te.select(hit, te.const(1, x.dtype), te.const(0, x.dtype))
 
     return te.compute(x.shape, formula, name="hardmax")
@@ -168,20 +174,17 @@ def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral:
         (along,) = normal_axes([int(scalar("the axis", axis))], x.ndim)
         last, kind = shape_of(x)[along] - 1, dtypes.computed(x.dtype)
 
-        def at(i: Sequence[Expr], place: Expr) -> tuple[Expr, ...]:
-            return (*i[:along], place, *i[along + 1 :])
-
         def running(total: te.Tensor, *i: Expr) -> Expr:
-            element = wide(x[at(i, last - i[along] if reverse else i[along])])
-            return te.if_then_else(i[along] >= 1, combine(total[at(i, i[along] - 1)], element), element)
+            element = wide(x[replaced(i, along, last - i[along] if reverse else i[along])])
+            return te.if_then_else(i[along] >= 1, combine(total[replaced(i, along, i[along] - 1)], element), element)
 
         total = te.scan(x.shape, running, along, kind, label)
 
         def formula(*i: Expr) -> Expr:
             number = last - i[along] if reverse else i[along]
             if not exclusive:
-                return total[at(i, number)].astype(x.dtype)
-            before = te.if_then_else(number >= 1, total[at(i, number - 1)], te.const(neutral, kind))
+                return total[replaced(i, along, number)].astype(x.dtype)
+            before = te.if_then_else(number >= 1, total[replaced(i, along, number - 1)], te.const(neutral, kind))
             return before.astype(x.dtype)
 
         return te.compute(x.shape, formula, name="last") if exclusive or reverse else narrow(total, x.dtype)
@@ -205,20 +208,20 @@ def top_k(x, *, k, axis=-1, largest=1, sorted=1):
     other = te.reduce_axis((0, extent), "other")
 
     def place(*i: Expr) -> Expr:
-        a, b = x[(*i[:along], other, *i[along + 1 :])], x[i]
+        a, b = x[replaced(i, along, other)], x[i]
         before = te.any(a > b if largest else a < b, te.all(te.equal(a, b), other.value < i[along]))
         return te.sum(before.astype("int32"), axis=other)
 
     order = te.compute(x.shape, place, name="order")
     found = te.reduce_axis((0, extent), "found")
-    shape = [*shape_of(x)[:along], count, *shape_of(x)[along + 1 :]]
+    shape = replaced(shape_of(x), along, count)
 
     def index(*i: Expr) -> Expr:
-        hit = te.equal(order[(*i[:along], found, *i[along + 1 :])], i[along])
+        hit = te.equal(order[replaced(i, along, found)], i[along])
         return te.max(te.select(hit, found.value.astype("int64"), te.const(0, "int64")), axis=found)
 
     indices = te.compute(shape, index, name="indices")
-    return te.compute(shape, lambda *i: x[(*i[:along], indices[i], *i[along + 1 :])], name="top_k"), indices
+    return te.compute(shape, lambda *i: x[replaced(i, along, indices[i])], name="top_k"), indices
 
 
 def _softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:

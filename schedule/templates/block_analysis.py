@@ -272,6 +272,13 @@ def epilogue(s: Schedule, block: str, anywhere: bool = False, rows: bool = False
     return consumer.name if all(_same_place(x, place) or (rows and _same_rows(x, place)) for x in read) else None
 
 
+def fuse_epilogue(s: Schedule, after: str | None, loop: str) -> None:
+    """Compute an epilogue, if there is one, in each iteration of a loop, in vectors."""
+    if after is not None:
+        s.reverse_compute_at(after, loop, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(after)[-1])
+
+
 def _same_rows(x: Load, place: Sequence[Expr]) -> bool:
     """Whether an element is at a place with the dimensions but the last in another order, but for dimensions of one element."""
     indices = [i for i, n in zip(x.indices, x.buffer.shape, strict=True) if n != Const(1, n.dtype)]

@@ -18,7 +18,7 @@ from tir.ir import Block, Iter, Load, Select, Store, Var
 from tir.traverse import variables, walk
 
 from . import elementwise
-from .block_analysis import at_axes, computed_bits, contraction, epilogue, is_elementwise, loop_of, size, stored
+from .block_analysis import at_axes, computed_bits, contraction, epilogue, fuse_epilogue, is_elementwise, loop_of, size, stored
 from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
 
@@ -152,9 +152,7 @@ def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> No
     w0, w1 = s.split(loop_of(vector), [None, width])
     kernel = [loop_of(it) for it in c.reduction]
     s.reorder(*outer, h0, h1, w0, *kernel, h2, w1)
-    if after is not None:
-        s.reverse_compute_at(after, w0, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(after)[-1])
+    fuse_epilogue(s, after, w0)
     if padding is not None:
         _place(s, c.block, padding, h0, "inline")
     if len(kernel) > 1:

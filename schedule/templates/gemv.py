@@ -17,7 +17,7 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Const
 from tir.traverse import stores
 
-from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, merged, pairing, size
+from .block_analysis import Contraction, at_axes, epilogue, fuse_epilogue, last_axis, loop_of, merged, pairing, size
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
 
@@ -168,8 +168,6 @@ def _panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
     copy = s.pack(c.block, c.right.buffer.name, preserve_unit_loops=True)
     s.vectorize(s.get_loops(copy)[-1])
     done(s, copy)
-    if after is not None:
-        s.reverse_compute_at(after, panel, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(after)[-1])
+    fuse_epilogue(s, after, panel)
     if threads > 1:
         share(s, c.block, [panel])

@@ -15,7 +15,7 @@ from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Iter
 
 from . import transposed
-from .block_analysis import epilogue, last_axis, loop_of, size, store_last
+from .block_analysis import epilogue, fuse_epilogue, last_axis, loop_of, size, store_last
 from .marks import done, share_out
 from .transposed import Transposed
 
@@ -100,9 +100,7 @@ def build(s: OpenSchedule, t: Transposed, sizes: NarrowTile | None = None) -> No
 
     s.reverse_compute_at(c.block, p0, preserve_unit_loops=True)
     s.annotate(s.get_loops(c.block)[-1], "combine_lanes", True)
-    if after is not None:
-        s.reverse_compute_at(after, p0, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(after)[-1])
+    fuse_epilogue(s, after, p0)
     s.unroll(p1)
     s.unroll(channel)
     s.vectorize(lane)

@@ -24,7 +24,7 @@ from tir.ir import Axis, Const, Iter, Load, Var, const_shape
 from tir.traverse import variables
 
 from . import gemm, normal_form
-from .block_analysis import Contraction, epilogue, is_elementwise, loop_of, size
+from .block_analysis import Contraction, epilogue, fuse_epilogue, is_elementwise, loop_of, size
 from .conv2d import Convolution, image_cycles, matches
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
@@ -150,9 +150,7 @@ def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
     w0, w1 = s.split(loop_of(row), [None, lanes])
     steps = [loop_of(it) for it in c.reduction]
     s.reorder(c0, *outer, w0, *steps, c1, w1)
-    if after is not None:
-        s.reverse_compute_at(after, w0, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(after)[-1])
+    fuse_epilogue(s, after, w0)
     for name in padding:
         s.compute_inline(name)
     s.unroll(steps[-1])

@@ -6,7 +6,7 @@ are combined in pairs at the end of the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -16,7 +16,7 @@ from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.intrinsics import INTRINSICS
-from tir.ir import Axis, Binary, Block, Buffer, Call, Const, Iter, Kind, Load, Store, Var, buffer_nbytes
+from tir.ir import Axis, Binary, Block, Buffer, Call, Const, Expr, Iter, Kind, Load, Store, Var, buffer_nbytes
 from tir.traverse import loads, variables, walk
 
 from .block_analysis import contraction, is_elementwise, loop_of, regular, size, stored
@@ -84,10 +84,13 @@ def own_row(consumer: Block, buffer: str, rank: int) -> bool:
     """Whether a block reads of a buffer only the row that it works on."""
     axes = (written_axes(consumer) or [])[:rank]
     read = [x.indices[:rank] for x in loads(consumer.body) if x.buffer.name == buffer]
-    return all(
-        len(indices) == len(axes)
-        and all(i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, axes, strict=True))
-        for indices in read
+    return all(is_place(indices, axes) for indices in read)
+
+
+def is_place(indices: Sequence[Expr], axes: Sequence[Iter]) -> bool:
+    """Whether indices are the variables of axes in order; where an extent is 1, also 0."""
+    return len(indices) == len(axes) and all(
+        i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, axes, strict=True)
     )
 
 

@@ -21,8 +21,8 @@ from schedule.schedule import Schedule
 from tir.ir import Binary, Block, Const, Iter, Select, Var, const_shape
 from tir.traverse import loads
 
-from . import gemm
-from .block_analysis import Contraction, is_elementwise, iterations, regular, size, stored, transpose_in_squares
+from . import elementwise, gemm
+from .block_analysis import Contraction, iterations, size, stored, transpose_in_squares
 from .marks import PACKED_DISTANCE, done, share
 
 
@@ -68,7 +68,7 @@ def matches(s: Schedule, block: str) -> Filtered | None:
     if not inputs or len(inputs) != len(outputs) or len(inputs) > len(c.batch) or reader is None:
         return None
     source = _producer(s, inputs[-1])
-    if source is None or _only_reader(s, source) != inputs[-1] or not _plain(find_block(s.func, reader)):
+    if source is None or _only_reader(s, source) != inputs[-1] or not elementwise.matches(find_block(s.func, reader)):
         return None
     tile = _tile([find_block(s.func, name) for name in outputs])
     if len(tile) != len(c.rows) - 1 or len(find_block(s.func, reader).iters) != len(tile) + 2:
@@ -89,7 +89,7 @@ def _transforms(s: Schedule, block: str, buffer: str) -> Iterator[str]:
 
 def _producer(s: Schedule, block: str) -> str | None:
     found = s.get_producers(block)
-    return found[0] if len(found) == 1 and _plain(find_block(s.func, found[0])) else None
+    return found[0] if len(found) == 1 and elementwise.matches(find_block(s.func, found[0])) else None
 
 
 def _only_reader(s: Schedule, block: str) -> str | None:
@@ -97,13 +97,9 @@ def _only_reader(s: Schedule, block: str) -> str | None:
     return found[0] if len(found) == 1 and block not in s.get_output_blocks() else None
 
 
-def _plain(block: Block) -> bool:
-    return is_elementwise(block) and regular(block)
-
-
 def chosen(block: Block) -> Iter | None:
     """The axis that says which row of a constant matrix elements are multiplied with, choosing between sums of one buffer."""
-    if not _plain(block) or len({x.buffer.name for x in loads(block.body)}) != 1:
+    if not elementwise.matches(block) or len({x.buffer.name for x in loads(block.body)}) != 1:
         return None
     match stored(block).value:
         case Select(Binary("==", Var(name), Const()), _, _):
