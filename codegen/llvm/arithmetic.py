@@ -385,8 +385,10 @@ class Arithmetic(Memory):
         return self.as_type(v, dtype, signed=kind == "int")
 
     def choice(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
-        effects = any(
-            isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side)
+        effects = any(  # what is in a register may be read where it is not wanted, too
+            n.buffer.scope != "register" if isinstance(n, Load) else isinstance(n, Binary) and n.op in ("//", "%")
+            for side in (t, f)
+            for n in walk(side)
         )
         if lazy and effects:
             if isinstance(t, Select) and t.lazy and isinstance(f, Const) and t.false_value == f:

@@ -18,6 +18,7 @@ from tests.programs import matmul
 from tir import te
 from tir.interpreter import run
 from tir.ir import Allocate, Buffer, Cast, Const, For, Kind, Load, PrimFunc, Store, Var, seq
+from tir.script import parse
 
 STORE = re.compile(r"store <\d+ x \w+> [^\n]*?, align (\d+)(, !nontemporal)?")
 
@@ -438,3 +439,22 @@ def test_a_place_that_is_read_on_a_condition_is_read_anew_on_another():
     expected = arrays[0].copy()
     expected[0, 1] = expected[1, 2] = -1
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("kind", "condition"), [("unroll", "i + 1 < 2"), ("vectorized", "i + 1 < 2"), ("vectorized", "j < 3")])
+def test_what_is_kept_in_registers_is_read_only_where_it_is_wanted(kind, condition):
+    func = parse(
+        f"""
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((13, 8), "float32"), C: T.Buffer((7, 8), "float32")):
+    B = T.alloc_buffer((8,), scope="register")
+    for i in range(7):
+        for j in T.{kind}(8):
+            B[j] = A[i + 1, j]
+        for j in T.{kind}(8):
+            C[i, j] = T.if_then_else({condition}, B[j], T.float32(0.0))
+"""
+    )
+    same(func)
