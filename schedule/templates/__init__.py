@@ -110,6 +110,8 @@ def _build(s: OpenSchedule) -> list[str]:
         if s.is_left(name) and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
             _take(s, name, "rows", rowwise.build, rows)
     for name in s.left():
+        if not s.is_left(name):
+            continue
         if elementwise.matches(s.block(name)):
             _take(s, name, "elementwise", elementwise.build, name)
         elif only_reduces(s.block(name)):

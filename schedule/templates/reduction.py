@@ -10,7 +10,7 @@ from schedule.rewriting.index_map import IndexMap
 from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
-from .block_analysis import loop_of, merged, regular, stored
+from .block_analysis import epilogue, loop_of, merged, regular, stored
 from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
@@ -99,10 +99,14 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
     """All of each result by one thread."""
     kept = [loop_of(it) for it in b.iters if is_spatial(it)]
     if extent(along) < 2 * lanes:
+        after = epilogue(s, b.name, anywhere=True)
         if threads > 1 and kept:
             share(s, b.name, kept[:1])
         if extent(along) > lanes // 4:
             s.annotate(loop_of(along), "combine_lanes", True)
+        if after is not None and s.is_left(after) and kept:  # results are not many times fewer than what they are made of
+            s.reverse_compute_at(after, kept[-1])
+            done(s, b.name)
         return
     width = partial_results(s, b.name, extent(along), lanes)
 

@@ -165,6 +165,20 @@ def test_the_last_columns_are_dot_products(sizes, relu, across, cores):
     assert np.all(np.abs(result - (np.maximum(value, 0) if relu else value)) <= bound)
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_follows_sums_of_short_rows_is_done_with_them(cores):
+    """Results are not many times fewer than what they are made of, so they are not written and read again."""
+    X, k = te.placeholder((70000, 5), name="X"), te.reduce_axis((0, 5), name="k")
+    total = te.compute((70000,), lambda i: te.sum(X[i, k], axis=k), name="total")
+    func = te.create_prim_func([X, te.compute((70000,), lambda i: total[i] * 0.25, name="Y")])
+    s = templates.schedule(func, tir.Target("llvm", num_cores=cores))
+    assert s.get_loops("Y")[:1] == s.get_loops("total")[:1]
+    x = np.random.default_rng(0).integers(-9, 9, (70000, 5)).astype("float32")
+    y = np.empty(70000, "float32")
+    tir.build(s.func, f"llvm -num-cores {cores}")(x, y)
+    assert (y == x.sum(1) * 0.25).all()
+
+
 def test_permuted_operands_are_read_where_they_are():
     """But not where that would make both factors the same array, or pack nothing."""
     target = tir.Target("llvm", num_cores=1)
