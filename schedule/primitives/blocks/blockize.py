@@ -167,7 +167,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     iters: list[Iter] = []
     for x in outer:
         if preserve_unit_iters or x.extent != Const(1, x.extent.dtype):
-            var = Var(names.axis(f"v_{x.name}", visible), x.var.dtype)
+            var = Var(names.axis(f"v_{x.name}", visible | {it.var.name for it in iters}), x.var.dtype)
             # That the iterations of a loop are independent says nothing of those in different iterations of a loop around it.
             ordered = any(it.axis is Axis.OPAQUE for it in iters)
             axis = Axis.OPAQUE if ordered else _axis_of(common[: common.index(x) + 1])
@@ -219,7 +219,8 @@ def _split_axes(block: Block, divisions: dict[str, Division], keep_units: bool, 
     for it in block.iters:
         d = divisions[it.var.name]
         count = simplify((it.extent + (d.size - 1)) // d.size)
-        o, i = (Var(names.axis(f"{it.var.name}_{end}", visible), it.var.dtype) for end in "oi")
+        taken = visible.union(x.var.name for x in (*outside, *inside))
+        o, i = (Var(names.axis(f"{it.var.name}_{end}", taken), it.var.dtype) for end in "oi")
         one = Const(1, it.extent.dtype)
         index: Expr | None = None
         if keep_units or count != one:

@@ -68,7 +68,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     Legal     if one block is below the loop, a reduction with its init, and with all iterations in one of the enclosing block. Of
               the loops around it, let L be those that hold nothing else: `loop` and all others (of extent above 1) that drive the
               reduction are in L, so that what else writes C does so before or after both nests; none drives spatial axes as well;
-              L visits each point once; the extent of `loop` depends on no other loop of L; no condition concerns both the
+              L visits each point once; the extent of `loop` depends on no other loop; no condition concerns both the
               reduction and loops of other axes. The operation is recognised: +, *, min, max, and, or with its identity as init,
               or a reducer of several values, taken to be associative (and commutative, where the order changes), with its init
               as identity, if no numbers that are tried refute it. Floating results differ by rounding.
@@ -83,7 +83,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     need_complete(scope, leaf, "factored")
     need_whole_reduction(scope, leaf, "its partial results are")
     chain = _need_own_nest(leaf, target, _need_reduction_loop(leaf, target))
-    if any(x.name in variables(target.extent) for x in chain):
+    if variables(target.extent) - {v.name for v in func.sizes}:
         raise ScheduleError(
             f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"), hint=DEPENDENT_EXTENT_HINT
         )
@@ -100,7 +100,8 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
         )
         for o in reducer.outputs
     )
-    lane = Var(names.axis(f"v_{loop}"), target.var.dtype)
+    kept = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    lane = Var(names.axis(f"v_{loop}", kept), target.var.dtype)
     places = tuple(Load(b, (*o.indices[:axis], lane, *o.indices[axis:])) for b, o in zip(partial, reducer.outputs, strict=True))
     lets = tuple(Var(names.loop(f"v_{b.name}"), b.dtype) for b in partial) if len(partial) > 1 else ()
     factoring = Factorisation(block, target, chain, leaf.inside(chain), reducer, places, lane, lets)
@@ -197,7 +198,7 @@ def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], di
     iters.append(Iter(f.lane, f.target.extent, Axis.SPATIAL, f.target.var))
     for x in f.chain:
         if x.name in loops and x is not f.target:
-            v = Var(names.axis(f"v_{x.name}"), x.var.dtype)
+            v = Var(names.axis(f"v_{x.name}", {it.var.name for it in iters}), x.var.dtype)
             fresh[x.name] = v
             iters.append(Iter(v, x.extent, Axis.REDUCE, x.var))
     return tuple(iters), fresh, {it.var.name: substitute(it.binding, fresh) for it in gone}

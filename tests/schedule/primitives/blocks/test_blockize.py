@@ -466,3 +466,28 @@ def main(A: T.Buffer((5, 5), "float32")):
           hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
         """,
     )
+
+
+def test_axes_have_names_of_their_own():
+    """Though `v_i` is one of an axis inside, and `v_i_1` that of another loop."""
+    s = Checked(chain())
+    s.compute_at("B", "j_1")
+    s.split("j_1", [None], names=["i"])
+    s.blockize(["B", "C"])
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7, 13))
+        for i_1, i in T.grid(7, 13):
+            with T.block("outer_B_C_"):
+                v_i_1, v_i_2 = T.axis.remap("SS", [i_1, i])
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_i_2)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, v_i_1)
+                    v_j = T.axis.spatial(13, v_i_2)
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )

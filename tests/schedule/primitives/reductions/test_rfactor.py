@@ -626,3 +626,70 @@ def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((5,), "float32"), D: T.Buff
                 D[v_i] = C[v_i] * T.float32(2.0)
         """,
     )
+
+
+def test_axes_have_names_of_their_own():
+    """Though the loop of the reduction is called as that of the rows was, of which the axis still is `v_i`."""
+    s = Checked(reduction())
+    s.split("i", [None], names=["row"])
+    s.split("k", [None], names=["i"])
+    s.rfactor("i")
+    check(
+        s,
+        """
+        C_rf = T.alloc_buffer((13, 7))
+        for row, i in T.grid(7, 13):
+            with T.block("C_rf"):
+                v_i, v_i_1 = T.axis.remap("SS", [row, i])
+                C_rf[v_i_1, v_i] = A[v_i, v_i_1]
+        for row_1, i_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_i_1 = T.axis.remap("SR", [row_1, i_1])
+                with T.init():
+                    C[v_i] = T.float32(0.0)
+                C[v_i] = C[v_i] + C_rf[v_i_1, v_i]
+        """,
+    )
+
+
+def test_refuses_an_extent_that_depends_on_another_loop():
+    """Also on one that holds more."""
+    s = Schedule(
+        parse(
+            """
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((7, 8), "float32"), B: T.Buffer((7,), "float32")):
+    for i in range(7):
+        for j in range(i + 1):
+            with T.block("B"):
+                vi = T.axis.spatial(7, i)
+                vj = T.axis.reduce(8, j)
+                with T.init():
+                    B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + A[vi, vj]
+"""
+        )
+    )
+    refuse(
+        s,
+        """
+        rfactor('j'): the extent of `j` depends on other loops
+            8 |         for j in range(i + 1):
+              |         ^^^^^^^^^^^^^^^^^^^^^^ runs over i + 1
+          hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
+        """,
+        call=lambda s: s.rfactor("j"),
+    )
+    s.read_at("i", "B", 0, "local")
+    refuse(
+        s,
+        """
+        rfactor('j'): the extent of `j` depends on other loops
+           14 |         for j in range(i + 1):
+              |         ^^^^^^^^^^^^^^^^^^^^^^ runs over i + 1
+          hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
+        """,
+        call=lambda s: s.rfactor("j"),
+    )
