@@ -13,12 +13,11 @@ from tir.analysis.dependence import (
     Instances,
     Unit,
     conflict_marks,
-    conflicting_accesses,
+    conflicts,
     find_collision,
     local_buffers,
     spatial_bindings,
     units,
-    units_sharing_buffers,
 )
 from tir.arith.enumeration import injective_on_grid
 from tir.arith.polynomial import add, excess, names_in, polynomial, split_terms, to_expr
@@ -65,12 +64,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     parts = units(loop.body)
     local = local_buffers(loop.body)
     private = cache(private)
-    clashes = [
-        (parts[n], parts[m], x, y)
-        for n, m in units_sharing_buffers(parts, parts)
-        if n < m or (n == m and not isinstance(parts[n].stmt, Block))
-        for x, y in conflicting_accesses(parts[n], parts[m], local)
-    ]
+    clashes = [(parts[n], parts[m], x, y) for n, m, pairs in conflicts(local, parts) for x, y in pairs]
     places = [spatial_bindings(u.stmt, u.env) if isinstance(u.stmt, Block) else () for u in parts]
     instances = Instances(around, [loop], below, [*places, *(a.indices for _, _, x, y in clashes for a in (x, y))])
     for unit, place in zip(parts, places, strict=True):

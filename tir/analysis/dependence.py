@@ -292,26 +292,23 @@ def spatial_bindings(block: Block, env: Mapping[str, Expr]) -> Indices:
     return tuple(_resolved(it.binding, env) for it in block.iters if it.axis is Axis.SPATIAL)
 
 
-def conflicting_accesses(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[Access, Access]]:
-    """The pairs of accesses of two units of which at least one writes, to one buffer that is not `ignored`."""
-    theirs = b.by_buffer
-    for name, ours in a.by_buffer.items():
-        if name in theirs and name not in ignored:
-            for x in ours:
-                for y in theirs[name]:
-                    if x.is_store or y.is_store:
-                        yield x, y
-
-
-def units_sharing_buffers(first: Sequence[Unit], second: Sequence[Unit]) -> Iterator[tuple[int, int]]:
-    """The numbers of the pairs of units that access a common buffer, in order."""
+def conflicts(
+    ignored: set[str], first: Sequence[Unit], second: Sequence[Unit] | None = None
+) -> Iterator[tuple[int, int, list[tuple[Access, Access]]]]:
+    """The numbers of two units, in order, and the pairs of their accesses of which at least one writes, to one buffer that is not
+    `ignored`. Without `second`, those of the units of `first` among each other, but for the instances of one block."""
     users: dict[str, list[int]] = {}
-    for m, unit in enumerate(second):
-        for name in unit.by_buffer:
+    for m, unit in enumerate(first if second is None else second):
+        for name in unit.by_buffer.keys() - ignored:
             users.setdefault(name, []).append(m)
-    for n, unit in enumerate(first):
-        for m in sorted({m for name in unit.by_buffer for m in users.get(name, ())}):
-            yield n, m
+    for n, a in enumerate(first):
+        for m in sorted({m for name in a.by_buffer for m in users.get(name, ())}):
+            b = first[m] if second is None else second[m]
+            if second is not None or n < m or (n == m and not isinstance(a.stmt, Block)):
+                shared = (name for name in a.by_buffer if name in b.by_buffer and name not in ignored)
+                accesses = ((x, y) for name in shared for x in a.by_buffer[name] for y in b.by_buffer[name])
+                if pairs := [(x, y) for x, y in accesses if x.is_store or y.is_store]:
+                    yield n, m, pairs
 
 
 def conflict_marks(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:

@@ -14,11 +14,10 @@ from tir.analysis.dependence import (
     SAME,
     Instances,
     conflict_marks,
-    conflicting_accesses,
+    conflicts,
     local_buffers,
     touched_elements,
     units,
-    units_sharing_buffers,
 )
 from tir.arith.simplify import simplify
 from tir.ir import For, PrimFunc, Seq, Stmt, Var, nest, seq
@@ -172,11 +171,8 @@ def _need_forward(
     # The units as they stand in the function, to be shown, and as they are in the merged loops.
     ours = list(zip(units(first[-1].body), units(earlier), strict=True))
     theirs = list(zip(units(second[-1].body), units(later), strict=True))
-    pairs = [
-        ((ours[n][0], theirs[m][0]), x, y)
-        for n, m in units_sharing_buffers([a for _, a in ours], [b for _, b in theirs])
-        for x, y in conflicting_accesses(ours[n][1], theirs[m][1], ignored)
-    ]
+    found = conflicts(ignored, [a for _, a in ours], [b for _, b in theirs])
+    pairs = [((ours[n][0], theirs[m][0]), x, y) for n, m, pairs in found for x, y in pairs]
     if not pairs:
         return
     below = [*loops_below(earlier), *loops_below(later)]
@@ -225,9 +221,8 @@ def _merge_place(around: list[For], siblings: Sequence[Stmt], places: Sequence[i
 
 def _shared_buffer(around: list[For], a: Stmt, b: Stmt) -> str | None:
     """A buffer through which two statements, run one after the other, may depend on each other; None where there is none."""
-    ignored = local_buffers(a) | local_buffers(b)
-    ours, theirs = units(a), units(b)
-    pairs = [pair for n, m in units_sharing_buffers(ours, theirs) for pair in conflicting_accesses(ours[n], theirs[m], ignored)]
+    found = conflicts(local_buffers(a) | local_buffers(b), units(a), units(b))
+    pairs = [pair for _, _, pairs in found for pair in pairs]
     if not pairs:
         return None
     instances = Instances(around, [], [*loops_below(a), *loops_below(b)], [x.indices for pair in pairs for x in pair])

@@ -13,11 +13,10 @@ from tir.analysis.dependence import (
     Instances,
     Unit,
     conflict_marks,
-    conflicting_accesses,
+    conflicts,
     local_buffers,
     spatial_bindings,
     units,
-    units_sharing_buffers,
 )
 from tir.arith.bounds import bounds, ranges_of
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
@@ -110,12 +109,7 @@ def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For],
     for unit in parts:
         if isinstance(unit.stmt, Block):
             _block_keeps_order(unit, unit.stmt, around, chain, below, relations)
-    local = local_buffers(body)
-    for n, m in units_sharing_buffers(parts, parts):
-        first, second = parts[n], parts[m]
-        pairs = [] if m < n or (n == m and isinstance(first.stmt, Block)) else list(conflicting_accesses(first, second, local))
-        if not pairs:
-            continue
+    for n, m, pairs in conflicts(local_buffers(body), parts):
         instances = Instances(around, chain, below, [x.indices for pair in pairs for x in pair])
         for (x, y), (a, b, relation) in product(pairs, relations):
             # The first instance may be that of either access.
@@ -126,7 +120,7 @@ def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For],
                     f"`{a.name}` and `{b.name}`",
                     (a, "outer loop now"),
                     (b, "would come outside it"),
-                    *conflict_marks(first, second, x, y),
+                    *conflict_marks(parts[n], parts[m], x, y),
                     hint=f"leave `{b.name}` inside `{a.name}`",
                 )
 

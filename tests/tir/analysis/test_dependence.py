@@ -5,9 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tir.analysis.dependence import Instances, _never_zero
+from tir.analysis.dependence import Instances, _never_zero, conflicts, units
 from tir.arith.enumeration import evaluate
 from tir.ir import Const, Evaluate, Expr, For, Var
+from tir.script import parse
 
 
 def loop(name: str, extent: int) -> For:
@@ -86,3 +87,28 @@ def test_never_zero_is_sound(seed):
     if _never_zero(const, terms):
         for values in product(*(range(lo, hi + 1) for lo, hi in ranges)):
             assert const + sum(c * v for c, v in zip(coefficients, values, strict=True)) != 0
+
+
+def test_conflicts_need_a_write_and_a_buffer_of_both():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+    for i in range(7):
+        with T.block("B"):
+            v_i = T.axis.spatial(7, i)
+            B[v_i] = A[v_i]
+        with T.block("C"):
+            v_i = T.axis.spatial(7, i)
+            C[v_i] = A[v_i] + B[v_i]
+        C[i] = C[i] + A[i]
+""")
+    parts = units(func.body)
+
+    def found(*given):
+        return [(n, m, [(x.verb, y.verb, x.buffer.name) for x, y in pairs]) for n, m, pairs in conflicts(*given)]
+
+    itself = [("reads", "writes", "C"), ("writes", "reads", "C"), ("writes", "writes", "C")]
+    again = [("writes", "reads", "C"), ("writes", "writes", "C")]
+    assert found(set(), parts) == [(0, 1, [("writes", "reads", "B")]), (1, 2, again), (2, 2, itself)]
+    assert found({"C"}, parts) == [(0, 1, [("writes", "reads", "B")])]
+    assert found(set(), parts[1:2], parts) == [(0, 0, [("reads", "writes", "B")]), (0, 1, again[1:]), (0, 2, again)]
