@@ -46,10 +46,10 @@ def stage_mem(
     """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks, in order.
 
     What it reads is copied before, by a block called `name`, as the copy is; what it writes is copied back after, by `name_back`.
-    A block that starts from its init needs no copy before. The window is a box around the elements that S accesses in one run.
-    `keep` names the loop around S in whose iterations the window advances: what it shares with the one before is kept, in a
-    circular copy of `e` places, or all where there are fewer, and only what is new is copied. Sources: Exo, PLDI 2022
-    (stage_mem); for `keep` Halide, PLDI 2013, section 4.3 (sliding windows and storage folding).
+    A block that starts from its init needs no copy before, nor does a temporary that nothing else writes. The window is a box
+    around the elements that S accesses in one run. `keep` names the loop around S in whose iterations the window advances: what
+    it shares with the one before is kept, in a circular copy of `e` places, or all where there are fewer, and only what is new is
+    copied. Sources: Exo, PLDI 2022 (stage_mem); for `keep` Halide, PLDI 2013, section 4.3 (sliding windows and storage folding).
 
     Rewrite   S(C[i])
            => for ax0 in window: name[ax0] = C[ax0]
@@ -116,7 +116,8 @@ def _copy_nests(
     back = copy_block(names, f"{copy.name}_back", copy, source)
     part = _part_written(writers, source, back, loops)
     begins = writers[0].block
-    if begins.init is None and not writes_before_reads(begins, source, dict(ranges)):  # it reads what it has not written itself
+    held = buffer in scope.outputs or any(not w.under(target) for w in scope.writers(buffer))  # something, before
+    if held and begins.init is None and not writes_before_reads(begins, source, dict(ranges)):  # nor does it write that first
         copying = copy_block(names, copy.name, source, copy)
         first = where_written(copying, part, ranges, names, facts)
         made.append(copying.name)

@@ -2,7 +2,7 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.programs import chain, elementwise
+from tests.programs import chain, elementwise, relu_of_matmul
 from tests.schedule.harness import (
     Checked,
     chain_in_a_block,
@@ -784,5 +784,37 @@ def main(A: T.Buffer((5,), "float32"), C: T.Buffer((5, 7), "float32")):
                     v_j = T.axis.spatial(7, j)
                     T.where(i_0 * 2 + i_1 < 5)
                     C[v_i, v_j] = T.if_then_else(v_i - v_j >= 0, window[(v_i - v_j) % 5], T.float32(0.0))
+        """,
+    )
+
+
+def test_what_nothing_was_written_to_is_not_copied_before():
+    """Though the block, in which another one starts from its init, does not show that it writes what it reads first."""
+    s = Checked(relu_of_matmul())
+    s.blockize(["C"])
+    assert s.stage_mem("k", "C", "staged", "local") == ["staged_back"]
+    check(
+        s,
+        """
+        C = T.alloc_buffer((7, 13))
+        staged = T.alloc_buffer((7, 13), scope="local")
+        for i, j in T.grid(7, 13):
+            for k in range(5):
+                with T.block("outer_C_"):
+                    v_i_1, v_j_1, v_k_1 = T.axis.remap("SSO", [i, j, k])
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, v_i_1)
+                        v_j = T.axis.spatial(13, v_j_1)
+                        v_k = T.axis.reduce(5, v_k_1)
+                        with T.init():
+                            staged[v_i, v_j] = T.float32(0.0)
+                        staged[v_i, v_j] = staged[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            with T.block("staged_back"):
+                v0, v1 = T.axis.remap("SS", [i, j])
+                C[v0, v1] = staged[v0, v1]
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("D"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
