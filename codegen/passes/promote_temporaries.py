@@ -75,7 +75,10 @@ class _Place(NamedTuple):
 
 
 def _place(x: Load | Store, around: Context) -> _Place | None:
-    """Where an access is, over unrollable loops; None elsewhere, or for no vector. A guarded one may lie beyond the buffer."""
+    """Where an access is, over unrollable loops; None elsewhere, as on threads that share the temporary, or for no vector. A
+    guarded one may lie beyond the buffer."""
+    if any(s.kind is Kind.PARALLEL for s in around.loops):
+        return None
     *rows, column = map(polynomial, x.indices)
     lane = next((s for s in around.loops if s.kind is Kind.VECTORIZED), None)
     if lane is None or not isinstance(lane.extent, Const) or column.pop((lane.var,), 0) != 1:

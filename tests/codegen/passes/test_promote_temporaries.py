@@ -104,3 +104,17 @@ def exponential(e: Expr) -> Expr:
 def test_what_stays_in_memory(func, stays):
     assert kept(func) is stays
     same(func, targets=[ONE, FIXED], tolerance=lambda p, a: 1e-6 * abs(a))
+
+
+def test_what_threads_share_stays_in_memory():
+    """Each of them is a function of its own, whose registers are its own."""
+    A, B = te.placeholder((16,), name="A"), te.placeholder((5, 16), name="B")
+    total = te.compute((16,), lambda j: A[j] * 2.0, name="C")
+    s = Schedule(te.create_prim_func([A, B, te.compute((5, 16), lambda i, j: B[i, j] - total[j], name="D")]))
+    i, j = s.get_loops("D")
+    s.vectorize(s.get_loops("C")[0])
+    s.vectorize(j)
+    assert not kept(s.func)
+    s.parallel(i)
+    assert kept(s.func)
+    same(s.func)
