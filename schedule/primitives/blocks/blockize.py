@@ -95,9 +95,10 @@ def blockize(func: PrimFunc, target: str | list[str], preserve_unit_iters: bool 
               over the loops outside and those inside, 0 <= inner < f; no extent inside depends on the loops outside; a condition
               on both concerns one axis only; and where an init moves outside, each loop inside drives spatial or reduce axes, not
               both, and is bound to no thread if it drives the reduction, they visit each point once, and the reduction starts
-              where they start. Several blocks: if they stand in neighbouring statements that hold no others, and no thread drives
-              a reduction that has its init. An iteration variable is spatial if the iterations of its loop are independent, as
-              for `parallel`, and so are those of the loops around, else opaque.
+              where they start. Several blocks: if they stand in neighbouring statements that hold no others, no thread drives a
+              reduction that has its init, and no extent of the loops that they use depends on another loop around. An iteration
+              variable is spatial if the iterations of its loop are independent, as for `parallel`, and so are those of the loops
+              around, else opaque.
     Example   matmul: s.blockize("k")
     """
     if isinstance(target, list):
@@ -160,8 +161,12 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     for b in inside:
         if b.init is not None:
             need_no_threads(b, loops_on(common), driving(b, Axis.REDUCE))
-    names = Names.of(func)
     outer = [x for x in loops_on(common) if any(x.name in variables(s) for s in held)]
+    for x in outer:
+        if variables(x.extent) & {o.name for o in loops_on(common)}:
+            reason = f"the extent of `{x.name}`, which becomes that of an axis, depends on loops outside"
+            raise ScheduleError(reason, (x, f"runs over {x.extent}"), hint=DEPENDENT_EXTENT_HINT)
+    names = Names.of(func)
     visible = {it.var.name for s in (*common, *held) for b in ([s] if type(s) is Block else blocks(s)) for it in b.iters}
     mapping: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in outer}
     iters: list[Iter] = []

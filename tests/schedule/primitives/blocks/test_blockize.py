@@ -466,6 +466,16 @@ def main(A: T.Buffer((5, 5), "float32")):
           hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
         """,
     )
+    refuse(
+        Schedule(func),
+        """
+        blockize(['A']): the extent of `j`, which becomes that of an axis, depends on loops outside
+            8 |         for j in range(i + 1):
+              |         ^^^^^^^^^^^^^^^^^^^^^^ runs over i + 1
+          hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
+        """,
+        call=lambda s: s.blockize(["A"]),
+    )
 
 
 def test_axes_have_names_of_their_own():
