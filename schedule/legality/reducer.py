@@ -230,9 +230,9 @@ def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
     def text(x: tuple) -> str:
         return str(tuple(float(v) if dtypes.is_float(o.dtype) else v for v, o in zip(x, r.outputs, strict=True)))
 
-    def refuse(what: str, left: str, x: tuple, right: str, y: tuple) -> None:
+    def refuse(what: str, left: str, x: tuple, right: str, y: tuple, hint: str | None = None) -> None:
         raise ScheduleError(
-            f"the reduction of `{block.name}` is not {what}", (block, "the reduction"),
+            f"the reduction of `{block.name}` is not {what}", (block, "the reduction"), hint=hint,
             witness=f"{left} = {text(x)}, but {right} = {text(y)}",
         )  # fmt: skip
 
@@ -243,7 +243,8 @@ def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
         for a, b in (*product(small, small), *pairwise(wide)):
             if f(a, b) != f(b, a):
                 left, right = f"f({text(a)}, {text(b)})", f"f({text(b)}, {text(a)})"
-                refuse("commutative, as a change of order needs", left, f(a, b), right, f(b, a))
+                hint = "choose the outermost loop of the reduction, or let indices decide between equal values"
+                refuse("commutative, as a change of order needs", left, f(a, b), right, f(b, a), hint)
     for a, b, c in (*product(small, small, small), *zip(wide[::3], wide[1::3], wide[2::3], strict=True)):
         if f(f(a, b), c) != f(a, f(b, c)):
             left, right = f"f(f({text(a)}, {text(b)}), {text(c)})", f"f({text(a)}, f({text(b)}, {text(c)}))"

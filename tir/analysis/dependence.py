@@ -126,10 +126,13 @@ class Instances:
         self._known_cases: dict[tuple, list[Case]] = {}
 
     def polynomial(self, e: Expr) -> Polynomial:
-        """An index as a polynomial over the parts of the loops that are split."""
+        """An index as a polynomial over the parts of the loops that are split, all variables of one dtype, as new ones are."""
         known = self._polynomials.get(e)
         if known is None:
-            known = self._polynomials[e] = _with_atoms(polynomial(e), self._expanded)
+            known = _with_atoms(polynomial(e), self._expanded)
+            if any(type(atom) is Var and atom.dtype != "int32" for m in known for atom in m):
+                known = _with_atoms(known, lambda atom: _variable(atom.name) if type(atom) is Var else None)
+            self._polynomials[e] = known
         return known
 
     def _expanded(self, atom: Expr) -> Polynomial | None:

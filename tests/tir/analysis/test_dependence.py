@@ -112,3 +112,12 @@ def f(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((7
     assert found(set(), parts) == [(0, 1, [("writes", "reads", "B")]), (1, 2, again), (2, 2, itself)]
     assert found({"C"}, parts) == [(0, 1, [("writes", "reads", "B")])]
     assert found(set(), parts[1:2], parts) == [(0, 0, [("reads", "writes", "B")]), (0, 1, again[1:]), (0, 2, again)]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_indices_of_a_dtype(dtype):
+    tile = For(Var("tile", dtype), Var("n", dtype), Evaluate(Const(0)))
+    first, second = (For(Var(name, dtype), Const(4, dtype), Evaluate(Const(0))) for name in ("row", "other"))
+    written, read = ((tile.var * 4 + row.var,) for row in (first, second))
+    instances = Instances([], [tile], [first, second], [written, read])
+    assert instances.distinct(written, read, {"tile": "<"}) and instances.distinct(written, read, {"tile": ">"})

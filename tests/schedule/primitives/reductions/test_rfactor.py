@@ -291,6 +291,7 @@ def test_refuses_what_is_not_commutative():
             9 |         with T.block("R"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           witness: f((0, -1.0), (1, -1.0)) = (0, -1.0), but f((1, -1.0), (0, -1.0)) = (1, -1.0)
+          hint: choose the outermost loop of the reduction, or let indices decide between equal values
         """,
         call=lambda s: s.rfactor(ki),
     )
