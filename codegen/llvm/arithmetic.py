@@ -424,7 +424,7 @@ class Arithmetic(Memory):
         """Whether one instruction loads a vector and has a constant in lanes where the condition does not hold."""
         if f.value == 0:
             return not self._uniform(condition) and self.place(t).stride != 0
-        plain = t.dtype == f.dtype == dtypes.computed(f.dtype) and t.dtype != "bool" and t.buffer.scope != "register"
+        plain = t.dtype == f.dtype == dtypes.computed(f.dtype) and t.dtype != "bool"
         return plain and not any(map(loads, t.indices)) and self.place(t).stride in (1, *SHUFFLED_STRIDES)
 
     def _masked_load(self, condition: Expr, t: Load, f: Const) -> Value:
