@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -22,19 +22,25 @@ from tir.ir import (
     Expr,
     For,
     If,
+    Iter,
+    Let,
     Load,
+    Node,
     PrimFunc,
+    Range,
     Select,
     Seq,
     Stmt,
     Store,
     Unary,
+    Var,
     as_int,
+    cast,
     conjunction,
     seq,
 )
 from tir.nearest import did_you_mean
-from tir.traverse import loops, replace_buffers, stores, substitute, walk, walk_stmts
+from tir.traverse import blocks, loops, replace_buffers, rewrite, stores, substitute, walk, walk_stmts
 
 from ...error import ScheduleError
 from ...intrinsics.tensor_intrin import TensorIntrin, registered
@@ -50,8 +56,9 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
     """Replace what a block, or the nest at a loop, computes by a registered intrinsic. A loop is blockized first.
 
     The intrinsic (`TensorIntrin.register(name, desc, impl)`) takes buffers; each stands for a window of a buffer of the function,
-    whose place is found by comparing: its dimensions are some of the buffer's, in order. The init that `blockize` moves outside
-    stays. `preserve_unit_iters` is that of `blockize`. Source: TensorIR, ASPLOS 2023, section 4.1.
+    whose place is found by comparing: its dimensions are some of the buffer's, in order. Its loops and indices have 64 bits where
+    those of the function have. The init that `blockize` moves outside stays. `preserve_unit_iters` is that of `blockize`.
+    Source: TensorIR, ASPLOS 2023, section 4.1.
 
     Rewrite   with T.block("C_o"): for i_1: for j_1: with T.block("C"): S        =>   with T.block("C_o"): impl
     Legal     if the body is the description, once loop variables and buffers are renamed, operands of +, *, min, max, and, or
@@ -78,6 +85,9 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
             hint=f"register {tensor_intrin!r} again with desc and impl that agree",
         )
 
+    if any(v.dtype == "int64" for v in (*(it.var for it in target.iters), *(x.var for x in loops(target.body)))):
+        wide = (_with_wide_indices(f, tensor_intrin) for f in (intrinsic.desc, intrinsic.impl))
+        intrinsic = TensorIntrin(tensor_intrin, *wide)
     windows = _matched_views(intrinsic, tensor_intrin, target, named)
 
     names = Names.of(func)
@@ -86,6 +96,33 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
     own = {b.name: b.with_(name=names.buffer(b.name)) for b in intrinsic.impl.allocs}
     new = target.with_(body=replace_buffers(body, own), allocs=(*target.allocs, *own.values()))
     return replace_path(func, above, new), None
+
+
+def _with_wide_indices(func: PrimFunc, name: str) -> PrimFunc:
+    """A function of an intrinsic with loops, axes and indices of 64 bits, for programs that have these."""
+    counting = {x.name for x in loops(func.body)} | {it.var.name for b in blocks(func.body) for it in b.iters}
+
+    def wide(e: Expr) -> Expr:
+        return simplify(cast(e, "int64"))
+
+    def visit(n: Node) -> Node | None:
+        match n:
+            case Var(v) if v in counting:
+                return Var(v, "int64")
+            case For() | Iter():
+                return n.with_(extent=wide(n.extent))
+            case Range():
+                return Range(wide(n.min), wide(n.extent))
+            case Binary(op, a, b) if {a.dtype, b.dtype} == {"int32", "int64"}:
+                return Binary(op, wide(a), wide(b))
+            case Load() | Store():
+                n = n.with_(indices=tuple(map(wide, n.indices)))
+        if (type(n) is Store and n.value.dtype != n.buffer.dtype) or (type(n) is Let and n.value.dtype != n.var.dtype):
+            reason = f"`{name}` computes with its loop variables, which have 64 bits here"
+            raise ScheduleError(reason, hint="convert them where they are no indices: T.Cast('int32', i)")
+        return n
+
+    return rewrite(func, visit)
 
 
 def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, BufferView]:
@@ -266,7 +303,7 @@ class _Matcher:
             self.fail(f"it has both `{known.buffer.name}` and `{a.buffer.name}` for `{d.buffer.name}` of the description")
             return
         for dims in [known.dims] if known is not None else list(_dimension_choices(d.buffer, len(parts))):
-            base = _view_base(wanted, parts, dims)
+            base = _view_base(wanted, parts, dims, [i.dtype for i in a.indices])
             if base is not None and (known is None or base == known.base):
                 yield replace(m, windows={**m.windows, d.buffer.name: BufferView(a.buffer, dims, base)})
                 continue
@@ -290,7 +327,7 @@ def _dimension_choices(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]
 
 
 def _view_base(
-    wanted: list[Polynomial], parts: list[tuple[Polynomial, Polynomial]], dims: tuple[int | None, ...]
+    wanted: list[Polynomial], parts: list[tuple[Polynomial, Polynomial]], dims: tuple[int | None, ...], dtypes: Sequence[str]
 ) -> tuple[Expr, ...] | None:
     """Where the window starts, if in its dimensions the loops of the tile enter as wanted, and in the others not at all."""
     base: list[Expr] = []
@@ -301,7 +338,7 @@ def _view_base(
         offset = as_constant(rest)
         if offset is None:
             return None
-        base.append(simplify(to_expr(add(there, {(): offset} if offset else {}))))
+        base.append(simplify(to_expr(add(there, {(): offset} if offset else {}), dtypes[n])))
     if any(as_constant(w) != 0 for w, d in zip(wanted, dims, strict=True) if d is None):
         return None
     return tuple(base)

@@ -8,6 +8,7 @@ from tests.tir.script.parsing import parsed
 from tir import te
 from tir.ir import NOTHING, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
 from tir.script import tir as T
+from tir.traverse import loops
 
 
 def dot(m: int = 7, n: int = 32, k: int = 5, parts: int = 4, left: str = "uint8", right: str = "int8", result: str = "int32"):
@@ -199,6 +200,64 @@ def test_one_of_ones_own(row):
     assert s.get_child_blocks("B_o") == ["keep", "give"]
     well_formed(s.func)
     same_numbers(before, s.func)
+
+
+def test_programs_with_indices_of_64_bits(row):
+    """As models have that are exported with sizes of 64 bits; intrinsics are written with 32."""
+    rows = parsed("""
+for i, j in T.grid(T.int64(7), T.int64(13)):
+    with T.block("B"):
+        v_i, v_j = T.axis.remap("SS", [i, j])
+        B[v_i, v_j] = A[v_i, v_j] + T.float32(1)
+""")
+    products = parsed(
+        """
+for i, j, ko, ki in T.grid(T.int64(7), T.int64(32), T.int64(5), T.int64(4)):
+    with T.block("C"):
+        v_i, v_j, v_ko, v_ki = T.axis.remap("SSRR", [i, j, ko, ki])
+        with T.init():
+            C[v_i, v_j] = 0
+        C[v_i, v_j] = C[v_i, v_j] + T.Cast("int32", A[v_i, v_ko * T.int64(4) + v_ki]) * T.Cast("int32", B[v_ko, v_j, v_ki])
+""",
+        'A: T.Buffer((7, 20), "uint8"), B: T.Buffer((5, 32, 4), "int8"), C: T.Buffer((7, 32), "int32")',
+    )
+    for before, loop, intrinsic in ((rows, lambda s: "j", "row"), (products, tiled, "dot_16x4_vnni")):
+        s = Schedule(before)
+        s.tensorize(loop(s), intrinsic)
+        if before is products:
+            s.decompose_reduction("C_o", "ko")
+        assert all(x.var.dtype == "int64" for x in loops(s.func)) and 'Cast("int64"' not in s.script
+        well_formed(s.func)
+        same_numbers(before, s.func)
+
+
+@T.prim_func
+def count_desc(Y: T.Buffer((13,), "int32")):
+    for i in range(13):
+        Y[i] = Y[i] + i
+
+
+def test_an_intrinsic_that_computes_with_its_loops_wants_32_bits():
+    TensorIntrin.register("count", count_desc, count_desc)
+    s = Schedule(
+        parsed(
+            """
+for i, j in T.grid(T.int64(7), T.int64(13)):
+    with T.block("B"):
+        v_i, v_j = T.axis.remap("SS", [i, j])
+        B[v_i, v_j] = B[v_i, v_j] + T.Cast("int32", v_j)
+""",
+            'B: T.Buffer((7, 13), "int32")',
+        )
+    )
+    refuse(
+        s,
+        """
+tensorize('j', 'count'): `count` computes with its loop variables, which have 64 bits here
+  hint: convert them where they are no indices: T.Cast('int32', i)
+""",
+    )
+    del _REGISTERED["count"]
 
 
 def test_an_implementation_that_is_wrong(row):
