@@ -7,7 +7,7 @@ from math import gcd, prod
 
 from tir.analysis.regions import accessed, clip, union
 from tir.analysis.write_before_read import writes_before_reads
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Buffer, Const, Expr, For, If, Kind, Let, PrimFunc, Region, Seq, Stmt, annotation
@@ -78,7 +78,7 @@ def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
 
 def _each_lane_its_own(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     """Whether each lane of a vectorised loop writes the same elements, and reads what it has written."""
-    inside = {**ranges, loop.name: extent_range(loop.extent, ranges)}
+    inside = ranges_of([loop], ranges)
     shared = any(
         s.buffer.name == buffer.name and loop.name not in variables(*map(simplify, s.indices)) for s in stores(loop.body)
     )
@@ -101,8 +101,8 @@ def place(
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
         match s:
-            case For(var, extent, body) if private(s, buffer, ranges):
-                return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
+            case For(body=body) if private(s, buffer, ranges):
+                return s.with_(body=visit(body, ranges_of([s], ranges)))
             case For(var, extent, body, Kind.VECTORIZED) if _each_lane_its_own(s, buffer, ranges):
                 wide = buffer.with_(shape=(*buffer.shape, extent))
                 lanes = move_accesses(body, lambda b, at: (wide, (*at, var)) if b.name == buffer.name else None)

@@ -9,7 +9,7 @@ from math import lcm, prod
 import numpy as np
 
 from tir.analysis.context import accesses
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import ranges_of
 from tir.arith.division import remainder
 from tir.arith.enumeration import distinct_rows, evaluate, grid
 from tir.arith.intervals import Interval, polynomial_bounds
@@ -60,7 +60,7 @@ def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[st
     """Whether the block writes in each iteration of a loop what it reads of the buffer there."""
     if is_thread(loop, "threadIdx"):
         return False
-    inside = {**ranges, loop.name: extent_range(loop.extent, ranges)}
+    inside = ranges_of([loop], ranges)
     return _tile_complete(kernel, loop.body, buffer, inside) or writes_before_reads(loop.body, buffer, ranges)
 
 

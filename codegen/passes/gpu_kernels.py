@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.intervals import Interval
 from tir.ir import Const, Expr, For, Kind, PrimFunc, Stmt, Var, annotation, nest
 from tir.memory import WARP_SCOPE
@@ -57,10 +57,8 @@ def map_kernels(func: PrimFunc, change: Callable[[GPUKernel], Stmt], whole: bool
             case For() if is_thread(s, "blockIdx"):
                 loops, kernel = _kernel(f"{func.name}_kernel{next(numbers)}", s, ranges)
                 return change(kernel) if whole else nest(loops, change(kernel))
-            case For(var, extent, body):
-                return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
             case _:
-                return map_statements(s, lambda c: visit(c, ranges))
+                return map_statements(s, lambda c: visit(c, ranges_of([s], ranges)))
 
     return func.with_(body=visit(func.body, {}))
 

@@ -21,7 +21,7 @@ from math import lcm, prod
 import numpy as np
 
 from tir.analysis.context import accesses
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.enumeration import distinct_rows, evaluate, grid
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, polynomial, to_expr
@@ -139,9 +139,9 @@ class _BarrierInsertion:
                 for n, x in enumerate(stmts):
                     pending = self.visit(x, (*path, n), pending, ranges)
                 return pending
-            case For(var, extent, body):
+            case For(_, extent, body):
                 self.inner.add(path)
-                inside = {**ranges, var.name: extent_range(extent, ranges)}
+                inside = ranges_of([s], ranges)
                 below = (*path, 0)
                 out = self.visit(body, below, [], inside)
                 if extent != Const(1, extent.dtype):

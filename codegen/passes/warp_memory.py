@@ -15,7 +15,7 @@ from math import prod
 from schedule.intrinsics import INSTRUCTION
 from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import coefficient, polynomial, to_expr
 from tir.arith.simplify import simplify
@@ -230,13 +230,11 @@ class _Lowering:
                 return Allocate(self.local(buffer), self.visit(body, ranges))
             case For() if self.walks_tiles(s):
                 return self.lanes(s)
-            case For(var, extent, body):
-                return s.with_(body=self.visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
             case Store() if in_warp(s):
                 raise GPUError(f"`{s.buffer.name}[{', '.join(map(str, s.indices))}] = ...` touches a buffer in scope "
                                f"`{WARP_SCOPE}`, but not in loops over the rows and the columns of its tiles")  # fmt: skip
             case _:
-                return map_statements(s, lambda c: self.visit(c, ranges))
+                return map_statements(s, lambda c: self.visit(c, ranges_of([s], ranges)))
 
     def product(self, s: For, name: str) -> Stmt:
         zero = {x.name: Const(0) for x in loops(s)}

@@ -8,7 +8,7 @@ from typing import Self
 
 from .. import dtypes
 from ..analysis.context import Access, Context, accesses_and_blocks
-from ..arith.bounds import bounds, extent_range
+from ..arith.bounds import bounds, extent_range, ranges_of
 from ..arith.enumeration import Points, enumerate_points
 from ..arith.intervals import Interval
 from ..ir import (
@@ -161,7 +161,7 @@ def iteration_scopes(func: PrimFunc) -> Iterator[IterationScope]:
                 return
             case Block() | For():
                 bound = [(s.name, s.extent)] if isinstance(s, For) else [(it.var.name, it.extent) for it in s.iters]
-                ranges = {**ranges, **{name: extent_range(extent, ranges) for name, extent in bound}}
+                ranges = ranges_of([s], ranges)
                 own = constant_extents(bound)
                 inside = conditions if isinstance(s, For) else (*conditions, *conjuncts(s.predicate))
                 yield IterationScope(s, ranges, outer, own, loops, inside)
