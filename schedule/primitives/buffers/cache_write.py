@@ -41,7 +41,8 @@ def cache_write(
               for ax0 in range(N): C[ax0] = C_local[ax0]
               The copying block stands after the nest of `block`, under the same `if`; inside loops shared with readers of C, and
               inside a block, it copies the part that is finished in their iteration, under the conditions that the block has on
-              its axes. Of a reduction without an init, such as one inside of a blockized one, the copy starts from C.
+              its axes. Of a reduction without an init, such as one inside of a blockized one, the copy starts from C, if
+              anything outside of the block around uses that.
     Legal     if the block is data parallel, a reduction with its init, or one that reads of C what it writes, alone in writing C,
               nothing reads C before it, and what is copied is all written: the block runs over its whole domain, or where
               conditions on its axes hold, and each of its spatial axes, or a tile for each of its values, plus what is bound
@@ -91,7 +92,7 @@ def cache_write(
                 raise
             placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
     insertions = [place.insertion(placed)]
-    if updating:
+    if updating and target.name in scope.outputs:  # else nothing has written it before
         first = copy_block(names, f"{copy.name}_start", target, copy)
         start = where_written(first, part, ranges, names, facts)
         insertions.append(Insertion(place.path[-1], place.position - 1, start))

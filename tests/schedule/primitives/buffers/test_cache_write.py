@@ -775,3 +775,58 @@ def test_what_a_block_allocates_is_not_among_what_it_writes():
         """,
         call=lambda s: s.cache_write("rows", "row", "local"),
     )
+
+
+def test_what_nothing_was_written_to_is_not_copied_before():
+    """Though the block says that it goes on with a reduction: of all others, it alone writes its temporary."""
+    s = Checked(
+        parse(
+            """
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32")):
+    X = T.alloc_buffer((7,))
+    with T.block("rows"):
+        vt = T.axis.reduce(1, 0)
+        for i in range(7):
+            with T.block("start"):
+                v = T.axis.spatial(7, i)
+                X[v] = T.float32(0.0)
+        for i, k in T.grid(7, 5):
+            with T.block("sum"):
+                v, vk = T.axis.remap("SR", [i, k])
+                X[v] = X[v] + A[v, vk]
+    for i in range(7):
+        with T.block("C"):
+            v = T.axis.spatial(7, i)
+            C[v] = X[v] * T.float32(2.0)
+"""
+        )
+    )
+    s.cache_write("rows", "X", "local")
+    check(
+        s,
+        """
+        X = T.alloc_buffer((7,))
+        X_local = T.alloc_buffer((7,), scope="local")
+        with T.block("rows"):
+            vt = T.axis.reduce(1, 0)
+            for i in range(7):
+                with T.block("start"):
+                    v = T.axis.spatial(7, i)
+                    X_local[v] = T.float32(0.0)
+            for i_1, k in T.grid(7, 5):
+                with T.block("sum"):
+                    v, vk = T.axis.remap("SR", [i_1, k])
+                    X_local[v] = X_local[v] + A[v, vk]
+        for ax0 in range(7):
+            with T.block("X_local"):
+                v0 = T.axis.spatial(7, ax0)
+                X[v0] = X_local[v0]
+        for i_2 in range(7):
+            with T.block("C"):
+                v = T.axis.spatial(7, i_2)
+                C[v] = X[v] * T.float32(2.0)
+        """,
+    )
