@@ -21,7 +21,7 @@ from tir.traverse import stores, substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
 from .dlpack import host_array
-from .signature import LibraryOfOne, Signature
+from .signature import LibraryOfOne
 from .timing import Timing, sampled, seconds_of, without_collector
 
 if TYPE_CHECKING:
@@ -100,10 +100,6 @@ class Kernel(LibraryOfOne):
 
         run = native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
         return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # `arguments.checked` tells whether they hold
-
-    @cached_property
-    def _signature(self) -> Signature:
-        return Signature(self.func, self._written)
 
     def load(self) -> None:
         """Bring the machine code into this process, and what checks its arguments, which else the first call does. Raises

@@ -31,9 +31,15 @@ class _Plan(NamedTuple):
 
 
 class LibraryOfOne:
-    """A kernel as programs find it in a library: `library["main"]`, or by the name of its function."""
+    """A kernel with the signature of its function, as programs find it in a library: `library["main"]`, or by the function's
+    name."""
 
     func: PrimFunc
+    _written: Set[str]  # the names of the buffers that it writes
+
+    @cached_property
+    def _signature(self) -> Signature:
+        return Signature(self.func, self._written)
 
     def __getitem__(self, name: str) -> Self:
         if name not in ("main", self.func.name):

@@ -16,7 +16,7 @@ from tir.arith.enumeration import evaluate
 from tir.ir import Buffer, PrimFunc
 
 from ..arguments import ArgumentError, checked
-from ..signature import LibraryOfOne, Signature
+from ..signature import LibraryOfOne
 from ..timing import Timing, sampled
 from .banks import ways
 from .compile import Binary, Resources
@@ -71,10 +71,6 @@ class CudaKernel(LibraryOfOne):
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: nothing that is on the device."""
         return {name: value for name, value in vars(self).items() if name not in ("_module", "_signature")} | {"_workspaces": {}}
-
-    @cached_property
-    def _signature(self) -> Signature:
-        return Signature(self.func, self._written)
 
     def report(self) -> Report:
         """Registers, spills, shared memory and its conflicts of each kernel; no GPU is needed."""
