@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from tir.analysis.context import accesses
 from tir.arith.bounds import ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.intervals import Ranges
-from tir.arith.mixed_radix import mixed_radix
+from tir.arith.mixed_radix import lower_factors, mixed_radix, split_variable
 from tir.arith.polynomial import Polynomial, add, as_constant, constant, linear, names_in, polynomial, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
-from tir.ir import Axis, Block, Const, Expr, For, Iter, Store, Var, conjunction, conjuncts
+from tir.assumptions import divides
+from tir.ir import NOTHING, Axis, Block, Const, Expr, For, Iter, Store, Var, conjunction, conjuncts
 from tir.traverse import loads, substatements, substitute, variables
 
 from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
@@ -51,7 +53,24 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
 
     With `facts` about sizes, extents may be symbolic: then windows may reach beyond the domain, where the block does not run.
+    A loop of symbolic extent that `fuse` made is taken apart where its inner part is constant.
     """
+    if facts is not None and (parts := _parts_of_symbolic_loops(block, (*outer, *inner), facts)):
+        sums = {name: total for name, (_, total, _) in parts.items()}
+        outer, inner = ([p for x in loops for p in (parts[x.name][0] if x.name in parts else [x])] for loops in (outer, inner))
+        ranges = ranges_of((*outer, *inner))
+        back = {name: e for *_, places in parts.values() for name, e in places.items()}
+        placed = substitute(block.with_(body=NOTHING, init=None), sums)
+        iters = tuple(it.with_(binding=simplify(it.binding, ranges)) for it in placed.iters)
+        block = block.with_(iters=iters, predicate=simplify(placed.predicate, ranges))
+        return {
+            name: Window(
+                simplify(substitute(w.start, back)),
+                w.extent,
+                tuple((simplify(substitute(base, back)), scale, bound) for base, scale, bound in w.limits),
+            )
+            for name, w in windows(block, outer, inner, facts).items()
+        }
     result: dict[str, Window] = {}
     own = axes_with_own_loop(block, (*outer, *inner))
     for it in block.iters:
@@ -79,6 +98,30 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
             if found.constants[name]:
                 raise Unproved(f"`{name}` starts at {found.constants[name]}")
             result[name] = _window(it, found.terms[name], found.bounds[name], zeros, ranges)
+    return result
+
+
+def _parts_of_symbolic_loops(
+    block: Block, loops: Sequence[For], facts: Sequence[Expr]
+) -> dict[str, tuple[list[For], Expr, dict[str, Expr]]]:
+    """For each loop of symbolic extent that occurs under `//` and `%` by constants which divide its extent, as those that `fuse`
+    makes: loops over its parts, the highest first, their sum, and what each part is of the loop."""
+    result: dict[str, tuple[list[For], Expr, dict[str, Expr]]] = {}
+    if all(type(x.extent) is Const for x in loops):
+        return result
+    for name, steps in lower_factors((*(it.binding for it in block.iters), *conjuncts(block.predicate))).items():
+        loop = next((x for x in loops if x.name == name), None)
+        edges = [1, *steps]
+        if loop is None or type(loop.extent) is Const or any(b % a for a, b in pairwise(edges)):
+            continue
+        if not divides(edges[-1], loop.extent, facts):
+            continue
+        parts, total = split_variable(loop.var, edges)
+        dtype = loop.extent.dtype
+        extents = [*(Const(b // a, dtype) for a, b in pairwise(edges)), simplify(loop.extent // edges[-1])]
+        places = {p.name: simplify(loop.var // a % (b // a)) for p, (a, b) in zip(parts, pairwise(edges), strict=False)}
+        places[parts[-1].name] = simplify(loop.var // edges[-1])
+        result[name] = [For(p, e, NOTHING) for p, e in zip(parts, extents, strict=True)][::-1], total, places
     return result
 
 

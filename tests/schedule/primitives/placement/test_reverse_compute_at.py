@@ -73,6 +73,26 @@ def causal(Q: T.Buffer((13, 5)), K: T.Buffer((13, 5)), M: T.Buffer((13, 13))):
         same_numbers(func, s.func)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("columns, inner", [(24, 8), (13, 5)])
+def test_a_fused_loop_over_rows_of_which_the_number_is_open(dtype, columns, inner):
+    n = te.var("n", dtype)
+    A, B = te.placeholder((n, 5), name="A"), te.placeholder((5, columns), name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    C = te.compute((n, columns), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    before = te.create_prim_func([A, B, te.compute((n, columns), lambda i, j: te.maximum(C[i, j], 0.0), name="D")])
+    s = Schedule(before)
+    i, j, _ = s.get_loops("C")
+    tiles = [*s.split(i, [None, 4]), *s.split(j, [None, inner])]
+    s.reorder(*tiles[::2], *tiles[1::2])
+    fused = s.fuse(*tiles[::2])
+    s.reverse_compute_at("D", fused)
+    s.parallel(fused)
+    well_formed(s.func)
+    for rows in (1, 7, 13):
+        same_numbers(before, s.func, {"n": rows})
+
+
 def test_a_dimension_with_one_element_is_finished():
     """Whichever way the producer indexes it: here by a constant, as its axis of extent 1 has gone."""
     A = te.placeholder((1, 7, 13), name="A")
