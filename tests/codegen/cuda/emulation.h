@@ -98,6 +98,9 @@ template <typename T> static T shuffled_xor(unsigned mask, T value, int distance
 }
 #define __shfl_xor_sync(mask, value, distance) shuffled_xor<decltype(+(value))>(mask, value, distance, __LINE__)
 
+#define __popc __builtin_popcount
+#define __popcll __builtin_popcountll
+
 void mma_f16_f32(float* c, const void* a, const void* b, int line);
 void mma_bf16_f32(float* c, const void* a, const void* b, int line);
 void mma_tf32_f32(float* c, const void* a, const void* b, int line);

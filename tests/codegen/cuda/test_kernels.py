@@ -333,6 +333,16 @@ def test_a_function_without_bindings_is_one_thread() -> None:
     check(func, func)
 
 
+@no_compiler
+def test_bits_are_counted() -> None:
+    pairs = []
+    for dtype in ("uint8", "uint32", "uint64", "int8", "int32"):
+        A = te.placeholder((13,), dtype, name="A")
+        func = te.create_prim_func([A, te.compute((13,), lambda i, A=A: te.popcount(~A[i]), name="B")])
+        pairs.append((func, func))
+    assert "__popcll(" in check_all(pairs)[2]
+
+
 @no_nvrtc
 def test_names_are_no_words_of_the_language() -> None:
     words = ("nullptr", "constexpr", "warpSize", "floordiv")
