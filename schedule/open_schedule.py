@@ -67,15 +67,16 @@ class Tiled:
 
     `levels` has the loops of each level, outermost first; the loops of the last `tile` of them are the register tile: unrolled,
     the last one a vector. Threads may share as many outer loops as one of `depths` says; at the seed it is `shared`, 0 for one
-    thread, or where that is None the first that is legal. `pragma` is the loop below which reductions may be unrolled,
-    at the seed into `statements`. What feeds the block may be computed at the loops `places`. `operands` says how packed copies
-    are made.
+    thread, or where that is None the first that is legal; iterations of them that take unequal time are `uneven`. `pragma` is the
+    loop below which reductions may be unrolled, at the seed into `statements`. What feeds the block may be computed at the loops
+    `places`. `operands` says how packed copies are made.
     """
 
     levels: tuple[tuple[str, ...], ...]
     tile: int = 1
     depths: tuple[int, ...] = ()
     shared: int | None = None
+    uneven: bool = False
     pragma: str | None = None
     statements: int = 0
     places: tuple[str, ...] = ()
@@ -93,7 +94,7 @@ class Tiled:
         pragma = levels[reduced[-1]][0] if reduced else None
         places = tuple(level[-1] for level in outer if level)
         operands = Operands(gathered=not panels, panels=panels)
-        return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), None, pragma, places=places, operands=operands)
+        return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), pragma=pragma, places=places, operands=operands)
 
 
 @dataclass(frozen=True, slots=True)

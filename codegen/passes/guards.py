@@ -46,7 +46,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
 
     for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its minimum
     bounds v, and the condition stays for the exact test. Conditions on loaded values stay where they are, and so do those on
-    the lanes of a vectorised loop around v.
+    the lanes of a vectorised loop around v. Another condition on v, as one with a quotient of it, is tested once an iteration.
     """
 
     def visit(s: Stmt, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
@@ -65,11 +65,25 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                 new_body = visit(body, inside, inner_lanes)
                 if extent is not s.extent:
                     new_body = drop_implied_conditions(new_body, inside, loop_facts(s.with_(extent=extent)))
+                if kind in (Kind.SERIAL, Kind.PARALLEL):
+                    new_body = _under_its_condition(new_body, var.name, inside, lanes)
                 return s.with_(extent=extent, body=new_body)
             case _:
                 return map_statements(s, lambda c: visit(c, ranges, lanes))
 
     return func.with_(body=visit(func.body, {}, frozenset()))
+
+
+def _under_its_condition(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
+    """The body of the loop `name` under the conditions of all that is in it that depend on the loop and on none inside, nor on
+    `lanes` around it: of a variable of fused loops, which no other extent can say."""
+    elsewhere = {x.name for x in loops(body)} | lanes
+
+    def decided(c: Expr) -> Expr | None:
+        return c if _pure(c) and name in variables(c) and not variables(c) & elsewhere else None
+
+    found = list(dict.fromkeys(_common(body, decided)))
+    return If(conjunction(*found), drop_implied_conditions(body, ranges, found)) if found else body
 
 
 def _pure(condition: Expr) -> bool:

@@ -322,12 +322,12 @@ def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile
 def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: list[Expr]) -> Stmt | None:
     """`s` without the conditions around it, each load under those that keep it inside its buffer; None where that is unproved.
 
-    A load is inside, too, where it happened before: under the conditions on its own variables, if those on other variables hold
-    where these are 0.
+    A load is inside, too, where it happened before: under the conditions on its own variables, if those on other variables of the
+    tile hold where these are 0.
     """
     failed = False
 
-    def happened(e: Load, wanted: list[Expr]) -> bool:
+    def happened(wanted: list[Expr]) -> bool:
         others = [c for c in conditions if c not in wanted]
         free = variables(*others) & own
         first = [substitute(c, dict.fromkeys(free, Const(0))) for c in others]
@@ -338,10 +338,13 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
         nonlocal failed
         if e.buffer.scope == "register" or _inside(e, ranges, known):
             return map_children(e, lambda c: visit(c, known))
-        wanted = [c for c in conditions if variables(c) & variables(*e.indices)]
-        known = [*known, *wanted]
-        if not _inside(e, ranges, known) and not happened(e, wanted):
+        sharing = [c for c in conditions if variables(c) & variables(*e.indices)]
+        moving = [c for c in sharing if not variables(c) & own or variables(c) & own & variables(*e.indices)]
+        wanted = next((w for w in (moving, sharing) if _inside(e, ranges, [*known, *w]) or happened(w)), None)
+        if wanted is None:
             failed = True
+            return e
+        known = [*known, *wanted]
         moved = map_children(e, lambda c: visit(c, known))
         return Select(conjunction(*wanted), moved, other, lazy=True) if wanted else moved
 

@@ -171,7 +171,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     def finish(new: OpenSchedule, depth: int) -> None:
         if depth:
             parallel(new, names[:depth])
-            annotate_shares(new, inside[-1], owner, alike=bool(tiled))
+            annotate_shares(new, inside[-1], owner, alike=bool(tiled), uneven=any(new.tiling(b).uneven for b in tiled))
         for block in inside:
             _unroll(new, block)
             prefetch(new, block)

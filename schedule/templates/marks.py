@@ -77,12 +77,15 @@ def parallel(s: OpenSchedule, loops: Sequence[str]) -> None:
     s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
 
 
-def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False) -> None:
-    """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
-    at a time, unless tile sizes say that already, and all are `alike`."""
+def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False, uneven: bool = False) -> None:
+    """Whether threads take the iterations of the parallel loop around a block as they are free, at the seed where these are
+    `uneven`, or each its share; and how many at a time, unless tile sizes say that already, and all are `alike`."""
     loop = next(x for x in loops_to(s.func.body, block) if x.kind is Kind.PARALLEL).name
     about: About = {"block": owner, "role": Role.PARALLEL}
-    annotate_choice(s, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
+    if uneven:
+        s.annotate(loop, "schedule", s.choose(f"{block} schedule", ("dynamic", "static"), **about))
+    else:
+        annotate_choice(s, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
     if not alike:
         annotate_choice(s, loop, "chunk", f"{block} share", CHUNK_SIZES, **about)
 

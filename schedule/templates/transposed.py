@@ -144,5 +144,6 @@ def build(s: OpenSchedule, t: Transposed, sizes: ConvolutionTile | None = None) 
     s.scheduled[c.block] = replace(
         Tiled.of(s, c.block, levels, 2, (len(panels), depth), panels=True),
         shared=depth if c.threads(machine) > 1 else 0,
+        uneven=bool(t.classes),  # of the kernel's elements, classes have more and fewer
         operands=Operands(seed=((c.right.buffer.name, "in front"),)),
     )

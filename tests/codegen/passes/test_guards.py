@@ -75,6 +75,27 @@ def test_a_guard_goes_where_the_loop_of_its_multiple_is_shorter():
     )
 
 
+def test_a_condition_on_a_fused_loop_is_tested_once_an_iteration():
+    """No extent says which iterations have work, as the guard is on a quotient and a remainder."""
+    s = Schedule(matmul(7, 5, 3))
+    i, j, k = s.get_loops("C")
+    i0, i1 = s.split(i, [None, 2])
+    s.reorder(i1, i0, j, k)
+    s.fuse(i1, i0)
+    check_pass(
+        s.func,
+        "clip_loops",
+        """
+        for i_1_i_0_fused in range(8):
+            if i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4 < 7:
+                for j in range(3):
+                    C[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, j] = T.float32(0.0)
+                    for k in range(5):
+                        C[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, j] = C[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, j] + A[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, k] * B[k, j]
+        """,
+    )
+
+
 def test_every_guard_finds_its_loop():
     s = Schedule(matmul(7, 5, 13))
     s.split("k", [None, 2])

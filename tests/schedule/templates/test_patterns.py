@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,8 @@ from schedule.templates.gemm import Sum
 from tests.schedule.templates import patterns
 from tir import te
 from tir.constants import with_constants
+from tir.ir import For, annotation
+from tir.traverse import walk_stmts
 
 ROUNDS = 12  # shapes for each pattern
 
@@ -343,6 +346,16 @@ def test_few_channels_are_no_lanes():
         assert found is not None and templates.narrow.suits(found, processor) == fits
         assert templates.narrow.tiles(found, processor).pixels * min(shape[4], 16) <= 32
     assert templates.narrow.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
+
+
+def test_threads_share_the_classes_of_a_transposed_convolution_as_they_are_free():
+    """They have one, two or four elements of the kernel. Its sums have no masks, also in the last panel of channels."""
+    target = tir.Target("llvm -mcpu x86-64-v4 -num-cores 2")
+    s = templates.schedule(tir.workloads.make("conv2d_transpose", (1, 46, 46, 33, 91, 3, 2, 1)).func, target)
+    (loop,) = (x for x in walk_stmts(s.func.body) if isinstance(x, For) and x.name == s.get_loops("Y")[0])
+    assert annotation(loop.annotations, "schedule") == "dynamic"
+    text = tir.dump(s.func, target, "asm")
+    assert "vfmadd231ps" in text and not re.search(r"(vbroadcastss|vfmadd).*{%k", text)
 
 
 def test_pixels_of_a_transposed_convolution_have_classes():
