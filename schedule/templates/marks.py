@@ -9,6 +9,7 @@ from schedule.error import ScheduleError, listing
 from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import About, Role
+from schedule.schedule import Schedule
 from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbytes
 from tir.traverse import driving, loads, loops_to, stores, variables, walk_stmts
 
@@ -72,7 +73,7 @@ def share(s: OpenSchedule, block: str, loops: Sequence[str]) -> None:
     annotate_shares(s, block, block)
 
 
-def parallel(s: OpenSchedule, loops: Sequence[str]) -> None:
+def parallel(s: Schedule, loops: Sequence[str]) -> None:
     """Fuse nested loops, whose iterations threads share."""
     s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
 

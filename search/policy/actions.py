@@ -18,6 +18,7 @@ import numpy as np
 from codegen.target import Target
 from costmodel import CostModel
 from schedule import Schedule, ScheduleError, replay_json
+from schedule.templates.marks import parallel
 from tir.ir import NOT_SPATIAL, Const, Kind, PrimFunc
 from tir.traverse import blocks, driving, loops_to
 
@@ -110,7 +111,7 @@ def _actions(func: PrimFunc, target: Target) -> Iterator[Action]:
                         yield partial(_tile, block=block.name, loop=loop.name, width=width, mark=Kind.VECTORIZED)
                     yield partial(_tile, block=block.name, loop=loop.name, width=width, mark=Kind.UNROLLED)
         if nest and nest[0].name not in reduced and target.num_cores > 1 and all(x.kind is not Kind.PARALLEL for x in path):
-            yield from (partial(_parallel, loops=[x.name for x in nest[:n]]) for n in (1, 2) if len(nest) >= n)
+            yield from (partial(parallel, loops=[x.name for x in nest[:n]]) for n in (1, 2) if len(nest) >= n)
         yield from (partial(_swap, outer=a.name, inner=b.name) for a, b in pairwise(nest))
         yield partial(Schedule.compute_inline, block=block.name)
         for consumer in Schedule(func).get_consumers(block.name):
@@ -132,8 +133,3 @@ def _tile(s: Schedule, block: str, loop: str, width: int, mark: Kind) -> None:
 def _swap(s: Schedule, outer: str, inner: str) -> None:
     """Two loops changed over."""
     s.reorder(inner, outer)
-
-
-def _parallel(s: Schedule, loops: list[str]) -> None:
-    """The outermost loops, fused, in parallel."""
-    s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])

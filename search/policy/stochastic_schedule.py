@@ -10,6 +10,7 @@ from contextlib import suppress
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from schedule.primitive import find_block, find_loop
+from schedule.templates.marks import parallel
 from tir.ir import NOT_SPATIAL, Axis, Const, Kind, Var
 from tir.traverse import blocks, driving, loops_to
 
@@ -69,7 +70,7 @@ def run_in_parallel(s: Schedule, target: Target) -> None:
         names = [x.name for x in chain[:enough]]
         if names:
             with suppress(ScheduleError):
-                s.parallel(s.fuse(*names) if len(names) > 1 else names[0])
+                parallel(s, names)
 
 
 def run_in_vectors(s: Schedule, target: Target) -> None:
