@@ -9,13 +9,14 @@ from math import gcd, prod
 from schedule.machine import CPU
 from tir import dtypes
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import Polynomial, add, multiply, polynomial, to_expr
+from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var
 from tir.traverse import rewrite, substitute, variables, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
+from ..passes.positions import position
 from .transpose import transposed
 from .values import CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer
@@ -97,9 +98,7 @@ class Memory(Writer):
         """The flat offset of an access as the loops around it know it; worked out once for all copies of unrolled loops."""
         found = self._places.get(id(access))
         if found is None or found.lane != self.lane:
-            offset: Polynomial = {}
-            for index, dim in zip(access.indices, access.buffer.shape, strict=True):
-                offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
+            offset = position(access.buffer, [simplify(i, self.ranges) for i in access.indices])
             if parts := [atom for m in offset for atom in m if type(atom) is Binary]:
                 whole = polynomial(simplify(to_expr(offset), self.ranges))
                 # Lanes and copies may run on from row to row, and all may be parts of one number.
@@ -462,10 +461,9 @@ class Memory(Writer):
         if same != count or count & (count - 1) or lanes % count:
             return None
         width = lanes // count
-        uniform = {m: c for m, c in place.offset.items() if m not in moving}
-        base = self.address(place.access.buffer, uniform)
-        start = sum(c * self.constants[v] for v, c in place.copies) * size
+        base, start = self._first(place)
         if step == 1 and count * size == 4 and (self.mask is None or self._same_in_groups(self.mask, count)):
+            uniform = {m: c for m, c in place.offset.items() if m not in moving}
             if (column := self._square(place, uniform, lambda: (base, start), along, count, type, version)) is not None:
                 return column
             if self.wanted is not None:
