@@ -93,6 +93,22 @@ def test_a_fused_loop_over_rows_of_which_the_number_is_open(dtype, columns, inne
         same_numbers(before, s.func, {"n": rows})
 
 
+def test_a_fused_loop_of_open_extent_below_the_place():
+    n = te.var("n")
+    A = te.placeholder((3, n, 24), name="A")
+    B = te.compute((3, n, 24), lambda b, i, j: A[b, i, j] + 1.0, name="B")
+    before = te.create_prim_func([A, te.compute((3, n, 24), lambda b, i, j: B[b, i, j] * 2.0, name="C")])
+    s = Schedule(before)
+    b, i, j = s.get_loops("B")
+    tiles = [*s.split(i, [None, 4]), *s.split(j, [None, 8])]
+    s.reorder(*tiles[::2], *tiles[1::2])
+    s.fuse(*tiles[::2])
+    s.reverse_compute_at("C", b)
+    well_formed(s.func)
+    for rows in (1, 7, 13):
+        same_numbers(before, s.func, {"n": rows})
+
+
 def test_a_dimension_with_one_element_is_finished():
     """Whichever way the producer indexes it: here by a constant, as its axis of extent 1 has gone."""
     A = te.placeholder((1, 7, 13), name="A")
