@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.intervals import Interval, polynomial_bounds
 from tir.arith.polynomial import add, coefficient, constant, excess, polynomial, scale, split_terms, to_expr
 from tir.arith.prove import prove
@@ -52,10 +52,10 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
         match s:
             case For(var, extent, body, kind):
-                inside = {**ranges, var.name: extent_range(extent, ranges)}
                 if kind in (Kind.SERIAL, Kind.PARALLEL):
-                    inner = inner_ranges(body, inside)
-                    for limit in _common(body, lambda c: _limit(c, var.name, inner, ranges)):
+                    inner = loops(body)
+                    names, known = {x.name for x in inner}, ranges_of((s, *inner), ranges)
+                    for limit in _common(body, lambda c: _limit(c, var.name, names, known)):
                         if not variables(limit) & lanes:
                             shorter = simplify(Binary("min", extent, limit), ranges)
                             if shorter != extent:
@@ -128,27 +128,20 @@ def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
             return []
 
 
-def inner_ranges(s: Stmt, ranges: Ranges) -> Ranges:
-    """The ranges of the loops in a statement."""
-    inner: Ranges = {}
-    for x in loops(s):
-        inner[x.name] = extent_range(x.extent, {**ranges, **inner})
-    return inner
-
-
-def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | None:
-    """The number of values of `name`, from 0, that can satisfy `condition`; None if it is not an upper bound on `name`."""
+def _limit(condition: Expr, name: str, inner: Set[str], ranges: Ranges) -> Expr | None:
+    """The number of values of `name`, from 0, that can satisfy `condition`, whatever values `inner` variables have; None if it is
+    not an upper bound on `name`."""
     p = excess(condition) if _pure(condition) else None
     factor = None if p is None else coefficient(p, name)
     if not p or not factor or factor < 0:
         return None
     _, rest = split_terms(p, {name})
     moving, fixed = split_terms(rest, inner)
-    low, _ = polynomial_bounds(moving, {**outer, **inner})
+    low, _ = polynomial_bounds(moving, ranges)
     if low is None:
         return None
     bound = scale(add(fixed, constant(low)), -1)  # factor * v <= bound, so that there are bound // factor + 1
-    return simplify(Binary("//", to_expr(add(bound, constant(factor))), Const(factor)), outer)
+    return simplify(Binary("//", to_expr(add(bound, constant(factor))), Const(factor)), ranges)
 
 
 def version_guards(func: PrimFunc, target) -> PrimFunc:
@@ -170,8 +163,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
             case For(kind=Kind.VECTORIZED | Kind.UNROLLED):
                 return s
             case For(var, extent):
-                inside = {**ranges, var.name: extent_range(extent, ranges)}
-                return map_statements(s, lambda c: body(c, inside, {**extents, var.name: extent}))
+                return map_statements(s, lambda c: body(c, ranges_of([s], ranges), {**extents, var.name: extent}))
             case _:
                 return map_statements(s, lambda c: visit(c, ranges, extents))
 
@@ -253,7 +245,7 @@ def _clipped_tiles(s: Stmt, target) -> Stmt:
     fill accumulators with the register in which it lies, as `promote_registers` drops the guards of whole vectors."""
     match s:
         case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
-            limits = _common(body, lambda c: _limit(c, var.name, {}, {}) if variables(c) == {var.name} else None)
+            limits = _common(body, lambda c: _limit(c, var.name, set(), {}) if variables(c) == {var.name} else None)
             whole = target.lanes(widest(body)) if s.kind is Kind.VECTORIZED and any(map(accumulates, stores(body))) else 1
             extent = min([extent, *(-(-n.value // whole) * whole for n in limits if isinstance(n, Const))])
             return s.with_(extent=Const(extent), body=_clipped_tiles(body, target))

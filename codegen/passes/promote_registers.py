@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from schedule.intrinsics import INSTRUCTION
 from tir.analysis.context import accesses
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, as_constant
 from tir.arith.prove import prove
@@ -53,7 +53,7 @@ from tir.traverse import (
     with_fresh_loops,
 )
 
-from .guards import inner_ranges, loop_facts
+from .guards import loop_facts
 from .positions import position
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
@@ -119,7 +119,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
             case For() if annotation(s.annotations, INSTRUCTION):
                 return s
             case For(var, extent, body, kind):
-                inside = {**ranges, var.name: extent_range(extent, ranges)}
+                inside = ranges_of([s], ranges)
                 known = [*facts, *loop_facts(s)]
                 if kind in REDUCING:
                     s, tiles = _promote(s, ranges, lanes, facts, taken)
@@ -156,7 +156,7 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     body = around[-1].body
     if any(x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in loops(body)):
         return loop, []
-    inner = {**ranges, **inner_ranges(loop, ranges)}
+    inner = ranges_of(loops(loop), ranges)
     moving = {x.name for x in around}
     runs = all(prove(Binary("<", Const(0), x.extent), inner, facts) for x in around)
     inside = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Allocate)}  # each iteration has its own
