@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from itertools import groupby
 
 from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.intervals import Interval, polynomial_bounds
@@ -31,6 +32,7 @@ from tir.ir import (
     Var,
     conjunction,
     conjuncts,
+    seq,
 )
 from tir.traverse import N, fresh, loops, map_statements, rewrite, stores, substitute, variables, walk
 
@@ -149,12 +151,13 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
               => for i: if i * f + f - 1 < n: (for ii: S) else: (for ii: if i * f + ii < n: S)
 
     so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
-    vectorised among those in the guards. Where it fails in the last iteration alone, of all loops that it depends on, their
-    variables are numbers there, and the loops of the tile are as long as it is. Where there are guards on unrolled loops and on
-    vectorised ones, a tile that is full but for its lanes has a version of its own, with one mask for all of its rows. Where
-    masked loads cost arithmetic, as without mask registers, the same is done for what a lane reads only under a condition, such
-    as an image with its padding; where some conditions fail in the last iteration alone and others elsewhere, as at the right
-    and the left edge of the image, there are versions for both, so that the masks of the last tile are numbers.
+    vectorised among those in the guards, around all of its body or around those statements of it whose guards are the same.
+    Where it fails in the last iteration alone, of all loops that it depends on, their variables are numbers there, and the loops
+    of the tile are as long as it is. Where there are guards on unrolled loops and on vectorised ones, a tile that is full but for
+    its lanes has a version of its own, with one mask for all of its rows, or lanes as far as there are any. Where masked loads
+    cost arithmetic, as without mask registers, the same is done for what a lane reads only under a condition, such as an image
+    with its padding; where some conditions fail in the last iteration alone and others elsewhere, as at the right and the left
+    edge of the image, there are versions for both, so that the masks of the last tile are numbers.
     """
     masked = not target.machine.masks
 
@@ -164,11 +167,17 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
                 return s
             case For(var, extent):
                 return map_statements(s, lambda c: body(c, ranges_of([s], ranges), {**extents, var.name: extent}))
+            case Seq(stmts):
+                runs = [seq(*run) for _, run in groupby(stmts, lambda x: _full_tile_tests(x, ranges, masked))]
+                return seq(*(body(run, ranges, extents) for run in runs)) if len(runs) > 1 else within(s, ranges, extents)
             case _:
-                return map_statements(s, lambda c: visit(c, ranges, extents))
+                return within(s, ranges, extents)
+
+    def within(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
+        return map_statements(s, lambda c: visit(c, ranges, extents))
 
     def body(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
-        """That of a loop, or of the function."""
+        """Those of a loop, or of the function, or those of its statements that have the same guards."""
         tests = _full_tile_tests(s, ranges, masked)
         return _versioned(tests, s, ranges, extents, target) if tests else visit(s, ranges, extents)
 

@@ -54,19 +54,21 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contrac
                  C'[(n, h, w), o] += A'[(n, h, w), (r, s, c)] * B'[(r, s, c), o];   C[n, h, w, o] = C'[(n, h, w), o]
 
     and returns the product with the block that writes its result, of which the elementwise block `after` has become part. Axes of
-    a batch stay as they are.
+    a batch stay as they are, but for those of one element, which no product has.
     """
     block, axes = c.block, find_block(s.func, c.block).iters
-    batch = tuple((it,) for it in c.batch)
+    batch = tuple((it,) for it in c.batch if extent(it) > 1)
+    single = tuple(it for it in c.batch if extent(it) == 1)
+    rows, columns = (*single, *c.rows), (*single, *c.columns)
     copies = []
-    for factor, groups in ((c.left, (c.rows, c.reduction)), (c.right, (c.reduction, c.columns))):
+    for factor, groups in ((c.left, (rows, c.reduction)), (c.right, (c.reduction, columns))):
         copy = s.reindex_cache_read(block, factor.buffer.name, "global", _index_map(axes, (*batch, *groups)))
         copies.append((copy, factor, groups))
-    result = s.reindex_cache_write(block, c.store.buffer.name, "global", _index_map(axes, (*batch, c.rows, c.columns)))
+    result = s.reindex_cache_write(block, c.store.buffer.name, "global", _index_map(axes, (*batch, rows, c.columns)))
     if after is not None:
         s.reverse_compute_inline(after)
-    s.transform_block_layout(block, _index_map(axes, (*batch, c.rows, c.columns, c.reduction)))
-    for copy, place, groups in (*copies, (result, Load(c.store.buffer, c.store.indices), (c.rows, c.columns))):
+    s.transform_block_layout(block, _index_map(axes, (*batch, rows, c.columns, c.reduction)))
+    for copy, place, groups in (*copies, (result, Load(c.store.buffer, c.store.indices), (rows, c.columns))):
         own = [it for it in axes if it.var.name in set().union(*(variables(i) for i in place.indices))]
         s.transform_block_layout(copy, _index_map(own, (*batch, *groups)))
     product = matches(find_block(s.func, block))

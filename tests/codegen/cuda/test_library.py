@@ -10,12 +10,15 @@ import pytest
 import tir
 from codegen.cuda import emit, lower_cuda
 from codegen.cuda.compile import available, compile_cubin
+from schedule.primitive import find_block
 from schedule.templates import gpu
+from schedule.templates.gpu import products, windows
 from schedule.templates.gpu.products import TILES
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
 from tests.codegen.cuda.test_kernels import check_all, columns, inner_product, matrix_and_vector, sums, without
 from tests.codegen.cuda.test_tensor_cores import product
 from tir import te, workloads
+from tir.interpreter import run
 
 TARGET = tir.Target("cuda")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
@@ -159,3 +162,16 @@ def test_a_reduction_of_several_results_has_a_thread_a_row() -> None:
     scheduled = [gpu.schedule(f).func for f in funcs]
     assert [[k.block for k in lower_cuda(f, TARGET).kernels] for f in scheduled] == [[(7, 1, 1)], [(7, 1, 1)] * 2]
     check_all(list(zip(scheduled, funcs, strict=True)))
+
+
+def test_a_batch_of_one_product_is_no_axis_of_it() -> None:
+    """A large one is split into parts of its sum, as matrices."""
+    tir.default_schedule(workloads.make("gmm", (512, 512, 512, 1)).func, TARGET)
+    instance = workloads.make("gmm", (7, 13, 29, 1))
+    s = tir.Schedule(instance.func)
+    found = products.matches(find_block(s.func, "C"))
+    assert found is not None
+    windows.as_matrices(s, found, None)
+    inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
+    run(s.func, *inputs, *outputs)
+    assert instance.checker(inputs)(outputs).ok

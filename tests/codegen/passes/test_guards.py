@@ -10,6 +10,7 @@ from tests.programs import matmul, vector
 from tests.tir.script.parsing import parsed
 from tir import te
 from tir.ir import Binary, Buffer, Const, For, If, Kind, Load, PrimFunc, Store, Var, seq
+from tir.traverse import walk_stmts
 
 A, C = Buffer("A", (Const(13),), "int32"), Buffer("C", (Const(13),), "int32")
 i, j, k = Var("i"), Var("j"), Var("k")
@@ -304,6 +305,29 @@ def test_the_test_stands_outside_the_reduction():
                                     C[i_1 + 6, j_0 * 8 + j_1] = C[i_1 + 6, j_0 * 8 + j_1] + A[i_1 + 6, k] * B[k, j_0 * 8 + j_1]
         """,
     )
+
+
+def test_a_sum_is_versioned_apart_from_what_follows_it():
+    """What follows has a serial loop of its own in its guards; the sum runs in registers all the same."""
+    A, B, k = te.placeholder((7, 5), name="A"), te.placeholder((5, 42), name="B"), te.reduce_axis((0, 5), name="k")
+    C = te.compute((7, 42), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = Schedule(te.create_prim_func([A, B, te.compute((7, 42), lambda i, j: C[i, j] + 1.0, name="D")]))
+    i, j, k = s.get_loops("C")
+    i0, i1 = s.split(i, [None, 4])
+    j0, j1 = s.split(j, [None, 16])
+    s.reorder(i0, j0, k, i1, j1)
+    s.reverse_compute_at("D", j0)
+    s.unroll(i1)
+    s.vectorize(j1)
+    *_, row, column = s.get_loops("D")
+    column, lane = s.split(column, [None, 8])
+    s.reorder(column, row, lane)
+    s.unroll(row)
+    s.vectorize(lane)
+    lowered = lower(s.func, Target("llvm", num_cores=1, vector_bits=256), after="promote_registers")
+    sums = [x for x in walk_stmts(lowered.body) if isinstance(x, For) and x.name.startswith("k")]
+    assert sums and not any(isinstance(x, If) for loop in sums for x in walk_stmts(loop))
+    same(s.func)
 
 
 def test_tiles_of_fused_loops():
