@@ -146,7 +146,7 @@ def test_a_network_for_another_processor_is_for_export(old_host, tmp_path):
     graph = load_onnx(model([helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)], {"x": x}, ["y"], {"w": w}))
     net = tir.compile(graph, "llvm -num-cores 1 -mcpu x86-64-v3", cache=None)
     (prepared,) = net.graph.constants.values()
-    assert net.kernels[0].preparation is not None and sorted(prepared.ravel()) == sorted(w.ravel())
+    assert net.kernels[0].preparation is not None and sorted(prepared[prepared != 0]) == sorted(w.ravel())  # tiles filled up
     assert net.export(tmp_path / "net.o").exists()
     for call in (net, net.profile):
         with pytest.raises(UnsupportedProcessor, match="code for `llvm -num-cores 1 -mcpu x86-64-v3` cannot run here: "):
