@@ -67,7 +67,7 @@ class Tiled:
 
     `levels` has the loops of each level, outermost first; the loops of the last `tile` of them are the register tile: unrolled,
     the last one a vector. Threads may share as many outer loops as one of `depths` says; at the seed it is `shared`, 0 for one
-    thread, or where that is None the first that is legal; iterations of them that take unequal time are `uneven`. `pragma` is the
+    thread, or where that is None the first that is legal; `uneven` says that their iterations take unequal time. `pragma` is the
     loop below which reductions may be unrolled, at the seed into `statements`. What feeds the block may be computed at the loops
     `places`. `operands` says how packed copies are made.
     """

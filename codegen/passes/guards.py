@@ -23,6 +23,7 @@ from tir.ir import (
     Kind,
     Let,
     Load,
+    Node,
     PrimFunc,
     Select,
     Seq,
@@ -48,7 +49,8 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
 
     for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its minimum
     bounds v, and the condition stays for the exact test. Conditions on loaded values stay where they are, and so do those on
-    the lanes of a vectorised loop around v. Another condition on v, as one with a quotient of it, is tested once an iteration.
+    the lanes of a vectorised loop around v. Another condition on v that the whole body is
+    under, such as one on a quotient of v, is tested once an iteration, unless a loop inside is in it, too.
     """
 
     def visit(s: Stmt, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
@@ -68,7 +70,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                 if extent is not s.extent:
                     new_body = drop_implied_conditions(new_body, inside, loop_facts(s.with_(extent=extent)))
                 if kind in (Kind.SERIAL, Kind.PARALLEL):
-                    new_body = _under_its_condition(new_body, var.name, inside, lanes)
+                    new_body = _conditions_once(new_body, var.name, inside, lanes)
                 return s.with_(extent=extent, body=new_body)
             case _:
                 return map_statements(s, lambda c: visit(c, ranges, lanes))
@@ -76,9 +78,9 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=visit(func.body, {}, frozenset()))
 
 
-def _under_its_condition(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
+def _conditions_once(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
     """The body of the loop `name` under the conditions of all that is in it that depend on the loop and on none inside, nor on
-    `lanes` around it: of a variable of fused loops, which no other extent can say."""
+    `lanes` around it, such as those on a quotient of a fused loop, which no extent can say."""
     elsewhere = {x.name for x in loops(body)} | lanes
 
     def decided(c: Expr) -> Expr | None:
@@ -89,12 +91,18 @@ def _under_its_condition(body: Stmt, name: str, ranges: Ranges, lanes: frozenset
 
 
 def _pure(condition: Expr) -> bool:
-    """Whether a condition can be decided elsewhere than where it stands: it is a comparison of indices, nothing is loaded."""
+    """Whether a condition can be decided elsewhere than where it stands: it is a comparison of indices, nothing is loaded, and no
+    divisor may be 0."""
     match condition:
         case Binary(_, a, b):
-            return not wraps(a) and not wraps(b) and not any(isinstance(n, Load) for n in walk(condition))
+            return not wraps(a) and not wraps(b) and not any(map(_stays, walk(condition)))
         case _:
             return False
+
+
+def _stays(n: Node) -> bool:
+    """Whether something may be evaluated only where it stands."""
+    return isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const))
 
 
 def loop_facts(loop: For) -> list[Expr]:
@@ -159,7 +167,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     with its padding; where some conditions fail in the last iteration alone and others elsewhere, as at the right and the left
     edge of the image, there are versions for both, so that the masks of the last tile are numbers.
     """
-    masked = not target.machine.masks
+    masks_cost = not target.machine.masks
 
     def visit(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
         match s:
@@ -168,7 +176,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
             case For(var, extent):
                 return map_statements(s, lambda c: body(c, ranges_of([s], ranges), {**extents, var.name: extent}))
             case Seq(stmts):
-                runs = [seq(*run) for _, run in groupby(stmts, lambda x: _full_tile_tests(x, ranges, masked))]
+                runs = [seq(*run) for _, run in groupby(stmts, lambda x: _full_tile_tests(x, ranges, masks_cost))]
                 return seq(*(body(run, ranges, extents) for run in runs)) if len(runs) > 1 else within(s, ranges, extents)
             case _:
                 return within(s, ranges, extents)
@@ -178,24 +186,25 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
     def body(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
         """Those of a loop, or of the function, or those of its statements that have the same guards."""
-        tests = _full_tile_tests(s, ranges, masked)
+        tests = _full_tile_tests(s, ranges, masks_cost)
         return _versioned(tests, s, ranges, extents, target) if tests else visit(s, ranges, extents)
 
     return func.with_(body=body(func.body, {}, {}))
 
 
 def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents, target) -> Stmt:
-    masked = not target.machine.masks
+    masks_cost = not target.machine.masks
 
     def without(known: Sequence[_Test], body: Stmt) -> Stmt:
         return simplify_tree(drop_implied_conditions(body, ranges, [t.condition for t in known]), ranges)  # type: ignore[return-value]
 
     def partial_lanes(known: Sequence[_Test], body: Stmt) -> Stmt:
-        """`body` where one of the tests of lanes fails: those that do in the last tile alone apart from others."""
+        """`body` where a test of lanes fails: as its last tile, if all do there alone; where masks cost arithmetic, a version for
+        those that do, and one for the others."""
         last = [t for t in known if _partial_tile([t], body, ranges, extents, target) is not body]
         if len(last) == len(known):
             return _partial_tile(last, body, ranges, extents, target)
-        if not masked or not last:
+        if not masks_cost or not last:
             return body
         inside = simplify(conjunction(*(t.condition for t in last)), ranges)
         return If(inside, without(last, body), _partial_tile(last, body, ranges, extents, target))
@@ -250,8 +259,8 @@ def _divided(atom: Expr, body: Stmt) -> bool:
 
 
 def _clipped_tiles(s: Stmt, target) -> Stmt:
-    """`s` with unrolled and vectorised loops that end where all that is in them is under a bound on their variable; those that
-    fill accumulators with the register in which it lies, as `promote_registers` drops the guards of whole vectors."""
+    """`s` with unrolled and vectorised loops that end where all that is in them is under a bound on their variable. Vectorised
+    ones that accumulate end with the register in which the bound lies: of whole registers `promote_registers` drops the guard."""
     match s:
         case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
             limits = _common(body, lambda c: _limit(c, var.name, set(), {}) if variables(c) == {var.name} else None)
@@ -270,9 +279,9 @@ class _Test:
     lanes: bool
 
 
-def _full_tile_tests(body: Stmt, ranges: Ranges, masked: bool) -> list[_Test]:
+def _full_tile_tests(body: Stmt, ranges: Ranges, masks_cost: bool) -> list[_Test]:
     """The conditions, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail; with
-    `masked`, no condition either under which lanes are read.
+    `masks_cost`, no condition either under which lanes are read.
 
     None unless `body` holds such guards, and every one of them depends on the innermost of the loops outside or lies in a
     body on whose remaining serial loops it does not depend.
@@ -310,7 +319,7 @@ def _full_tile_tests(body: Stmt, ranges: Ranges, masked: bool) -> list[_Test]:
                 collect(inner, tile, inner_serial | {var.name})
             case Allocate(body=inner):
                 collect(inner, tile, inner_serial)
-            case Store() if masked:
+            case Store() if masks_cost:
                 for n in walk(s.value):
                     for c in conjuncts(n.condition) if isinstance(n, Select) else ():
                         if not vectors.isdisjoint(variables(c)) and not variables(c) & inner_serial:

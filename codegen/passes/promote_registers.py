@@ -28,6 +28,7 @@ from tir.ir import (
     Seq,
     Stmt,
     Store,
+    Unary,
     Var,
     annotation,
     conjunction,
@@ -174,7 +175,7 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     if not promoted:
         return loop, []
     known = [*facts, *(f for x in around for f in loop_facts(x))]
-    own = {x.name for x in loops(body)}
+    own = {x.name for x in loops(body)} | {x.var.name for x in walk_stmts(body) if isinstance(x, Let)}
     body = _unguarded(body, {t.register.name: t for _, t in promoted if t.register is not None}, own, inner, known)
     return nest(around, body), promoted  # type: ignore[return-value]
 
@@ -292,7 +293,7 @@ def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], own: set[str], ranges, 
 
     Rewrite   if c: r = f(r, A[i])   =>   r = f(r, A[i] if c else 0)
     where `c` also guards the load of `r` before the loops and its store behind them: the elements that are not there compute
-    values that are never stored, and full and partial tiles run the same instructions. `own` are the loops of the tile.
+    values that are never stored, and full and partial tiles run the same instructions. `own` are the variables of the tile.
     """
     match s:
         case If(condition, then, None):
@@ -322,16 +323,17 @@ def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile
 def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: list[Expr]) -> Stmt | None:
     """`s` without the conditions around it, each load under those that keep it inside its buffer; None where that is unproved.
 
-    A load is inside, too, where it happened before: under the conditions on its own variables, if those on other variables of the
-    tile hold where these are 0.
+    A load is inside, too, where an iteration of the tile did it before: without the conditions of which all variables of the tile
+    are others than its own, if these hold where those variables are 0, and no choice around the load depends on them.
     """
-    failed = False
+    failed, lets = False, own - ranges.keys()  # of which it is not known what they depend on
 
-    def happened(wanted: list[Expr]) -> bool:
+    def happened(e: Load, wanted: list[Expr], known: list[Expr]) -> bool:
         others = [c for c in conditions if c not in wanted]
         free = variables(*others) & own
         first = [substitute(c, dict.fromkeys(free, Const(0))) for c in others]
-        return not free & variables(*wanted, *facts) and all(prove(c, ranges, facts) for c in first)
+        there = not free & variables(*wanted, *known) and not lets & variables(*e.indices, *known)
+        return there and all(prove(c, ranges, facts) for c in first)
 
     def load(e: Load, known: list[Expr], other: Const) -> Expr:
         """The load, or `other` where it is not to happen."""
@@ -340,7 +342,7 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
             return map_children(e, lambda c: visit(c, known))
         sharing = [c for c in conditions if variables(c) & variables(*e.indices)]
         moving = [c for c in sharing if not variables(c) & own or variables(c) & own & variables(*e.indices)]
-        wanted = next((w for w in (moving, sharing) if _inside(e, ranges, [*known, *w]) or happened(w)), None)
+        wanted = next((w for w in (moving, sharing) if _inside(e, ranges, [*known, *w]) or happened(e, w, known)), None)
         if wanted is None:
             failed = True
             return e
@@ -356,7 +358,7 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
             case Select(c, t, f, True):
                 holds = [*known, *conjuncts(c)]
                 inner = load(t, holds, f) if isinstance(t, Load) and isinstance(f, Const) else visit(t, holds)
-                return Select(visit(c, known), inner, visit(f, known), True)  # type: ignore[arg-type]
+                return Select(visit(c, known), inner, visit(f, [*known, Unary("not", c)]), True)  # type: ignore[arg-type]
             case Binary("//" | "%", _, b) if not isinstance(b, Const):
                 failed = True
                 return n

@@ -79,7 +79,7 @@ def widest(s: Stmt) -> int:
 
 
 def accumulates(s: Store) -> bool:
-    """Whether a store begins or continues a sum."""
+    """Whether a store sets a constant, as an init does, or updates the buffer that it reads."""
     return isinstance(s.value, Const) or any(load.buffer == s.buffer for load in loads(s.value))
 
 

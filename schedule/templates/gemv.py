@@ -133,8 +133,8 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
 def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes.
 
-    At the seed a tile fills half of the registers, and the tiles are as equal as can be: on a Zen 5, eight rows of 1 KiB at a
-    time came at 51 GB/s from memory, four of 256 bytes at 37."""
+    At the seed a tile fills at most half of the registers, and the tiles are as equal as can be: on a Zen 5, eight rows of 1 KiB
+    at a time came at 51 GB/s from memory, four of 256 bytes at 37."""
     machine = s.target.machine
     rows, columns, lanes = extent(c.reduction[0]), extent(c.columns[0]), machine.lanes(c.bits)
     vectors = ceil(columns / (lanes * threads))

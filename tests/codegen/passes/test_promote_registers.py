@@ -7,7 +7,25 @@ from codegen import Target, lower
 from schedule import Schedule
 from tests.codegen.harness import check_pass, integers, same
 from tests.programs import matmul
-from tir.ir import Allocate, Binary, Buffer, Const, For, If, Kind, Let, Load, PrimFunc, Stmt, Store, Var, cast, seq
+from tir.ir import (
+    Allocate,
+    Binary,
+    Buffer,
+    Const,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    cast,
+    const,
+    seq,
+)
 from tir.traverse import walk_stmts
 
 A, C, X = Buffer("A", (Const(13),)), Buffer("C", (Const(13),)), Buffer("X", (Const(13),), "int32")
@@ -371,6 +389,24 @@ def test_a_load_that_the_first_lane_may_not_need_keeps_its_guard():
     lowered = lower(PrimFunc("main", (D, F, S), nest), Target("llvm -num-cores 1"), after="promote_registers")
     sums = next(s for s in walk_stmts(lowered.body) if isinstance(s, For) and s.name == "k")
     assert sum(isinstance(s, If) for s in walk_stmts(sums)) == 2
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda D: Select(Binary(">", i, Const(1)), Load(D, (h,)), const(0, "float32"), lazy=True),
+        lambda D: Select(Binary("<", i, Const(2)), const(0, "float32"), Load(D, (h,)), lazy=True),
+        lambda D: Load(D, (x // 2,)),
+    ],
+    ids=["where it is chosen", "where it is not", "at what a let says"],
+)
+def test_a_load_that_some_of_the_tile_do_keeps_its_guard(read):
+    """`i + h < 4` alone says that no more than the two elements of D are read; the first iteration of the tile reads none, or
+    another."""
+    D, F = Buffer("D", (Const(2),)), Buffer("F", (Const(4), Const(4)))
+    one = If(Binary("<", i + h, Const(4)), Store(F, (h, i), Load(F, (h, i)) + read(D)))
+    tile = For(i, Const(4), Let(x, i * h, one), Kind.UNROLLED)
+    same(PrimFunc("main", (D, F), For(h, Const(4), For(k, Const(5), tile))), fences=True)
 
 
 @pytest.mark.parametrize(("extent", "registers"), [(Const(5), True), (Var("n"), False)])
