@@ -175,7 +175,7 @@ def where_read(
     if is_parameter(scope.func, name):
         return placed
     block = next(s for s in walk_stmts(placed) if type(s) is Block)
-    made = _where_made(scope, name, loads(block)[0].indices)
+    made = _where_made(scope, name, loads(block.body)[0].indices)
     blocks = [r.stmt for r in readers if isinstance(r.stmt, Block)]
     if len(blocks) < len(readers):
         return restricted(placed, made, ranges)

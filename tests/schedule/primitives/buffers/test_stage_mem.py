@@ -818,3 +818,25 @@ def test_what_nothing_was_written_to_is_not_copied_before():
                 D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
+
+
+def test_a_window_whose_place_is_loaded():
+    """Where there is something to copy is asked of the place in the buffer, not of where that is loaded from."""
+    func = parse(
+        """
+        @T.prim_func
+        def main(A: T.Buffer((2,), "float32"), I: T.Buffer((4,), "int32"), C: T.Buffer((4,), "float32")):
+            B = T.alloc_buffer((2,))
+            for i in range(2):
+                with T.block("B"):
+                    v = T.axis.spatial(2, i)
+                    B[v] = A[v] + T.float32(1.0)
+            for j in range(4):
+                with T.block("C"):
+                    v = T.axis.spatial(4, j)
+                    C[v] = B[I[v] % 2]
+        """
+    )
+    s = Checked(func)
+    s.stage_mem("C", "B", "window")
+    assert "j < 2" not in s.script
