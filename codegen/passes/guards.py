@@ -49,8 +49,8 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
 
     for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its minimum
     bounds v, and the condition stays for the exact test. Conditions on loaded values stay where they are, and so do those on
-    the lanes of a vectorised loop around v. Another condition on v that the whole body is
-    under, such as one on a quotient of v, is tested once an iteration, unless a loop inside is in it, too.
+    the lanes of a vectorised loop around v. Another condition on v that the whole body is under, such as one on a quotient of v,
+    is tested once an iteration, unless a loop inside is in it, too.
     """
 
     def visit(s: Stmt, ranges: Ranges, lanes: frozenset[str]) -> Stmt:

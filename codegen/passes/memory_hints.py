@@ -13,7 +13,7 @@ from .free_variables import used
 
 NON_TEMPORAL = "non_temporal"  # an annotation of loops and blocks; once they are lowered, an attribute of the function
 PREFETCH = "prefetch"
-IN_ORDER = "in_order"  # an annotation of unrolled loops: no copy loads anything before the one before it has ended
+IN_ORDER = "in_order"  # an annotation of unrolled loops: LLVM moves no load of a copy before the end of the copy before it
 
 
 def streamed(func: PrimFunc) -> tuple[str, ...]:
