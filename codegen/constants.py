@@ -255,7 +255,7 @@ def _one_value(b: Block, outer: set[str], conditional: bool) -> bool:
     if not isinstance(b.body, Store) or any(it.axis is Axis.OPAQUE for it in b.iters):
         return False
     place = b.body.indices
-    if any(it.axis is Axis.SPATIAL and it.extent != Const(1, it.extent.dtype) and it.var not in place for it in b.iters):
+    if any(it.axis is Axis.SPATIAL and not it.extent.is_one and it.var not in place for it in b.iters):
         return False
     if not b.is_reduction:
         return b.init is None and all(x.buffer.name != b.body.buffer.name for x in loads(b.body))

@@ -140,7 +140,7 @@ def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
         return None
     axes = [it.var for it in block.iters]
     found = tuple(axes.index(i) if isinstance(i, Var) else None for i in value.indices)
-    units = {n for n, it in enumerate(block.iters) if it.extent == Const(1)}
+    units = {n for n, it in enumerate(block.iters) if it.extent.is_one}
     return found if {*found} - {None} >= {*range(len(axes))} - units else None
 
 
@@ -150,7 +150,7 @@ def _needed_once(func: PrimFunc) -> frozenset[int]:
     block = _block(func)
     if block is None:
         return frozenset()
-    axes = {it.var for it in block.iters if it.extent != Const(1)}
+    axes = {it.var for it in block.iters if not it.extent.is_one}
     found = set()
     for n in range(len(func.buffers) - 1):
         read = _reads(func, block, n)

@@ -106,7 +106,7 @@ def _part_offset(block: Block) -> int | None:
     """The elements before the first that a block copies, if it copies a row of them in order; else None."""
     if not isinstance(block.body, Store) or not isinstance(block.body.value, Load):
         return None
-    single = {it.var: Const(0) for it in block.iters if it.extent == Const(1)}
+    single = {it.var: Const(0) for it in block.iters if it.extent.is_one}
     read, written = (_flat(access, single) for access in (block.body.value, block.body))
     return as_constant(add(read, written, -1))
 

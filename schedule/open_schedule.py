@@ -227,7 +227,7 @@ class OpenSchedule(Schedule):
 
         Not for blocks below loops with open lengths: their stand-ins have one iteration, too.
         """
-        units = {x.name: (0, 0) for x in loops(self.func.body) if x.extent == Const(1)}
+        units = {x.name: (0, 0) for x in loops(self.func.body) if x.extent.is_one}
         binding = simplify(it.binding, units)
         return binding.name if isinstance(binding, Var) else None
 

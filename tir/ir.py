@@ -173,6 +173,16 @@ class Expr(Operators, Node):
         """This value converted to `dtype`: floats truncate toward zero to integers, anything nonzero becomes True."""
         return cast(self, dtype)
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether this is the constant 0, of any dtype."""
+        return isinstance(self, Const) and self.value == 0
+
+    @property
+    def is_one(self) -> bool:
+        """Whether this is the constant 1, of any dtype."""
+        return isinstance(self, Const) and self.value == 1
+
     def __bool__(self):
         raise TypeError(
             f"`{self}` has no truth value before it runs; use te.if_then_else, te.select, te.all or te.any instead of if, and, or"

@@ -282,7 +282,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
         self.ahead = outer
 
     def runs_parallel(self, s: For) -> bool:
-        return not self.in_parallel and self.module.target.num_cores > 1 and s.extent != Const(1) and self.lane is None
+        return not self.in_parallel and self.module.target.num_cores > 1 and not s.extent.is_one and self.lane is None
 
     def vector_loop(self, s: For) -> None:
         lanes = int(s.extent.value)  # type: ignore[attr-defined]

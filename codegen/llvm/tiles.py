@@ -110,7 +110,7 @@ def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
     if results is None or not all(isinstance(x, For | Seq | Store) for x in walk_stmts(s)):
         return False
     wanted = [(w.access, w.start, [(w.stride, ROWS), (1, ROWS)]) for w in results.values()]
-    cleared = [(x, around.loops) for x, around in accesses(s) if isinstance(x, Store) and x.value == Const(0, x.value.dtype)]
+    cleared = [(x, around.loops) for x, around in accesses(s) if isinstance(x, Store) and x.value.is_zero]
     found = [(x, *_span(writer, x, around)) for x, around in cleared]
     places = [_places(group) for group in (found, wanted)]
     same = len(found) == len(stores(s)) and None not in places and places[0] == places[1]

@@ -38,7 +38,7 @@ def simplify_all(func: PrimFunc, target) -> PrimFunc:
     """Simplify every expression; loops of one iteration disappear."""
 
     def visit(s: Stmt) -> Stmt:
-        if isinstance(s, For) and s.extent == Const(1, s.extent.dtype) and s.kind is not Kind.THREAD:
+        if isinstance(s, For) and s.extent.is_one and s.kind is not Kind.THREAD:
             return visit(substitute(s.body, {s.var: Const(0, s.var.dtype)}))
         return map_statements(s, visit)
 

@@ -134,7 +134,7 @@ def allocate(s: Stmt, buffer: Buffer, ranges: Ranges, region: Region) -> Stmt:
         narrower = isinstance(r.extent, Const) and (not isinstance(dim, Const) or r.extent.value < dim.value)
         starts.append(r.min if narrower else Const(0, r.min.dtype))
         shape.append(r.extent if narrower else dim)
-    if all(a == b for a, b in zip(shape, buffer.shape, strict=True)) and all(x == Const(0, x.dtype) for x in starts):
+    if all(a == b for a, b in zip(shape, buffer.shape, strict=True)) and all(x.is_zero for x in starts):
         return Allocate(buffer, s)
     small = buffer.with_(shape=tuple(shape))
 

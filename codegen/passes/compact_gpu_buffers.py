@@ -31,7 +31,7 @@ def zero_unit_indices(func: PrimFunc, target) -> PrimFunc:
 
     def change(n):
         if isinstance(n, Load | Store) and n.buffer.scope != "global":
-            first = (Const(0, i.dtype) if d == Const(1, d.dtype) else i for i, d in zip(n.indices, n.buffer.shape, strict=True))
+            first = (Const(0, i.dtype) if d.is_one else i for i, d in zip(n.indices, n.buffer.shape, strict=True))
             return n.with_(indices=tuple(first))
         return None
 

@@ -192,7 +192,7 @@ def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For
     placing = variables(*(it.binding for it in block.iters if it.axis is not Axis.REDUCE))
     if driving & placing & {x.name for x in chain}:
         raise GPUError(f"`{block.name}` is reduced across threads by loops that drive its other axes, too; split before fusing")
-    outer = next((x for x in around if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
+    outer = next((x for x in around if x.name in driving and not x.extent.is_one), None)
     if outer is not None:
         raise GPUError(f"`{outer.name}` around the threads of `{loop.name}` drives the same reduction; reorder it inside of them")
     spatial = {x.name for x in chain if x.name not in driving}

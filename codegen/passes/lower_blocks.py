@@ -138,7 +138,7 @@ def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     the first step; and so do iterations that come back to the same place.
     """
     placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)
-    repeated = any(x.name not in reducing | placing and x.extent != Const(1, x.extent.dtype) for x in loops)
+    repeated = any(x.name not in reducing | placing and not x.extent.is_one for x in loops)
     once = all(counts_once(block, loops, axis) for axis in (Axis.REDUCE, Axis.SPATIAL))
     return block.init is not None and not reducing & placing and not repeated and once
 

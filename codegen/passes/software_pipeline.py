@@ -64,7 +64,7 @@ def stages(loop: For) -> int:
 
 def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
     tiles, inner = _unallocated(loop.body)
-    if not tiles or not isinstance(inner, Seq) or loop.extent == Const(1, loop.extent.dtype):
+    if not tiles or not isinstance(inner, Seq) or loop.extent.is_one:
         return None
     names = {b.name for b in tiles}
     first: list[Stmt] = []

@@ -96,10 +96,10 @@ def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
         if isinstance(blocks, Const) and blocks.value > MAX_BLOCKS_YZ:
             raise GPUError(f"{name}: {blocks.value} blocks of axis {axis[-1]} are more than {MAX_BLOCKS_YZ}; "
                            "bind a smaller loop, or blockIdx.x")  # fmt: skip
-    body = substitute(body, {axes[axis]: Const(0) for axis, blocks in grid.items() if blocks == Const(1, blocks.dtype)})
+    body = substitute(body, {axes[axis]: Const(0) for axis, blocks in grid.items() if blocks.is_one})
     attrs = ((RESIDENT, max(resident)),) if max(resident) > 1 else ()
     loops = [For(axes[axis], blocks, body, Kind.THREAD, thread=axis) for axis, blocks in grid.items()]
-    loops = [loops[0].with_(annotations=attrs), *(x for x in loops[1:] if x.extent != Const(1, x.extent.dtype))]
+    loops = [loops[0].with_(annotations=attrs), *(x for x in loops[1:] if not x.extent.is_one)]
     return nest(loops, body)
 
 

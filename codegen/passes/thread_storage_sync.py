@@ -144,7 +144,7 @@ class _BarrierInsertion:
                 inside = ranges_of([s], ranges)
                 below = (*path, 0)
                 out = self.visit(body, below, [], inside)
-                if extent != Const(1, extent.dtype):
+                if not extent.is_one:
                     varying = frozenset(x.name for x in loops(s))
                     again = [replace(a, carried=path, varying=varying) for a in out]
                     out = [replace(a, carried=(), varying=frozenset()) for a in self.visit(body, below, again, inside)]

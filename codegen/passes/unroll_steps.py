@@ -78,7 +78,7 @@ def _in_steps(s: For, count: int, taken: set[str]) -> Stmt:
 
     whole, left = (simplify(Binary(op, s.extent, steps)) for op in ("//", "%"))
     main = s.with_(extent=whole, body=several(steps, s.var * steps), annotations=with_steps(s, count))
-    return main if left == Const(0, s.extent.dtype) else seq(main, several(left, simplify(whole * steps)))
+    return main if left.is_zero else seq(main, several(left, simplify(whole * steps)))
 
 
 def _statements(s: Stmt) -> int | None:

@@ -57,7 +57,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     Of the buffers that are `private` each iteration has its own; they are only looked for where nothing else helps.
     """
     loop = last_loop(above)
-    if loop.extent == Const(1, loop.extent.dtype):
+    if loop.extent.is_one:
         return
     around = [s for s in above[:-1] if type(s) is For]
     below = loops(loop.body)

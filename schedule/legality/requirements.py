@@ -274,7 +274,7 @@ def own_axes(block: Block, store: Store) -> list[str | None]:
                 hint="it must write at X[i, j, ...], each index an axis of the block, or 0",
             )
     for name, it in axes.items():
-        if name not in result and it.extent != Const(1, it.extent.dtype):
+        if name not in result and not it.extent.is_one:
             raise ScheduleError(
                 f"the axis `{name}` of `{block.name}` does not index `{store.buffer.name}`, so the last of its iterations counts",
                 (store, "the store"),
@@ -306,7 +306,7 @@ def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mappi
     """Refuse a reduction that does not start, given the bindings of its axes, where its loops do, all of them being `zeros`."""
     for it in reduction.iters:
         start = simplify(substitute(bindings[it.var.name], zeros), ranges)
-        if it.axis is not Axis.SPATIAL and start != Const(0, start.dtype):
+        if it.axis is not Axis.SPATIAL and not start.is_zero:
             raise ScheduleError(
                 f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs",
                 (reduction, "the block"),
@@ -388,7 +388,7 @@ def own_loops(leaf: Leaf) -> tuple[For, ...]:
             )
         if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
             continue
-        if it.extent != Const(1, it.extent.dtype):
+        if not it.extent.is_one:
             raise ScheduleError(
                 f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"), hint="do this before fuse"
             )

@@ -312,7 +312,7 @@ def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
 def _dimensions(block: Block, target: Buffer) -> list[TiledIndex]:
     """For each dimension the index at which a block writes; raises Unproved unless each axis is in one of them."""
     axes = sorted(it.var.name for it in block.iters if it.axis is Axis.SPATIAL)
-    units = {it.var.name for it in block.iters if it.extent == Const(1, it.extent.dtype)}
+    units = {it.var.name for it in block.iters if it.extent.is_one}
     found = written_indices(block, target.name)
     for dims in found:
         used = sorted(d.axis for d in dims if d is not None and d.axis is not None)

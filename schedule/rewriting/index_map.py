@@ -324,7 +324,7 @@ def _values_of_parts(
         values |= values_of_terms(Var(place, count.dtype), terms, extents)
         shape.append(count)
     for name, p in parts.items():
-        if name not in used and p.extent != Const(1, p.extent.dtype):
+        if name not in used and not p.extent.is_one:
             raise _not_one_to_one(p.source, "is missing from", fused)
     return values, used, shape
 

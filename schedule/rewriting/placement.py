@@ -46,7 +46,7 @@ def laid_out(
     for it in block.iters:
         window = windows.get(it.var.name)
         window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _clipped(window, it.extent, ranges, exact)
-        if window.extent == Const(1, window.extent.dtype) and not preserve_unit_loops:
+        if window.extent.is_one and not preserve_unit_loops:
             offset: Expr = Const(0, it.var.dtype)
         else:
             offset = Var(names.loop(f"ax{len(loops)}"), it.var.dtype)
@@ -58,7 +58,7 @@ def laid_out(
         iters.append(it.with_(binding=binding))
         proving = {**inside, offset.name: extent_range(window.extent, ranges)} if type(offset) is Var else inside
         within: tuple[Expr, ...] = (binding >= 0, binding < it.extent)
-        if window.start == Const(0, window.start.dtype) and difference(window.extent, it.extent) == 0:
+        if window.start.is_zero and difference(window.extent, it.extent) == 0:
             within = ()
         conditions += [simplify(c, inside) for c in within if not prove(c, proving, facts)]
         conditions += [simplify(c, inside) for c in window.conditions(offset) if not prove(c, proving, (*facts, *within))]

@@ -9,7 +9,7 @@ from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
-from tir.ir import Block, Const, For, Kind, Store
+from tir.ir import Block, For, Kind, Store
 from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
 from ..rewriting.edits import parts
@@ -142,7 +142,7 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     # The innermost of the loops that drive the axis, as those further out are levels of tiles. Computed in a tile, it has an open
     # length, and the one iteration of its stand-in.
     open_lengths = state.scheduled.get(block) == Stage.FUSED
-    loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or x.extent != Const(1))), None)
+    loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or not x.extent.is_one)), None)
     if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
         return
     inner = names[names.index(loop) + 1 :]
@@ -191,7 +191,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     work = iterations(state, nest)
     machine = state.target.machine
     if machine.threads(work * machine.core.latency) > 1:  # each iteration may wait for the one before it
-        units = next((n for n, x in enumerate(chain) if x.extent != Const(1)), len(chain)) if not tiled else 0
+        units = next((n for n, x in enumerate(chain) if not x.extent.is_one), len(chain)) if not tiled else 0
         tried = [d for d in dict.fromkeys(_depths(first, len(names), units)) if units < d <= len(names)]
         lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]

@@ -154,9 +154,7 @@ def reused(block: Block) -> bool:
 def _stored_axes(store: Store, block: Block) -> list[Iter] | None:
     """The axes that the indices of a store are, all different, or 0 in a unit dimension; else None."""
     iters = {it.var.name: it for it in block.iters}
-    indices = [
-        i for i, n in zip(store.indices, store.buffer.shape, strict=True) if not (n == Const(1, n.dtype) and isinstance(i, Const))
-    ]
+    indices = [i for i, n in zip(store.indices, store.buffer.shape, strict=True) if not (n.is_one and isinstance(i, Const))]
     found = [iters.get(i.name) if isinstance(i, Var) else None for i in indices]
     names = {it.var.name for it in found if it is not None}
     return found if len(names) == len(indices) else None  # type: ignore[return-value]
@@ -281,7 +279,7 @@ def fuse_epilogue(s: Schedule, after: str | None, loop: str) -> None:
 
 def _same_rows(x: Load, place: Sequence[Expr]) -> bool:
     """Whether an element is at a place with the dimensions but the last in another order, but for dimensions of one element."""
-    indices = [i for i, n in zip(x.indices, x.buffer.shape, strict=True) if n != Const(1, n.dtype)]
+    indices = [i for i, n in zip(x.indices, x.buffer.shape, strict=True) if not n.is_one]
     moved = {i for i in place if isinstance(i, Var)} >= {*indices} and len({*indices}) == len(indices)
     return bool(indices) and moved and all(isinstance(i, Var) for i in indices) and x.indices[-1] == place[-1]
 
@@ -290,7 +288,7 @@ def _same_place(x: Load, place: Sequence[Expr]) -> bool:
     """Whether an element is at a place of the same rank, but for dimensions of one element."""
     if len(x.indices) != len(place):
         return False
-    return all(a == b or n == Const(1, n.dtype) for a, b, n in zip(x.indices, place, x.buffer.shape, strict=True))
+    return all(a == b or n.is_one for a, b, n in zip(x.indices, place, x.buffer.shape, strict=True))
 
 
 def reuses_data(block: Block) -> bool:

@@ -14,7 +14,7 @@ from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
-from tir.ir import Block, Const
+from tir.ir import Block
 from tir.traverse import stores
 
 from .block_analysis import Contraction, at_axes, epilogue, fuse_epilogue, last_axis, loop_of, merged, pairing, size
@@ -119,7 +119,7 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
         if shared:
             place = f"i // {each * together}, {place}"
         partial_sums = stores(s.block(partial).body)[0].buffer
-        *dims, _ = ["i" if n != Const(1, n.dtype) else f"d{x}" for x, n in enumerate(partial_sums.shape)]
+        *dims, _ = ["i" if not n.is_one else f"d{x}" for x, n in enumerate(partial_sums.shape)]
         s.transform_layout(partial, partial_sums.name, f"lambda {', '.join(dims)}, v: ({place})")
         *_, far, k0, k1 = s.get_loops(partial)
         s.reorder(k0, far, k1)

@@ -103,7 +103,7 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     for outer in (tiled.levels[0] + parts, tiled.levels[0]):
         own = [loop for loop in outer if drives[loop] in axes]
         around = outer[: outer.index(own[-1])] if own else ()
-        if own and all(loop in own or state.loop(loop).extent == Const(1) for loop in around):
+        if own and all(loop in own or state.loop(loop).extent.is_one for loop in around):
             return own[-1]
     return None
 

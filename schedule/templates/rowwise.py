@@ -90,7 +90,7 @@ def own_row(consumer: Block, buffer: str, rank: int) -> bool:
 def is_place(indices: Sequence[Expr], axes: Sequence[Iter]) -> bool:
     """Whether indices are the variables of axes in order; where an extent is 1, also 0."""
     return len(indices) == len(axes) and all(
-        i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(indices, axes, strict=True)
+        i == it.var or (i == Const(0) and it.extent.is_one) for i, it in zip(indices, axes, strict=True)
     )
 
 

@@ -88,7 +88,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
         if reduced and not reduces:
             break
         reduced = reduced or reduces
-        if loop.extent != Const(1) or loop.name in open_loops:
+        if not loop.extent.is_one or loop.name in open_loops:
             found.append(loop.name)
     return found
 

@@ -59,7 +59,7 @@ def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) ->
     if all(isinstance(e, Var) for e in bindings):
         return True
     driving = set().union(*(variables(e) for e in bindings))
-    mine = [x for x in loops if x.name in driving and x.extent != Const(1, x.extent.dtype)]
+    mine = [x for x in loops if x.name in driving and not x.extent.is_one]
     names = {x.name for x in mine}
     ranges = ranges_of(loops)
     if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):

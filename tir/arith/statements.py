@@ -49,7 +49,7 @@ def _tree(n: Node, env: dict[str, Interval]) -> Any:
             return simplify(n, env)
         case For(var, extent):
             extent = simplify(extent, env)
-            if extent == Const(0, extent.dtype):
+            if extent.is_zero:
                 return None
             body = _tree(n.body, {**env, var.name: extent_range(extent, env)})
             return None if body is None else n.with_(body=body, extent=extent)

@@ -45,7 +45,7 @@ class Blocks(Declarations):
             else:
                 extent = self.integer(dom, arguments["dom"])
             binding = self.index(arguments["binding"])
-            if start != Const(0, start.dtype):
+            if not start.is_zero:
                 binding = simplify(binary("-", binding, start))
             axis = Axis.OPAQUE if form is namespace.axis.scan else Axis[form.name.upper()]
             self.iteration(frame, name, axis, start, extent, binding, dtype)
@@ -75,7 +75,7 @@ class Blocks(Declarations):
     ) -> None:
         """An iteration variable; one that starts elsewhere than at 0 is shifted."""
         var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
-        value: Expr = var if start == Const(0, start.dtype) else binary("+", var, start)
+        value: Expr = var if start.is_zero else binary("+", var, start)
         frame.iters.append(Iter(var, frame.closed(extent), axis, frame.closed(binding)))
         self.domains[value] = Domain(start, extent, var)
         self.lets.pop(var.name, None)

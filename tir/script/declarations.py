@@ -331,7 +331,7 @@ class Declarations(Expressions):
         if shape is None:
             return Subview(region.buffer, tuple(extents), starts, tuple(range(len(extents))))
         dims = self.kept_dimensions(region, shape)
-        if len(dims) < len(shape) or any(e != Const(1, e.dtype) for d, e in enumerate(extents) if d not in dims):
+        if len(dims) < len(shape) or any(not e.is_one for d, e in enumerate(extents) if d not in dims):
             given, wanted = (f"({', '.join(map(str, s))})" for s in (extents, shape))
             raise self.error(
                 f"a region of extents {given} is not of shape {wanted}", node, "only dimensions of extent 1 may be left out"

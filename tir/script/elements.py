@@ -107,6 +107,6 @@ class Elements(Context):
 
     def between(self, start: Expr, stop: Expr) -> Expr:
         """stop - start."""
-        if start == Const(0, start.dtype):
+        if start.is_zero:
             return stop
         return simplify(binary("-", stop, start))

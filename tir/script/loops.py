@@ -47,7 +47,7 @@ class Loops(Declarations):
                 extent = simplify(binary("//", binary("+", extent, step - 1), step))
             var = Var(self.names.loop(name), header.dtype or extent.dtype)
             value: Expr = var if step == 1 else binary("*", var, step)
-            if start != Const(0, start.dtype):
+            if not start.is_zero:
                 value = binary("+", value, start)
             if step == 1:
                 self.domains[value] = Domain(start, extent, var)

@@ -107,7 +107,7 @@ class _Outline:
             match s:
                 case For(var, extent, body):
                     extent = self._known(extent, values, ranges)
-                    if extent == Const(1, extent.dtype):
+                    if extent.is_one:
                         values[var.name] = Const(0, var.dtype)
                     else:
                         heads.append(f"{var.name} in {_count(s, _text(extent))}")

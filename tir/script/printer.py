@@ -128,7 +128,7 @@ def _shape(buffer: Buffer, quoted: bool = False) -> str:
 def _region(region: Region) -> str:
     parts = []
     for r in region.ranges:
-        if r.extent == Const(1, r.extent.dtype):
+        if r.extent.is_one:
             parts.append(_expr(r.min, 0))
         else:
             parts.append(f"{_expr(r.min, 0)}:{_expr(simplify(r.min + r.extent), 0)}")

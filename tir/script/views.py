@@ -59,8 +59,8 @@ class Subview:
         result = list(self.starts)
         for d, index in zip(self.dims, indices, strict=True):
             start = result[d]
-            if index != Const(0, index.dtype):
-                result[d] = index if start == Const(0, start.dtype) else binary("+", start, index)
+            if not index.is_zero:
+                result[d] = index if start.is_zero else binary("+", start, index)
         return tuple(result)
 
 

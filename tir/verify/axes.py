@@ -61,7 +61,7 @@ def _is_fixed(interval: Interval) -> bool:
 
 def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iterator[Finding]:
     """A store by several iterations of a reduction to one element must combine its value with the previous one."""
-    reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE and it.extent != Const(1, it.extent.dtype)}
+    reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE and not it.extent.is_one}
     if not reduce:
         return
     loaded = {a.indices for a in group if not a.is_store}
@@ -147,7 +147,7 @@ def _repeated(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: I
     """Findings where a block runs an iteration of its reduction twice, or may do so."""
     reduced = driving(b, Axis.REDUCE)
     start = next((n for n, loop in enumerate(scope.loops) if loop.name in reduced), len(scope.loops))
-    inner = {loop.name for loop in scope.loops[start:] if loop.extent != Const(1, loop.extent.dtype)}
+    inner = {loop.name for loop in scope.loops[start:] if not loop.extent.is_one}
     if not inner:
         return
     bindings = [polynomial(simplify(it.binding, scope.ranges)) for it in b.iters]
@@ -211,7 +211,7 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
         # If an iteration runs, that with these loops at 0, which comes first, does too, and has all reduce axes at 0.
         first = [simplify(substitute(it.binding, zero), scope.ranges) for it in reducing]
         runs = all(prove(substitute(c, zero), scope.ranges, (c,)) for c in scope.conditions)
-        if runs and all(e == Const(0, e.dtype) for e in first):
+        if runs and all(e.is_zero for e in first):
             return
     points, names = scope.points(), [x.name for x in scope.loops]
     if points is not None and points.whole and points.certain:

@@ -171,7 +171,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     mapping: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in outer}
     iters: list[Iter] = []
     for x in outer:
-        if preserve_unit_iters or x.extent != Const(1, x.extent.dtype):
+        if preserve_unit_iters or not x.extent.is_one:
             var = Var(names.axis(f"v_{x.name}", visible | {it.var.name for it in iters}), x.var.dtype)
             # That the iterations of a loop are independent says nothing of those in different iterations of a loop around it.
             ordered = any(it.axis is Axis.OPAQUE for it in iters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import Block, Const, PrimFunc, Var
+from tir.ir import Block, PrimFunc, Var
 from tir.nearest import did_you_mean
 from tir.traverse import blocks, path_where, variables
 
@@ -38,7 +38,7 @@ def lift_alloc(func: PrimFunc, buffer: str, n_lifts: int = 1) -> tuple[PrimFunc,
 def _lifted(func: PrimFunc, name: str) -> PrimFunc:
     owner, around = _owner(func, name)
     target = next(b for b in owner.allocs if b.name == name)
-    axes = [it for it in owner.iters if it.extent != Const(1, it.extent.dtype)]
+    axes = [it for it in owner.iters if not it.extent.is_one]
     shape = (*(it.extent for it in axes), *target.shape)
     known = {p.name for p in func.params} | {it.var.name for b in around for it in b.iters}
     unknown = sorted(set().union(*(variables(dim) for dim in shape), set()) - known)

@@ -62,7 +62,7 @@ def pack(
 def _is_part(block: Block, source: Buffer) -> bool:
     """Whether a block reads elements at a constant in a dimension of more than one: it needs no copy of the others."""
     return any(
-        isinstance(i, Const) and n != Const(1, n.dtype)
+        isinstance(i, Const) and not n.is_one
         for load in loads(block) if load.buffer.name == source.name
         for i, n in zip(load.indices, source.shape, strict=True)
     )  # fmt: skip
@@ -107,7 +107,7 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
             loop = next((x for x in loops if monomial == (x.var,)), None)
             if loop is None:
                 raise _not_counted(block, axis, binding)
-            if units or loop.extent != Const(1, loop.extent.dtype):
+            if units or not loop.extent.is_one:
                 steps.append((step, loop))
         steps.sort(key=lambda x: (x[0], -loops.index(x[1])))
         if not steps:

@@ -166,7 +166,7 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
     place = _access_indices(writer, target)
     used = _used_axes(writer, place)
     for it in writer.iters:
-        if it.axis is Axis.SPATIAL and it not in used and it.extent != Const(1, it.extent.dtype):
+        if it.axis is Axis.SPATIAL and it not in used and not it.extent.is_one:
             raise ScheduleError(
                 f"the axis `{it.var.name}` of `{block}` does not index `{target.name}`",
                 (writer, f"writes {target.name}"),

@@ -96,7 +96,7 @@ def _with_padded_factor(block: Block, source: Buffer, ranges: Ranges) -> Block:
             term = Select(c, b if a == old else a, const(0, old.dtype), lazy=True)
             body = body.with_(value=Binary("+", old, term))
     found = accumulation(block.with_(body=body))
-    if found is None or found.op != "+" or found.start != Const(0, found.added.dtype):
+    if found is None or found.op != "+" or not found.start.is_zero:
         return block
     match found.added:
         case Select(c, Binary("*") as product, Const(0)) as term if (chosen := _chosen(c, product, source)) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import THREAD_AXES, Axis, Buffer, Const, For, Kind, PrimFunc, conjuncts
+from tir.ir import THREAD_AXES, Axis, Buffer, For, Kind, PrimFunc, conjuncts
 from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
 from tir.traverse import blocks, driving, loads, loops, stores, variables, walk
@@ -65,7 +65,7 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     """Whether the loop drives only the reduction of one block, so that threads can reduce together; refuses several results."""
     found = blocks_below(loop.body)
     block = found[0] if len(found) == 1 else None
-    if block is None or block.init is None or loop.extent == Const(1, loop.extent.dtype):
+    if block is None or block.init is None or loop.extent.is_one:
         return False
     driven = {it.axis for it in block.iters if loop.name in variables(it.binding)}
     if driven != {Axis.REDUCE} or nest_at(loop)[1] is not block:
@@ -73,7 +73,7 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     reducing, below = driving(block, Axis.REDUCE), {x.name for x in loops(loop)}
     placing = driving(block, Axis.SPATIAL) & below
     mixed = reducing & placing  # loops that start a reduction as they go on with it
-    mixed |= {s.name for s in outside if s.name in reducing and s.extent != Const(1, s.extent.dtype)}
+    mixed |= {s.name for s in outside if s.name in reducing and not s.extent.is_one}
     guards = [c for c in conjuncts(block.predicate) if variables(c) & reducing]
     if mixed or any(variables(c) & placing for c in guards):
         return False

@@ -55,7 +55,7 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     (name,) = fresh_names(func, "_".join(loops) + "_fused")
     fused = For(Var(name, dtype), total, nest[-1].body)
     around = [s for s in above[:-1] if type(s) is For]
-    long = [loop for loop in nest if loop.extent != Const(1, loop.extent.dtype)] or nest[:1]
+    long = [loop for loop in nest if not loop.extent.is_one] or nest[:1]
     mapping: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in nest}
     rest: Expr = fused.var
     for loop in reversed(long[1:]):

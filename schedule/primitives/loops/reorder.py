@@ -90,7 +90,7 @@ def _swapped(chain: list[For], order: list[For]) -> Iterator[tuple[For, For]]:
 
 
 def _has_one_iteration(loop: For) -> bool:
-    return loop.extent == Const(1, loop.extent.dtype)
+    return loop.extent.is_one
 
 
 def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For], swapped: list[tuple[For, For]]) -> None:

@@ -105,7 +105,7 @@ def split(
     if tail == "overlap" and not covered:
         index = _overlapping(target, above, factors, parts)
         covered = True
-    folded = () if preserve_unit_iters else [p.name for p in parts if p.extent == Const(1, extent.dtype)]
+    folded = () if preserve_unit_iters else [p.name for p in parts if p.extent.is_one]
     body = substitute_loops(target.body, {loop: index}, around, folded)
     if not covered:
         body = _guard(body, simplify(index < extent))

@@ -261,7 +261,7 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
     for n, (index, length, dim) in enumerate(
         zip(load.indices, load.buffer.shape, _written_dimensions(source, name), strict=True)
     ):
-        if length == Const(1, length.dtype):
+        if length.is_one:
             continue
         if dim is None:
             raise ScheduleError(

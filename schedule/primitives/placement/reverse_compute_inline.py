@@ -181,7 +181,7 @@ def _matched_axes(func: PrimFunc, made: Leaf, leaf: Leaf, name: str) -> tuple[di
         mapping[read[0]] = simplify(source.var - read[1])
     for v, it in axes.items():
         if v not in mapping:
-            if it.extent != Const(1, it.extent.dtype):
+            if not it.extent.is_one:
                 raise refusal(f"the axis `{v}` of `{leaf.name}` does not index `{name}`, so an element is used more than once")
             mapping[v] = Const(0, it.var.dtype)
     return mapping, []
@@ -191,14 +191,14 @@ def _reads_at_axis(index: Expr, source: Iter | None, axes: Mapping[str, Iter]) -
     """Whether an index is an axis plus a constant, or 0 where all is that the producer writes."""
     if source is not None and affine_index(index, axes) is not None:
         return True
-    return index == Const(0, index.dtype) and (source is None or source.extent == Const(1, source.extent.dtype))
+    return index.is_zero and (source is None or source.extent.is_one)
 
 
 def _inverted(
     func: PrimFunc, indices: Sequence[Expr], sources: Sequence[Iter | None], axes: Mapping[str, Iter]
 ) -> tuple[dict[str, Expr], list[Expr]]:
     """The axes of a block in terms of the producer's, from the indices at which it reads what that writes at its axes."""
-    inputs = [it for it in axes.values() if it.extent != Const(1, it.extent.dtype)]
+    inputs = [it for it in axes.values() if not it.extent.is_one]
     fixed: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in axes.values() if it not in inputs}
     outputs = tuple(simplify(substitute(i, fixed)) for i in indices)
     index_map = IndexMap(tuple(it.var for it in inputs), outputs)

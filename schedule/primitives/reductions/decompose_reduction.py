@@ -67,7 +67,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
 def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], reducing: set[str]) -> None:
     """No loop outside drives the reduction; each one inside drives it or spatial axes, not both, and is no thread if it does."""
     for x in outer:
-        if x.name in reducing and x.extent != Const(1, x.extent.dtype):
+        if x.name in reducing and not x.extent.is_one:
             raise ScheduleError(
                 f"`{x.name}` is outside of `{target.name}` and drives the reduction, so the init would "
                 "run in each of its iterations",

@@ -34,7 +34,7 @@ def factor_out(func: PrimFunc, block: str) -> tuple[PrimFunc, str]:
     _, leaf = locate(func, block)
     target = leaf.block
     found = accumulation(target)
-    if found is None or found.op != "+" or found.start != Const(0, found.start.dtype) or _recursive(found):
+    if found is None or found.op != "+" or not found.start.is_zero or _recursive(found):
         raise ScheduleError(
             f"`{block}` is no sum from 0",
             (target, "the block"),

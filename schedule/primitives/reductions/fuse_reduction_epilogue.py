@@ -138,7 +138,7 @@ def _matched_axes(reduction: Block, epilogue: Block, own: list[str | None], plac
         result[index.name] = mine.var
     for it in epilogue.iters:
         if it.var.name not in result:
-            if it.extent != Const(1, it.extent.dtype):
+            if not it.extent.is_one:
                 reason = f"`{epilogue.name}` uses each result for several values of `{it.var.name}`"
                 raise _refusal(reason, epilogue.name, (epilogue, "the epilogue"))
             result[it.var.name] = Const(0, it.var.dtype)

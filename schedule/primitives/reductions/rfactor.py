@@ -156,7 +156,7 @@ def _need_own_nest(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]
             (block, "the block"),
             hint="move what else the loop holds out of it, or choose a loop further inside",
         )
-    above = next((x for x in outer if x.name in reducing and x.extent != Const(1, x.extent.dtype)), None)
+    above = next((x for x in outer if x.name in reducing and not x.extent.is_one), None)
     if above is not None:
         raise ScheduleError(
             f"`{above.name}` drives the reduction, and has more below it than `{block.name}`",
@@ -181,7 +181,7 @@ def _axis_number(block: Block, factor_axis: int, rank: int) -> int:
 
 def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
     """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
-    reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and x.extent != Const(1, x.extent.dtype)]
+    reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and not x.extent.is_one]
     return bool(reducing) and reducing[0] is target
 
 

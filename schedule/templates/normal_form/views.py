@@ -83,7 +83,7 @@ def _digits(b: Block, x: Load | Store) -> IndexMap | None:
     outputs: list[Expr] = []
     used: list[str] = []
     for dim, index, length in zip(dims, x.indices, x.buffer.shape, strict=True):
-        if length == Const(1, length.dtype):
+        if length.is_one:
             outputs += [dim] if isinstance(index, Var) else []
             continue
         found = mixed_radix(polynomial(simplify(index, ranges_of([b]))), sizes)
@@ -174,7 +174,7 @@ def _merged(b: Block, x: Load) -> list[int]:
     indices: list[Expr] = []
     for i, length in zip(x.indices, x.buffer.shape, strict=True):
         both = simplify(indices[-1] * length + i, without_units(ranges_of([b]))) if indices else i
-        unit = isinstance(i, Const) and length == Const(1, length.dtype)
+        unit = isinstance(i, Const) and length.is_one
         if indices and (unit or _parts(both) < _parts(indices[-1]) + _parts(i)):
             indices[-1] = both
             counts[-1] += 1

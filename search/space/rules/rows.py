@@ -90,7 +90,7 @@ class FuseRows(Template):
         for position, loop in enumerate(common):
             # In each consumer, the variable of this loop must be the index of dimension `position` of what is read; dimensions of
             # one element are left out.
-            if loop.extent == Const(1) and place is None:
+            if loop.extent.is_one and place is None:
                 continue
             for c in consumers:
                 consumer = state.block(c)
