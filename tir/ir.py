@@ -467,13 +467,23 @@ class Block(Stmt):
     annotations: Annotations = field(default=(), hash=False)
 
     @property
+    def spatial(self) -> tuple[Iter, ...]:
+        """Its data parallel axes."""
+        return tuple(it for it in self.iters if it.axis is Axis.SPATIAL)
+
+    @property
+    def reduction(self) -> tuple[Iter, ...]:
+        """The axes of its reduction."""
+        return tuple(it for it in self.iters if it.axis is Axis.REDUCE)
+
+    @property
     def is_reduction(self) -> bool:
-        return any(it.axis is Axis.REDUCE for it in self.iters)
+        return bool(self.reduction)
 
     @property
     def first_step(self) -> tuple[Expr, ...]:
         """The conditions, over loop variables, of the first step of its reduction."""
-        return tuple(it.binding.equal(0) for it in self.iters if it.axis is Axis.REDUCE)
+        return tuple(it.binding.equal(0) for it in self.reduction)
 
 
 @node

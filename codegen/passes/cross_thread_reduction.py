@@ -84,7 +84,7 @@ class _CrossThreadLowering:
     def reduce(self, loop: For, around: tuple[For, ...], kernel: Stmt) -> Stmt:
         chain, block = _nest(loop)
         bound = {it.var: it.binding for it in block.iters}
-        driving = variables(*(it.binding for it in block.iters if it.axis is Axis.REDUCE))
+        driving = variables(*(it.binding for it in block.reduction))
         _need_shareable(loop, chain, block, around, driving)
         place, combine, identity = _operation(block)
         place, identity = substitute(place, bound), substitute(identity, bound)

@@ -315,7 +315,7 @@ class TiledIndex:
 
 def written_indices(block: Block, buffer: str) -> list[list[TiledIndex | None]]:
     """For each store of a block to a buffer, and each dimension, the index; None where it is of another form."""
-    axes = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    axes = {it.var.name for it in block.spatial}
     others = {it.var.name for it in block.iters} - axes
     found = []
     for part in substatements(block):

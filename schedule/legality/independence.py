@@ -196,7 +196,7 @@ def has_disjoint_iterations(path: list[Stmt]) -> bool:
         return False
     below = {x.name for x in chain}
     extents = {x.name: x.extent for x in (*(s for s in path if type(s) is For), *chain)}
-    places = [(polynomial(it.binding), it.var.dtype) for it in inner.iters if it.axis is Axis.SPATIAL]
+    places = [(polynomial(it.binding), it.var.dtype) for it in inner.spatial]
     moving = [to_expr(split_terms(place, below)[0], dtype) for place, dtype in places]
     used = variables(*moving) | {loop.name}
     counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}

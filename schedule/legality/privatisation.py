@@ -6,7 +6,7 @@ from tir.analysis.regions import accessed
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
-from tir.ir import Axis, Block, For, Let, PrimFunc, Seq, Stmt, Store, seq
+from tir.ir import Block, For, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import stores, walk_stmts
 
 from ..primitive import last_loop
@@ -60,7 +60,7 @@ def writes_all_reads(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> boo
     except Unproved:
         return False
     region = accessed((*reader.above, reader.stmt)[len(common)], ranges, (name,))[0].get(name)
-    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    axes = {it.var.name: it for it in block.spatial}
     for s in stores(block.init or block.body):
         if s.buffer.name != name or region is None:
             continue

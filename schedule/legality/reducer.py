@@ -12,7 +12,7 @@ from typing import Any
 
 from tir import dtypes
 from tir.arith.enumeration import PYTHON_OPERATORS
-from tir.ir import COMPARISONS, Axis, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
+from tir.ir import COMPARISONS, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
 from tir.traverse import loads, map_children, rewrite, substitute, variables, walk
 
 from ..error import ScheduleError
@@ -132,7 +132,7 @@ def _stores_and_values(block: Block) -> tuple[list[Store], list[Expr]]:
 
 def _need_same_places(block: Block, stores: list[Store]) -> None:
     """Refuse stores to an element that depends on a reduce axis: its values are not added up in one place."""
-    reduced = {it.var.name for it in block.iters if it.axis is Axis.REDUCE}
+    reduced = {it.var.name for it in block.reduction}
     for s in stores:
         if moving := sorted(reduced & variables(*s.indices)):
             raise ScheduleError(

@@ -260,7 +260,7 @@ def own_axes(block: Block, store: Store) -> list[str | None]:
 
     Each axis indexes one dimension, axes of extent 1 possibly none.
     """
-    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    axes = {it.var.name: it for it in block.spatial}
     result: list[str | None] = []
     for index in store.indices:
         if type(index) is Var and index.name in axes and index.name not in result:

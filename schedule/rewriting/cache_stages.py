@@ -258,7 +258,7 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
     for d in dims:
         if moving := variables(d.offset) & {x.name for x in leaf.inside(loops)}:
             raise Unproved(f"its place depends on `{min(moving)}`, which is not one of its axes")
-    own: dict[str, Expr] = {it.var.name: Const(0) for it in block.iters if it.axis is Axis.SPATIAL}  # of axes of one value
+    own: dict[str, Expr] = {it.var.name: Const(0) for it in block.spatial}  # of axes of one value
     own |= {d.axis: (it.var - d.offset) // d.tile for it, d in zip(copying.iters, dims, strict=True) if d.axis is not None}
     conditions, rest = _split_axis_conditions(block)
     share = windows(rest, loops, leaf.inside(loops))
@@ -291,12 +291,12 @@ def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
     Those that only keep an axis within its domain, as those of splits do, stay with the block. A condition around all that the
     block does, over its spatial axes, is one of them.
     """
-    spatial = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    spatial = {it.var.name for it in block.spatial}
     match block.body:
         case If(condition, then, None) if block.init is None and variables(condition) <= spatial and not loads(condition):
             others, without = _split_axis_conditions(block.with_(body=then))
             return [*conjuncts(condition), *others], without
-    bindings: dict[Node, Var] = {it.binding: it.var for it in block.iters if it.axis is Axis.SPATIAL and variables(it.binding)}
+    bindings: dict[Node, Var] = {it.binding: it.var for it in block.spatial if variables(it.binding)}
     axes = {v.name for v in bindings.values()}
     ranges = ranges_of([block])
     conditions, rest = [], []
@@ -311,7 +311,7 @@ def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
 
 def _dimensions(block: Block, target: Buffer) -> list[TiledIndex]:
     """For each dimension the index at which a block writes; raises Unproved unless each axis is in one of them."""
-    axes = sorted(it.var.name for it in block.iters if it.axis is Axis.SPATIAL)
+    axes = sorted(it.var.name for it in block.spatial)
     units = {it.var.name for it in block.iters if it.extent.is_one}
     found = written_indices(block, target.name)
     for dims in found:

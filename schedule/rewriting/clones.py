@@ -88,7 +88,7 @@ def with_starting_inits(
     def started(b: Block, inside: dict[str, Interval], loops: tuple[For, ...], outer: dict[Var, Expr]) -> Block:
         if b.init is None:
             return b
-        steps = [substitute(it.binding, outer) for it in b.iters if it.axis is Axis.REDUCE]
+        steps = [substitute(it.binding, outer) for it in b.reduction]
         if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside, facts) for step in steps):
             need_no_threads(b, loops, set().union(*map(variables, steps)))
             return b.with_(init=None)

@@ -12,7 +12,7 @@ from tir.arith.polynomial import linear, polynomial, split_terms
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
+from tir.ir import Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
 from tir.traverse import loads, substatements
 
 from ..legality.axis_windows import Window, difference, shifted
@@ -97,7 +97,7 @@ def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[s
     bounds read what is `written` around, perhaps later, or beyond a buffer, which a condition may keep the consumer from, don't
     either.
     """
-    spatial = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
+    spatial = [it.var.name for it in block.spatial]
     own = ranges_of([block], ranges)
     result: dict[str, Window] | None = None
     for part in substatements(block):

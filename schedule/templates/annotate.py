@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from schedule.machine import SLEEPING_THREAD_CYCLES
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
 from tir.ir import Block, For, Kind, Store
@@ -138,7 +138,7 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     if any(x.kind is Kind.VECTORIZED for x in nest):
         return
     names = [loop.name for loop in nest]
-    driving = {v for it in b.iters if is_spatial(it) and it.var == store.indices[-1] for v in variables(it.binding)}
+    driving = {v for it in b.spatial if it.var == store.indices[-1] for v in variables(it.binding)}
     # The innermost of the loops that drive the axis, as those further out are levels of tiles. Computed in a tile, it has an open
     # length, and the one iteration of its stand-in.
     open_lengths = state.scheduled.get(block) == Stage.FUSED

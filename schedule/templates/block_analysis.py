@@ -91,11 +91,7 @@ def pairing(block: Block) -> Contraction | None:
         return None
     factors = _factors(body)
     outputs = _stored_axes(body, block)
-    if (
-        factors is None
-        or not outputs
-        or {it.var.name for it in outputs} != {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
-    ):
+    if factors is None or not outputs or {it.var.name for it in outputs} != {it.var.name for it in block.spatial}:
         return None
     left, right = factors
     last = outputs[-1].var.name
@@ -106,7 +102,7 @@ def pairing(block: Block) -> Contraction | None:
         return None
     groups: dict[tuple[bool, bool], list[Iter]] = {(a, b): [] for a in (True, False) for b in (True, False)}
     reduce_axes = []
-    for it in (*outputs, *(it for it in block.iters if it.axis is Axis.REDUCE)):
+    for it in (*outputs, *block.reduction):
         name = it.var.name
         if it.axis is Axis.REDUCE:
             if name not in in_left or name not in in_right:
@@ -303,7 +299,7 @@ def reuses_data(block: Block) -> bool:
 def lacking(block: Block) -> int:
     """How many of the buffers read lack, in all their indices, a spatial axis of more than one iteration."""
     written = {s.buffer.name for s in stores(block)}
-    spatial = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL and extent(it) > 1}
+    spatial = {it.var.name for it in block.spatial if extent(it) > 1}
     used: dict[str, set[str]] = {}
     for load in loads(block.body):
         if load.buffer.name not in written:

@@ -27,7 +27,7 @@ def matches(block: Block) -> Windows | None:
     within = {it.var.name for it in reduction}
     sliding = [variables(i) for i in read[0].indices if variables(i) & within]
     written = {i.name for i in store.indices if isinstance(i, Var)}
-    spatial = [it for it in block.iters if is_spatial(it)]
+    spatial = block.spatial
     pixels = tuple(it for it in spatial if any(it.var.name in names for names in sliding))
     moved = all(names - within for names in sliding) and within <= set().union(*sliding, set())
     if not moved or {it.var.name for it in spatial} != written:

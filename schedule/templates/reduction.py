@@ -42,7 +42,7 @@ def build(s: OpenSchedule, block: str) -> None:
     if along is None:
         teams(s, block, threads, work, lambda new, team: _reduce_across(new, b, team, machine.lanes(bits)))
     else:
-        kept = [loop_of(it) for it in b.iters if is_spatial(it)]
+        kept = [loop_of(it) for it in b.spatial]
         others = [loop_of(it) for it in b.iters if not is_spatial(it) and it is not along]
         s.reorder(*kept, *others, loop_of(along))
         teams(s, block, threads, work, lambda new, team: _reduce_along(new, b, along, team, machine.lanes(bits)))
@@ -83,7 +83,7 @@ def _contiguous_axis(block: Block) -> Iter | None:
 
 def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
     """Reduce along memory: threads share the results, or parts of the longest axis of the reduction."""
-    results = prod(extent(it) for it in b.iters if is_spatial(it))
+    results = prod(extent(it) for it in b.spatial)
     longest = max((it for it in b.iters if not is_spatial(it)), key=extent)
     ways = {
         "results": lambda new: _results(new, b, along, threads, lanes),
@@ -97,7 +97,7 @@ def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: i
 
 def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
     """All of each result by one thread."""
-    kept = [loop_of(it) for it in b.iters if is_spatial(it)]
+    kept = [loop_of(it) for it in b.spatial]
     if extent(along) < 2 * lanes:
         after = epilogue(s, b.name, anywhere=True)
         if threads > 1 and kept:
@@ -129,7 +129,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
 
 def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
     """A partial result of each part, by any thread."""
-    kept = [loop_of(it) for it in b.iters if is_spatial(it)]
+    kept = [loop_of(it) for it in b.spatial]
     counts = [
         n
         for n in PARTS_PER_THREAD
@@ -160,13 +160,13 @@ def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads:
 def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     """Each lane has a result of its own: the last dimension that is stored in vectors, and all of the reduction for each. Where
     there are many results, some rows are added to all of them before the next, so that memory is read in its order."""
-    vector = next((it for it in b.iters if is_spatial(it) and stored(b).indices and it.var == stored(b).indices[-1]), None)
+    vector = next((it for it in b.spatial if stored(b).indices and it.var == stored(b).indices[-1]), None)
     if vector is None:
         return
     reduce_axes = [it for it in b.iters if not is_spatial(it)]
-    outer = [loop_of(it) for it in b.iters if is_spatial(it) and it is not vector]
+    outer = [loop_of(it) for it in b.spatial if it is not vector]
     columns, rows = extent(vector), extent(reduce_axes[-1])
-    enough_rows = prod(extent(it) for it in b.iters if is_spatial(it) and it is not vector) >= 4 * threads
+    enough_rows = prod(extent(it) for it in b.spatial if it is not vector) >= 4 * threads
 
     def step(new: OpenSchedule, vectors: int) -> int:
         widths = sorted({min(n * lanes, columns) for n in VECTORS_OF_RESULTS}, reverse=True)

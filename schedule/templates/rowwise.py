@@ -16,7 +16,7 @@ from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.intrinsics import INTRINSICS
-from tir.ir import Axis, Binary, Block, Buffer, Call, Const, Expr, Iter, Kind, Load, Store, Var, buffer_nbytes
+from tir.ir import Binary, Block, Buffer, Call, Const, Expr, Iter, Kind, Load, Store, Var, buffer_nbytes
 from tir.traverse import loads, variables, walk
 
 from .block_analysis import contraction, is_elementwise, loop_of, regular, size, stored
@@ -57,7 +57,7 @@ def written_axes(b: Block) -> list[Iter] | None:
     them, and all axes have constant extents and loops of their own."""
     if not isinstance(b.body, Store) or not regular(b):
         return None
-    spatial = {it.var: it for it in b.iters if it.axis is Axis.SPATIAL}
+    spatial = {it.var: it for it in b.spatial}
     indices = b.body.indices
     return [spatial[i] for i in indices] if len(indices) == len(spatial) and set(indices) == set(spatial) else None  # type: ignore[index]
 
@@ -125,7 +125,7 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
     for stage in reversed(found.stages):
         _place(s, stage, loops[-2], whole=len(s.block(stage).iters) == len(order), cheap=stage in cheap)
     for stage in found.reductions:
-        length = extent(next(it for it in s.block(stage).iters if it.axis is Axis.REDUCE))
+        length = extent(s.block(stage).reduction[0])
         if length < 2 * machine.lanes(bits):
             s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
         else:

@@ -21,7 +21,7 @@ from ..arith.intervals import Interval, Ranges, polynomial_bounds
 from ..arith.mixed_radix import lower_factors, split_variable
 from ..arith.polynomial import Polynomial, add, constant, multiply, names_in, polynomial, to_expr
 from ..arith.simplify import simplify
-from ..ir import Allocate, Axis, Block, Const, Expr, For, Let, Node, Stmt, Store, Var
+from ..ir import Allocate, Block, Const, Expr, For, Let, Node, Stmt, Store, Var
 from ..traverse import children, loads, substitute, variables, walk_stmts
 from .context import Access, AccessContext, accesses
 
@@ -292,7 +292,7 @@ def _sum_interval(const: int, terms: list[Term]) -> Interval:
 
 def spatial_bindings(block: Block, env: Mapping[str, Expr]) -> Indices:
     """The bindings of the spatial axes of a block."""
-    return tuple(_resolved(it.binding, env) for it in block.iters if it.axis is Axis.SPATIAL)
+    return tuple(_resolved(it.binding, env) for it in block.spatial)
 
 
 def conflicts(

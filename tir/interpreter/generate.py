@@ -248,7 +248,7 @@ class Generator:
         self._body.depth = depth
 
     def _init(self, b: Block) -> None:
-        first = [f"{self._scope[it.var.name].python} == 0" for it in b.iters if it.axis is Axis.REDUCE]
+        first = [f"{self._scope[it.var.name].python} == 0" for it in b.reduction]
         if not first:
             self._stmt(b.init)  # type: ignore[arg-type]
             return

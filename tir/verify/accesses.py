@@ -13,7 +13,6 @@ from ..arith.enumeration import Points, enumerate_points
 from ..arith.intervals import Interval
 from ..ir import (
     Allocate,
-    Axis,
     Binary,
     Block,
     Call,
@@ -101,7 +100,7 @@ class ProgramPoint(Context):
 
 def first_iteration(block: Block) -> list[Expr]:
     """The conditions of the first iteration of a block's reduction."""
-    return [it.var.equal(0) for it in block.iters if it.axis is Axis.REDUCE]
+    return [it.var.equal(0) for it in block.reduction]
 
 
 def negated(c: Expr) -> Expr:

@@ -61,7 +61,7 @@ def _is_fixed(interval: Interval) -> bool:
 
 def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iterator[Finding]:
     """A store by several iterations of a reduction to one element must combine its value with the previous one."""
-    reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE and not it.extent.is_one}
+    reduce = {it.var.name for it in b.reduction if not it.extent.is_one}
     if not reduce:
         return
     loaded = {a.indices for a in group if not a.is_store}
@@ -113,7 +113,7 @@ def _restarts_elsewhere(
         found, updated, begun = around.points(), _elements(b.body, b), _elements(other.init, other)
         if found is None or not found.certain or not updated or not updated.keys() <= begun.keys():
             continue
-        steps = found.evaluate(it.binding for it in other.iters if it.axis is Axis.REDUCE)
+        steps = found.evaluate(it.binding for it in other.reduction)
         begins, mine = (at.evaluate(e for x in updated for e in of[x]) for at, of in ((found, begun), (points, updated)))
         if steps is None or begins is None or mine is None:
             continue
@@ -202,7 +202,7 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Findings where the reduction of a block starts without its init."""
     if b.init is None:
         return
-    reducing = [it for it in b.iters if it.axis is Axis.REDUCE]
+    reducing = b.reduction
     others = [it for it in b.iters if it.axis is not Axis.REDUCE]
     stepping = driving(b, Axis.REDUCE)
     mine = [x for x in scope.loops if x.name in stepping]

@@ -13,7 +13,6 @@ from ..ir import (
     LOGICAL,
     THREAD_AXES,
     Allocate,
-    Axis,
     Binary,
     Block,
     Buffer,
@@ -170,7 +169,7 @@ class Scopes:
         if b.init is not None:
             if not b.is_reduction:
                 self._error(f"block `{b.name}` has an init, but no reduce axis")
-            reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE}
+            reduce = {it.var.name for it in b.reduction}
             used = sorted(variables(b.init) & reduce)
             if used:
                 self._error(f"the init of block `{b.name}` depends on the reduce axis `{used[0]}`")

@@ -149,7 +149,7 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
                 )
     if block.init is None:
         return
-    reduces = [it for it in block.iters if it.axis is Axis.REDUCE]
+    reduces = block.reduction
     ranges = ranges_of([*around, *chain, *below])
     # A loop counts for the reduction if any step of it makes some reduce axis nonzero.
     counting: dict[str, bool] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
-from tir.ir import Axis, Block, For, Kind, PrimFunc, Stmt, nest
+from tir.ir import Block, For, Kind, PrimFunc, Stmt, nest
 from tir.memory import SHARED
 from tir.traverse import stores, variables
 
@@ -143,7 +143,7 @@ def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
 def _need_complete_reduction(producer: Block, target: For, common: Iterable[For]) -> None:
     """Refuse where a loop around both places, one of `common`, drives the reduction of the block."""
     for loop in common:
-        it = next((it for it in producer.iters if it.axis is Axis.REDUCE and loop.name in variables(it.binding)), None)
+        it = next((it for it in producer.reduction if loop.name in variables(it.binding)), None)
         if it is not None:
             raise ScheduleError(
                 f"`{loop.name}` is around `{producer.name}` and `{target.name}` and drives the reduction `{it.var.name}`, "

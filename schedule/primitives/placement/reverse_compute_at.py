@@ -87,7 +87,7 @@ def reverse_compute_at(
 
     # The windows above are of the spatial axes: what of its reduction the block leaves out, it leaves out there.
     box, kept, lost = instances(scope, moved)
-    reducing = {it.var.name: it.binding for it in consumer.iters if it.axis is Axis.REDUCE}
+    reducing = {it.var.name: it.binding for it in consumer.reduction}
     need_safe_domain(scope, moved, [c for c in lost if variables(c) & variables(*reducing.values())], "moved")
     made |= {v: window for v, window in box.items() if v in reducing}
 
@@ -255,7 +255,7 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
     """The windows of the axes of `block` that belong to what `source` finishes of what is read, its own axes being in `share`."""
     name = load.buffer.name
     marks = (source, f"writes {name}"), (block, f"reads {name}")
-    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    axes = {it.var.name: it for it in block.spatial}
     extents = {it.var.name: it.extent for it in source.iters}
     result: dict[str, Window] = {}
     for n, (index, length, dim) in enumerate(

@@ -146,7 +146,7 @@ def _matched_axes(func: PrimFunc, made: Leaf, leaf: Leaf, name: str) -> tuple[di
     consumer = leaf.block
     producer = made.block
     places = own_axes(producer, single_store(producer))
-    axes = {it.var.name: it for it in consumer.iters if it.axis is Axis.SPATIAL}
+    axes = {it.var.name: it for it in consumer.spatial}
     theirs = {it.var.name: it for it in producer.iters}
     common = shared_loops(leaf.above, made.above)
     written, run = (_share(x, common, leaf.name) for x in (made, leaf))

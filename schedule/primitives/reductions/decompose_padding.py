@@ -8,7 +8,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import excess, linear
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts
+from tir.ir import Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts
 from tir.traverse import loads, substitute, variables
 
 from ...error import ScheduleError
@@ -82,9 +82,7 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
 
 def _value_ranges(block: Block, condition: Expr) -> ValueRanges:
     """The ranges to which a condition keeps the axes of a block, and what else it says."""
-    extents = {
-        it.var.name: int(it.extent.value) for it in block.iters if it.axis is Axis.SPATIAL and isinstance(it.extent, Const)
-    }
+    extents = {it.var.name: int(it.extent.value) for it in block.spatial if isinstance(it.extent, Const)}
     result = ValueRanges()
     for c in conjuncts(condition):
         bound = _axis_bounds(c)

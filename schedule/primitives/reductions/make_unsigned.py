@@ -75,7 +75,7 @@ def _product(block: Block, buffer: str) -> tuple[Load, Store]:
                 if y.buffer.name == buffer:
                     x, y = y, x
                 axes = [i.name for i in y.indices if type(i) is Var]
-                reducing = {it.var.name for it in block.iters if it.axis is Axis.REDUCE}
+                reducing = {it.var.name for it in block.reduction}
                 own = all(type(i) is Var for i in found.store.indices) and len(axes) == len(y.indices) == len(set(axes))
                 names = (x.buffer.name, x.buffer.dtype, y.buffer.name != buffer)
                 if names == (buffer, "int8", True) and own and reducing < set(axes):

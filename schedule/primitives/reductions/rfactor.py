@@ -100,7 +100,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
         )
         for o in reducer.outputs
     )
-    kept = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    kept = {it.var.name for it in block.spatial}
     lane = Var(names.axis(f"v_{loop}", kept), target.var.dtype)
     places = tuple(Load(b, (*o.indices[:axis], lane, *o.indices[axis:])) for b, o in zip(partial, reducer.outputs, strict=True))
     lets = tuple(Var(names.loop(f"v_{b.name}"), b.dtype) for b in partial) if len(partial) > 1 else ()
@@ -188,7 +188,7 @@ def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
 def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
     """The axes of the partial results, in which the loops themselves take the place of the reduce axes that share loops with
     `target`; the axes of these loops, by loop; and the values of the axes that go."""
-    reduces = [it for it in f.block.iters if it.axis is Axis.REDUCE]
+    reduces = f.block.reduction
     loops = {f.target.name}
     for _ in reduces:  # each may add loops that others share
         loops = loops.union(*(variables(it.binding) for it in reduces if variables(it.binding) & loops))
@@ -211,7 +211,7 @@ def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, 
     others = [x for x in f.chain if x.name in driving(f.block, Axis.REDUCE) and x is not f.target]
     rest: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in others}
     # A guard stands inside of the block, which sees axes, but no loops.
-    fixed = {it.binding.name: it.var for it in f.block.iters if it.axis is Axis.SPATIAL and type(it.binding) is Var}
+    fixed = {it.binding.name: it.var for it in f.block.spatial if type(it.binding) is Var}
     seen = {x.name: fixed[x.name] for x in f.outer if x.name in fixed} | fresh
     unseen = {x.name for x in (*f.outer, *f.chain)} - seen.keys()
     kept, guards = [], []
@@ -256,7 +256,7 @@ def _factored(f: Factorisation, names: Names) -> Block:
 def _combining(f: Factorisation, names: Names) -> Stmt:
     """The nest that reduces the partial results."""
     block, reducer = f.block, f.reducer
-    spatial = [it for it in block.iters if it.axis is Axis.SPATIAL]
+    spatial = block.spatial
     conditions = [c for c in conjuncts(block.predicate) if not variables(c) & driving(block, Axis.REDUCE)]
     lets = tuple(Var(names.loop(v.name), v.dtype) for v in f.lets)
     body = reducer.store(reducer.outputs, reducer.combine(reducer.outputs, f.places), lets)

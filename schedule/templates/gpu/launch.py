@@ -11,7 +11,7 @@ from schedule.machine import MAX_ACCESS_BYTES
 from schedule.open_schedule import OpenSchedule
 from schedule.open_trace import Role
 from tir import dtypes
-from tir.ir import Axis, Binary, Block, Call, Const, Expr, Load, Store, Var
+from tir.ir import Binary, Block, Call, Const, Expr, Load, Store, Var
 from tir.traverse import loads, stores, variables, walk
 
 from ..block_analysis import epilogue
@@ -28,7 +28,7 @@ def has_threads(s: OpenSchedule, block: str) -> bool:
 
 def reduces_along_memory(b: Block) -> bool:
     """Whether the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
-    reduce_axes = [it for it in b.iters if it.axis is Axis.REDUCE]
+    reduce_axes = b.reduction
     if not reduce_axes or not isinstance(b.body, Store):
         return False
     inner = reduce_axes[-1]

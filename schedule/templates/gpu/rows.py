@@ -16,7 +16,7 @@ from schedule.open_trace import Role
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Axis, Block, Call, Const, Load, Store
+from tir.ir import Block, Call, Const, Load, Store
 from tir.memory import WARP
 from tir.traverse import loads, walk
 
@@ -79,7 +79,7 @@ class CrossThreadReduction(Template):
 def _rank(b: Block) -> int | None:
     """The dimensions of what a block writes, if its spatial axes are these in order."""
     axes = written_axes(b)
-    return len(axes) if axes == [it for it in b.iters if it.axis is Axis.SPATIAL] else None  # type: ignore[arg-type]
+    return None if axes is None or tuple(axes) != b.spatial else len(axes)
 
 
 def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
@@ -172,7 +172,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
 
 def _count(b: Block, rank: int) -> int:
     """How many rows a block works on."""
-    return prod(extent(it) for it in [x for x in b.iters if x.axis is Axis.SPATIAL][:rank])
+    return prod(map(extent, b.spatial[:rank]))
 
 
 def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
@@ -216,8 +216,7 @@ def _shortened(s: OpenSchedule, group: Rows, room: int) -> list[str]:
 
 def _along_axes(b: Block, rank: int) -> list:
     """The axes that are not those of the rows."""
-    spatial = [it for it in b.iters if it.axis is Axis.SPATIAL]
-    return [*spatial[rank:], *(it for it in b.iters if it.axis is Axis.REDUCE)]
+    return [*b.spatial[rank:], *b.reduction]
 
 
 def _length(b: Block, rank: int) -> int:

@@ -92,7 +92,7 @@ def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
         return 1
     if not s.own_loops(block) or not all(isinstance(it.extent, Const) for it in b.iters):
         return 1
-    results = size(tuple(it for it in b.iters if is_spatial(it)))
+    results = size(b.spatial)
     reduce_axes = tuple(it for it in b.iters if not is_spatial(it))
     together = rows.STREAMING_THREADS if reduces_along_memory(b) else 1  # threads that reduce one result
     most = min(

@@ -18,7 +18,7 @@ from .tiling import needs_tiling
 
 def spatial_size(block: Block) -> int:
     """The number of results of a block."""
-    return prod(extent(it) for it in block.iters if is_spatial(it))
+    return prod(extent(it) for it in block.spatial)
 
 
 def reduce_size(block: Block) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent
 from schedule.templates import Template
 from schedule.templates.block_analysis import epilogue
 from tir.ir import Const, Var, buffer_nbytes
@@ -94,7 +94,7 @@ class FuseRows(Template):
                 continue
             for c in consumers:
                 consumer = state.block(c)
-                axes = {it.var.name for it in consumer.iters if is_spatial(it) and state.driver(it) == loop.name}
+                axes = {it.var.name for it in consumer.spatial if state.driver(it) == loop.name}
                 for load in loads(consumer.body):
                     if load.buffer.name in written:
                         index = load.indices[position] if position < len(load.indices) else None
