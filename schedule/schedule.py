@@ -14,12 +14,11 @@ from typing import Any, Concatenate
 import numpy as np
 
 from tir.display import code
-from tir.ir import Block, For, PrimFunc, Stmt, need_func
-from tir.memo import memoized
+from tir.ir import Block, For, PrimFunc, need_func
 from tir.nearest import did_you_mean, no_such
 from tir.script.diff import diff
 from tir.script.module import Module
-from tir.traverse import fresh, loads, stores, substatements
+from tir.traverse import fresh, loaded_names, stored_names, substatements
 
 from .error import ScheduleError
 from .primitive import REGISTRY, P, Primitive, R, block_at, blocks_below, find_block, loops_of, named_at
@@ -434,14 +433,14 @@ class Schedule:
         def find() -> list[str]:
             parameters = {p.name for p in self._func.buffers}
             scope = self._func.body if scope_block == "root" else find_block(self._func, scope_block).body
-            return [b.name for b in blocks_below(scope) if _buffers_written(b) & parameters]
+            return [b.name for b in blocks_below(scope) if stored_names(b) & parameters]
 
         return self._look(f"get_output_blocks({scope_block!r})", find, scope_block)
 
     def _related(self, block: str, producers: bool) -> list[str]:
         target, above = block_at(self._func, block)
         scope = next((s for s in reversed(above[:-1]) if type(s) is Block), self._func)
-        uses, used = (_buffers_written, _buffers_read(target)) if producers else (_buffers_read, _buffers_written(target))
+        uses, used = (stored_names, loaded_names(target)) if producers else (loaded_names, stored_names(target))
         around = {id(s) for s in above}
         siblings = (s for body in substatements(scope) for s in parts(body))
         near = [b for s in siblings if id(s) in around or uses(s) & used for b in blocks_below(s)]
@@ -551,13 +550,3 @@ def _call_up_to(name: str, parameter: str, given: Mapping[str, Any]) -> str:
     """A call as written, with an ellipsis for an argument and those after it."""
     before = itertools.takewhile(lambda n: n != parameter, given)
     return f"{name}({', '.join(repr(given[n]) for n in before)}, ...)"
-
-
-@memoized
-def _buffers_written(stmt: Stmt) -> frozenset[str]:
-    return frozenset(s.buffer.name for s in stores(stmt))
-
-
-@memoized
-def _buffers_read(stmt: Stmt) -> frozenset[str]:
-    return frozenset(n.buffer.name for n in loads(stmt))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .ir import Buffer, PrimFunc, annotated, annotation
-from .traverse import stores
+from .traverse import stored_names
 
 CONSTANTS = "constants"
 
@@ -21,7 +21,7 @@ def constants(func: PrimFunc) -> tuple[Buffer, ...]:
         raise ValueError(f"{func.name}: the attribute {CONSTANTS!r} is a list of names of parameters, got {names!r}")
     if not names:
         return ()
-    known, written = [b.name for b in func.buffers], {s.buffer.name for s in stores(func)}
+    known, written = [b.name for b in func.buffers], stored_names(func)
     for name in names:
         if name not in known:
             raise ValueError(f"{func.name}: constant `{name}` is no parameter that is a buffer; there are {', '.join(known)}")

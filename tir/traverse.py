@@ -318,6 +318,12 @@ def variables(*nodes: Node) -> set[str]:
     return result
 
 
+@memoized
+def variable_names(node: Node) -> frozenset[str]:
+    """The names of all variables used in a node, bound ones included; each node is looked at once."""
+    return frozenset(variables(node))
+
+
 def driving(block: Block, *axes: Axis) -> set[str]:
     """The loops that drive the axes of a block of the given kinds: of a sum, those that take its steps."""
     return variables(*(it.binding for it in block.iters if it.axis in axes))
@@ -329,6 +335,25 @@ def loads(node: Node) -> list[Load]:
 
 def stores(node: Node) -> list[Store]:
     return [n for n in walk_stmts(node) if type(n) is Store]
+
+
+@memoized
+def loaded_names(node: Node) -> frozenset[str]:
+    """The names of the buffers that are loaded from."""
+    return frozenset(x.buffer.name for x in loads(node))
+
+
+@memoized
+def stored_names(node: Node) -> frozenset[str]:
+    """The names of the buffers that are stored to."""
+    return frozenset(x.buffer.name for x in stores(node))
+
+
+@memoized
+def accessed_names(node: Node) -> frozenset[str]:
+    """The names of the buffers that are loaded from or stored to."""
+    own = (frozenset([node.buffer.name]),) if isinstance(node, Load | Store) else ()
+    return frozenset().union(*own, *map(accessed_names, children(node)))
 
 
 @memoized

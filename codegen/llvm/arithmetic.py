@@ -11,7 +11,7 @@ from tir.arith.intervals import polynomial_bounds
 from tir.arith.polynomial import Polynomial, excess, polynomial, to_expr
 from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
-from tir.traverse import loads, walk
+from tir.traverse import loads, variable_names, walk
 
 from ..processor import fuses_multiply_add, scales_by_powers
 from . import dot, halves
@@ -109,8 +109,8 @@ class Arithmetic(Memory):
         """A pure integer expression, computed once in the outermost frame that knows its variables."""
         if not hoistable(e):
             return write()
-        home = self.home(self.variables(e))
-        key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)
+        home = self.home(variable_names(e))
+        key = ("expr", e, self._copy(variable_names(e)), self.lane if not self._uniform(e) else None)
         if key in home.known:
             return home.known[key]
         same = self._comparison(e)
@@ -121,7 +121,7 @@ class Arithmetic(Memory):
                 home.known[same] = value
         home.known[key] = value
         self.born[value.name] = home
-        self.sources[value.name] = self.variables(e) | self.sources.get(value.name, frozenset())
+        self.sources[value.name] = variable_names(e) | self.sources.get(value.name, frozenset())
         return value
 
     def _before_loops(self, e: Expr, write: Callable[[], Value]) -> Value:
@@ -133,9 +133,9 @@ class Arithmetic(Memory):
         known = [f for f in frames if f is not None]
         if len(known) < len(frames):
             return write()
-        home = max([self.home(self.variables(e)), *known], key=self.frames.index)
+        home = max([self.home(variable_names(e)), *known], key=self.frames.index)
         read = frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in operands)
-        key = ("call", e, self._copy(self.variables(e)), read)
+        key = ("call", e, self._copy(variable_names(e)), read)
         if key not in home.known:
             home.known[key] = self.within(home, write)
             self.born[home.known[key].name] = home
@@ -165,7 +165,7 @@ class Arithmetic(Memory):
         total: Polynomial = {}
         for m, c in p.items():
             left = tuple(atom for atom in m if not (type(atom) is Var and atom.name in self.constants))
-            if not self.constants.keys().isdisjoint(v for atom in left for v in self.variables(atom)):
+            if not self.constants.keys().isdisjoint(v for atom in left for v in variable_names(atom)):
                 return None
             here = prod(self.constants[atom.name] for atom in m if type(atom) is Var and atom.name in self.constants)
             total[left] = total.get(left, 0) + c * here
@@ -221,8 +221,8 @@ class Arithmetic(Memory):
             return self.as_type(v, "int32")
 
         steps = ", ".join(f"i32 {i * stride}" for i in range(lanes))
-        home = self.home(self.variables(rest))
-        key = ("rest", rest, self._copy(self.variables(rest)), lanes)
+        home = self.home(variable_names(rest))
+        key = ("rest", rest, self._copy(variable_names(rest)), lanes)
         if key not in home.known:
             home.known[key] = self.within(home, lambda: self.splat(scalar()))
         return Value(f"<{steps}>", "i32", lanes), home.known[key]

@@ -41,7 +41,7 @@ from tir.ir import (
     conjuncts,
     const_shape,
 )
-from tir.traverse import loads, stores, substitute, walk
+from tir.traverse import loads, stored_names, stores, substitute, variable_names, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.guards import loop_facts
@@ -200,11 +200,11 @@ class Function(Arithmetic, Threads, Parts, Streams):
             self.line(f"store {full} poison, ptr {slot}")
 
     def branch(self, s: If) -> None:
-        if self.constants.keys() >= self.variables(s.condition) and (known := self._decided(s.condition)) is not None:
+        if self.constants.keys() >= variable_names(s.condition) and (known := self._decided(s.condition)) is not None:
             if known or s.orelse is not None:
                 self.stmt(s.then if known else s.orelse)  # type: ignore[arg-type]
             return
-        lanes = self.lane is not None and self.lane[0] in self.variables(s.condition)
+        lanes = self.lane is not None and self.lane[0] in variable_names(s.condition)
         if not lanes and self._uniform(s.condition):
             condition = self.truth(self.expr(s.condition))
             self.fork(condition, lambda: self.stmt(s.then), None if s.orelse is None else lambda: self.stmt(s.orelse))  # type: ignore[arg-type]
@@ -300,7 +300,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
     def unrolled_loop(self, s: For) -> None:
         n = int(s.extent.value)  # type: ignore[attr-defined]
         self.runs_over(s, (0, n - 1))
-        self.unrolled[s.name] = n, self.top, frozenset(self.top.defined), self._stores(s)
+        self.unrolled[s.name] = n, self.top, frozenset(self.top.defined), stored_names(s.body)
         apart = value_of(s, IN_ORDER, False)
         for i in range(n):
             if i and apart:
@@ -329,7 +329,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
         index = self.fresh(s.name)
         self.env[s.name] = Value(index, "i64")
         known = isinstance(s.extent, Const) and s.extent.value >= 1 and (last is None or certain)
-        self.frames.append(Frame(head, defined={s.name}, stored=self._stores(s) if known else None))
+        self.frames.append(Frame(head, defined={s.name}, stored=stored_names(s.body) if known else None))
         self.stmt(s.body)
         frame = self.frames.pop()
         del self.facts[facts:]
@@ -351,12 +351,6 @@ class Function(Arithmetic, Threads, Parts, Streams):
             f"{done}:",
         ]
         parent.label = done
-
-    def _stores(self, s: For) -> frozenset[str]:
-        """The buffers that a loop writes; remembered by identity."""
-        if id(s) not in self.written:
-            self.written[id(s)] = (s, frozenset(x.buffer.name for x in stores(s.body)))
-        return self.written[id(s)][1]
 
 
 def _accumulated(body: Stmt, buffer: Buffer) -> bool:

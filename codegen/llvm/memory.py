@@ -12,7 +12,7 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var
-from tir.traverse import rewrite, substitute, variables, walk
+from tir.traverse import rewrite, substitute, variable_names, variables, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
@@ -118,7 +118,7 @@ class Memory(Writer):
 
     def _moves(self, e: Expr) -> bool:
         """Whether the value differs between lanes or between copies of unrolled loops."""
-        return not self._uniform(e) or bool(self._copy(self.variables(e)))
+        return not self._uniform(e) or bool(self._copy(variable_names(e)))
 
     def point(self, place: Place) -> str:
         """A pointer to the element, in the first lane."""
@@ -203,7 +203,7 @@ class Memory(Writer):
         for loop, name, distance in self.ahead:
             if name != buffer.name or place.nested or place.stride not in (0, 1):
                 continue
-            moving = [(m, c) for m, c in place.offset.items() if any(loop in self.variables(atom) for atom in m)]
+            moving = [(m, c) for m, c in place.offset.items() if any(loop in variable_names(atom) for atom in m)]
             copies = [((), c) for v, c in place.copies if v == loop]
             match moving + copies:
                 case [(m, c)] if len(m) <= 1 and all(type(atom) is Var for atom in m):
@@ -409,7 +409,7 @@ class Memory(Writer):
             return None
         if stays(offset):
             return None
-        used = set().union(*(self.sources[c] for c in conditions), *(self.variables(a) for m in offset for a in m))
+        used = set().union(*(self.sources[c] for c in conditions), *(variable_names(a) for m in offset for a in m))
         for loop, step in place.copies:
             if loop not in self.unrolled:
                 continue

@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial
 from tir.ir import Buffer, Expr, For, Kind, Stmt
-from tir.traverse import stores, variables
+from tir.traverse import stores, variable_names
 
 from ..alignment import ALIGNMENT, rounded
 from ..passes.free_variables import free_names
@@ -45,7 +45,6 @@ class Writer(Instructions):
         self._places: dict[int, Place] = {}
         self._patterns: dict[object, tuple[int, ...] | None] = {}
         self._loops: dict[str, tuple[Kind, Interval]] = {}  # how the last loop of each name ran
-        self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
         self.prefixes: dict[str, int] = {}  # of masks that hold in the first lanes alone: how many these are
@@ -67,7 +66,6 @@ class Writer(Instructions):
         self.shifted: dict[str, int] = {}  # of these, in `streams`, the bytes to whose multiples vectors are shifted
         self.given: frozenset[str] = frozenset()  # buffers that are parameters
         self.pinned = 0  # vectors of the register buffers around
-        self.written: dict[int, tuple[Stmt, frozenset[str]]] = {}  # by loop: the buffers that are stored to in it
         self.fenced = False  # whether there was such a store
         self.ahead: tuple[tuple[str, str, int], ...] = ()  # what is fetched ahead: loop, buffer, iterations
         self.count = 0
@@ -308,19 +306,13 @@ class Writer(Instructions):
 
     def term_variables(self, p: Polynomial) -> set[str]:
         """The names of the variables in a polynomial."""
-        return {v for m in p for atom in m for v in self.variables(atom)}
-
-    def variables(self, e: Expr) -> frozenset[str]:
-        """The names of the variables in an expression of the program; remembered by identity."""
-        if id(e) not in self._variables:
-            self._variables[id(e)] = (e, frozenset(variables(e)))
-        return self._variables[id(e)][1]
+        return {v for m in p for atom in m for v in variable_names(atom)}
 
     def _uniform(self, e: Expr) -> bool:
         """Whether the value is the same in every lane."""
         if self.lane is None:
             return True
-        return not any(n == self.lane[0] or (n in self.env and self.env[n].lanes > 1) for n in self.variables(e))
+        return not any(n == self.lane[0] or (n in self.env and self.env[n].lanes > 1) for n in variable_names(e))
 
     def fork(self, condition: Value, then: Callable[[], None], orelse: Callable[[], None] | None) -> None:
         """`if condition: then() else: orelse()`."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tir.arith.mixed_radix import mixed_radix
 from tir.arith.polynomial import polynomial
 from tir.ir import Binary, Call, Const, Expr, For, If, Load, Node, PrimFunc, Select, Seq, Stmt, Store, Var, conjuncts
-from tir.traverse import loads, map_statements, rewrite, stores, substitute, variables
+from tir.traverse import loads, map_statements, rewrite, stored_names, substitute, variables
 
 from ..processor import scales_by_powers
 
@@ -51,7 +51,7 @@ def bound_exponents(func: PrimFunc, target) -> PrimFunc:
             consumer = _nested(part)
             found.append(visit(part) if consumer is None else rewrite(part, partial(_bounded, consumer=consumer, known=known)))
             new = _maximum(consumer)
-            written = {x.buffer.name for x in stores(part)}
+            written = stored_names(part)
             raised = set() if new is None else {new.update.store.buffer.name}  # which only grow
             known = [k for k in known if k.read.buffer.name not in written and k.update.store.buffer.name not in written - raised]
             known += [] if new is None else [new]

@@ -11,9 +11,9 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Buffer, Const, Expr, For, If, Kind, Let, PrimFunc, Region, Seq, Stmt, annotation
-from tir.traverse import move_accesses, replace_buffers, stores, variables, walk_stmts
+from tir.traverse import accessed_names, move_accesses, replace_buffers, stores, variables, walk_stmts
 
-from .free_variables import Uses
+from .free_variables import part_with
 from .lower_blocks import ALIGNED
 from .share_temporaries import share_temporaries
 
@@ -29,12 +29,11 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     A tile computed inside a loop thus takes the memory of one tile, and is private to the iterations of a parallel loop. The
     strides that `storage_align` asked for are those of the shapes found here.
     """
-    uses = Uses()
-    func = share_temporaries(func, uses)
+    func = share_temporaries(func)
     body = func.body
     for buffer in func.allocs:
-        if buffer.name in uses.of(body):
-            body = place(body, buffer, {}, uses=uses)
+        if buffer.name in accessed_names(body):
+            body = place(body, buffer, {})
     rules = annotation(func.attrs, ALIGNED, {})
     attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
     return func.with_(body=apply_strides(body, rules) if rules else body, allocs=(), attrs=attrs)
@@ -91,13 +90,11 @@ def place(
     ranges: Ranges,
     private: Callable[[For, Buffer, Ranges], bool] = _private,
     region: Callable[[Stmt, Buffer, Ranges], Region] | None = None,
-    uses: Uses | None = None,
 ) -> Stmt:
     """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside it as possible: inside of loops to
     whose iterations it is `private`, and around the part of a sequence that uses it, of which it holds the `region`, by
-    default what is `touched`. `uses` is what is known of the statements from buffers placed before."""
-    known = Uses() if uses is None else uses
-    region = region or (lambda s, buffer, ranges: touched(known.part(s, buffer.name), buffer, ranges))
+    default what is `touched`."""
+    region = region or (lambda s, buffer, ranges: touched(part_with(s, buffer.name), buffer, ranges))
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
         match s:
@@ -109,16 +106,16 @@ def place(
                 s = s.with_(body=lanes)
                 return allocate(s, wide, ranges, region(s, wide, ranges))
             case Seq(stmts):
-                users = [i for i, x in enumerate(stmts) if buffer.name in known.of(x)]
+                users = [i for i, x in enumerate(stmts) if buffer.name in accessed_names(x)]
                 first, last = users[0], users[-1] + 1
                 if last - first < len(stmts):  # only the statements that need it see it
                     part = stmts[first] if last - first == 1 else Seq(stmts[first:last])
                     return Seq((*stmts[:first], visit(part, ranges), *stmts[last:]))
-            case Let(_, value, body) if buffer.name not in known.of(value):
+            case Let(_, value, body) if buffer.name not in accessed_names(value):
                 return s.with_(body=visit(body, ranges))
             case Allocate(_, body):
                 return s.with_(body=visit(body, ranges))
-            case If(condition, then, None) if buffer.name not in known.of(condition):
+            case If(condition, then, None) if buffer.name not in accessed_names(condition):
                 return s.with_(then=visit(then, ranges))
         return allocate(s, buffer, ranges, region(s, buffer, ranges))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.ir import Allocate, Buffer, For, Let, Load, Node, Seq, Stmt, Store, Var, seq
-from tir.traverse import children, map_statements, walk
+from tir.traverse import accessed_names, children, map_statements, walk
 
 
 def used(n: Node) -> dict[str, Buffer]:
@@ -11,25 +11,13 @@ def used(n: Node) -> dict[str, Buffer]:
     return {x.buffer.name: x.buffer for x in walk(n) if isinstance(x, Load | Store)}
 
 
-class Uses:
-    """The names of the buffers that nodes load or store, each node looked at once."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Node, frozenset[str]]] = {}  # by identity; the nodes are kept, so that none takes another's
-
-    def of(self, n: Node) -> frozenset[str]:
-        if id(n) not in self._known:
-            own = (frozenset([n.buffer.name]),) if isinstance(n, Load | Store) else ()
-            self._known[id(n)] = n, frozenset().union(*own, *map(self.of, children(n)))
-        return self._known[id(n)][1]
-
-    def part(self, s: Stmt, name: str) -> Stmt:
-        """A statement, which uses a buffer, without those in its sequences that do not; what does not use it stays as it is."""
-        if name not in self.of(s):
-            return s
-        if isinstance(s, Seq):
-            return seq(*(self.part(x, name) for x in s.stmts if name in self.of(x)))
-        return map_statements(s, lambda x: self.part(x, name))
+def part_with(s: Stmt, name: str) -> Stmt:
+    """A statement, which uses a buffer, without those in its sequences that do not; what does not use it stays as it is."""
+    if name not in accessed_names(s):
+        return s
+    if isinstance(s, Seq):
+        return seq(*(part_with(x, name) for x in s.stmts if name in accessed_names(x)))
+    return map_statements(s, lambda x: part_with(x, name))
 
 
 def free_names(s: Stmt) -> tuple[dict[str, Var], dict[str, Buffer]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from schedule.annotation_values import value_of
 from tir.ir import Block, For, PrimFunc
-from tir.traverse import stores, walk
+from tir.traverse import stored_names, walk
 
 from .free_variables import used
 
@@ -25,7 +25,7 @@ def streamed(func: PrimFunc) -> tuple[str, ...]:
     for s in walk(func.body):
         if isinstance(s, For | Block) and (value := value_of(s, NON_TEMPORAL, None)) is not None:
             names = [value] if isinstance(value, str) else value
-            written = {x.buffer.name for x in stores(s)}
+            written = stored_names(s)
             for name in names:
                 if name not in written:
                     raise ValueError(

@@ -8,7 +8,7 @@ from functools import partial
 from tir import dtypes
 from tir.elementwise import abs as magnitude
 from tir.ir import Binary, Const, Expr, For, If, Kind, Let, Node, PrimFunc, Select, Stmt, annotation, conjunction
-from tir.traverse import children, loads, map_statements, rewrite, stores, variables, walk_stmts
+from tir.traverse import children, loads, map_statements, rewrite, stored_names, variables, walk_stmts
 
 ANNOTATION = "allow_reciprocal"
 
@@ -27,7 +27,7 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For) or s.kind is not Kind.VECTORIZED or not annotation(s.annotations, ANNOTATION):
             return map_statements(s, visit)
-        written = {x.buffer.name for x in stores(s.body)}
+        written = stored_names(s.body)
         inside = {s.var.name, *(n.var.name for n in walk_stmts(s.body) if isinstance(n, For | Let))}
         certain = {*_certain(s.body)}
         divisors: dict[Expr, None] = {}

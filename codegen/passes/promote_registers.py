@@ -47,6 +47,7 @@ from tir.traverse import (
     move_accesses,
     names,
     perfect_nest,
+    stored_names,
     stores,
     substitute,
     variables,
@@ -205,7 +206,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
     """The distinct tiles of `buffer` that `body` accesses; None if they move with the loops or may overlap partly."""
     tiles: list[_RegisterTile] = []
     bound = {x.var.name for x in walk_stmts(body) if isinstance(x, Let)}  # anew in each iteration
-    stored = {x.buffer.name for x in stores(body)}
+    stored = stored_names(body)
     if not all(isinstance(x.extent, Const) for x in loops(body)):
         return None
     for x, around in accesses(body):

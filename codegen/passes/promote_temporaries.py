@@ -10,7 +10,7 @@ from tir.arith.polynomial import Monomial, Polynomial, names_in, polynomial, to_
 from tir.ir import Allocate, Buffer, Call, Const, Expr, For, Kind, Load, Node, PrimFunc, Stmt, Store, Var
 from tir.traverse import children, map_statements, move_accesses, rewrite_statements, stores, walk
 
-from .free_variables import Uses
+from .free_variables import part_with
 
 MAX_CALLS = 16  # of mathematical functions, some thirty instructions each, in the copies of loops that are unrolled here
 
@@ -24,21 +24,19 @@ def promote_temporaries(func: PrimFunc, target) -> PrimFunc:
     stored and loaded again, and where lanes are masked off, a load waits until the store has reached the cache.
     """
 
-    uses = Uses()
-
     def visit(s: Stmt) -> Stmt:
         s = map_statements(s, visit)
-        return _promoted(s, target, uses) if isinstance(s, Allocate) and s.buffer.scope != "register" else s
+        return _promoted(s, target) if isinstance(s, Allocate) and s.buffer.scope != "register" else s
 
     return func.with_(body=visit(func.body))
 
 
-def _promoted(s: Allocate, target, uses: Uses) -> Allocate:
+def _promoted(s: Allocate, target) -> Allocate:
     """The allocation, in registers if that is possible."""
     buffer = s.buffer
     if not buffer.shape or not all(isinstance(n, Const) for n in buffer.shape):
         return s
-    places = [_place(x, around) for x, around in accesses(uses.part(s.body, buffer.name)) if x.buffer.name == buffer.name]
+    places = [_place(x, around) for x, around in accesses(part_with(s.body, buffer.name)) if x.buffer.name == buffer.name]
     known = [p for p in places if p is not None]
     lanes = max((p.lanes for p in known), default=1)
     if len(known) < len(places) or lanes == 1 or any(c % lanes for p in known for c in p.column.values()):

@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from tir.ir import Buffer, Const, For, PrimFunc, Seq, annotation
-from tir.traverse import replace_buffers, walk_stmts
+from tir.traverse import accessed_names, replace_buffers, walk_stmts
 
-from .free_variables import Uses
 from .lower_blocks import ALIGNED
 
 MIN_TEMPORARIES = 64  # of a function, for some to share: allocations are nested, which is as deep as there are such
 MIN_STATEMENTS = 2  # that use a temporary: what one alone uses is allocated in it
 
 
-def share_temporaries(func: PrimFunc, uses: Uses) -> PrimFunc:
+def share_temporaries(func: PrimFunc) -> PrimFunc:
     """One temporary for several of one type that are used one after the other: a linear scan, as of registers."""
     if len(func.allocs) < MIN_TEMPORARIES or not isinstance(func.body, Seq):
         return func
     kept = _named(func)
     spans: dict[str, list[int]] = {b.name: [] for b in func.allocs if b.name not in kept and _constant(b)}
     for n, s in enumerate(func.body.stmts):
-        for name in uses.of(s) & spans.keys():
+        for name in accessed_names(s) & spans.keys():
             spans[name].append(n)
     starts: dict[int, list[Buffer]] = {}
     for b in func.allocs:
@@ -39,7 +38,7 @@ def share_temporaries(func: PrimFunc, uses: Uses) -> PrimFunc:
         for place in ends.get(n, ()):  # what ends here is read here: who begins here has another
             free.setdefault((place.shape, place.dtype, place.scope), []).append(place)
     moved = {name: place for name, place in shared.items() if place.name != name}
-    stmts = tuple(replace_buffers(s, {x: moved[x] for x in uses.of(s) & moved.keys()}) for s in func.body.stmts)
+    stmts = tuple(replace_buffers(s, {x: moved[x] for x in accessed_names(s) & moved.keys()}) for s in func.body.stmts)
     return func.with_(body=Seq(stmts), allocs=tuple(b for b in func.allocs if b.name not in moved))
 
 

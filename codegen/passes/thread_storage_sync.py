@@ -28,7 +28,7 @@ from tir.arith.polynomial import Polynomial, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Binary, Buffer, Call, Const, Evaluate, Expr, For, If, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.memory import SHARED
-from tir.traverse import loads, loops, map_statements, stores, variables, walk_stmts
+from tir.traverse import loads, loops, map_statements, stored_names, variables, walk_stmts
 
 from .gpu_kernels import GPUError, GPUKernel, in_warp, is_thread, map_kernels
 from .software_pipeline import ASYNCHRONOUS, WAIT, called
@@ -248,7 +248,7 @@ def _conflict(a: MemoryAccess, b: MemoryAccess) -> bool:
 
 def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:
     """The accesses of a unit to shared and global memory; those to global memory only if the kernel writes the buffer."""
-    written = {x.buffer.name for x in stores(kernel.body)}
+    written = stored_names(kernel.body)
     threads = {axis: kernel.indices[axis].name for axis in kernel.threads}
     found: list[MemoryAccess] = []
     for x, around in accesses(s):

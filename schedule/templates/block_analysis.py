@@ -16,7 +16,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import Polynomial, add, polynomial, scale, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var, const_shape
-from tir.traverse import loads, stores, variables
+from tir.traverse import loads, stored_names, stores, variables
 
 from ..legality.reducer import reducer_of
 
@@ -254,7 +254,7 @@ def epilogue(s: Schedule, block: str, anywhere: bool = False, rows: bool = False
     if len(consumers) != 1:
         return None
     consumer, producer = find_block(s.func, consumers[0]), find_block(s.func, block)
-    made = {x.buffer.name for x in stores(producer)}
+    made = stored_names(producer)
     if any(is_parameter(s.func, name) for name in made):
         return None
     if consumer.is_reduction or not isinstance(consumer.body, Store) or len(made) != 1:
@@ -298,7 +298,7 @@ def reuses_data(block: Block) -> bool:
 
 def lacking(block: Block) -> int:
     """How many of the buffers read lack, in all their indices, a spatial axis of more than one iteration."""
-    written = {s.buffer.name for s in stores(block)}
+    written = stored_names(block)
     spatial = {it.var.name for it in block.spatial if extent(it) > 1}
     used: dict[str, set[str]] = {}
     for load in loads(block.body):

@@ -11,7 +11,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import About, Role
 from schedule.schedule import Schedule
 from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbytes
-from tir.traverse import driving, loads, loops_to, stores, variables, walk_stmts
+from tir.traverse import driving, loaded_names, loads, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
 
@@ -146,7 +146,7 @@ def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
     axes = {x.buffer.name: set().union(*map(variables, x.indices)) for x in loads(s.block(block).body)}
     found = []
     for copy in s.get_producers(block):
-        sources = {x.buffer.name for x in loads(s.block(copy).body)}
+        sources = loaded_names(s.block(copy).body)
         for made in {x.buffer.name: None for x in stores(s.block(copy))}:
             if sources and sources <= known.keys() and axes.get(made, set()) & vector:
                 found += [made] if buffer_nbytes(*(known[n] for n in sources)) > s.target.machine.l1 else []

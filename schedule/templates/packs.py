@@ -9,7 +9,7 @@ from schedule.open_schedule import OpenSchedule, Operands, Way, element_bits, ex
 from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Cast, Const, Load, Var
-from tir.traverse import loads, loops_to, stores, variables, walk
+from tir.traverse import loads, loops_to, stored_names, variables, walk
 
 from .block_analysis import stored, transpose_in_squares
 from .marks import parallel
@@ -33,7 +33,7 @@ def _operands(state: OpenSchedule, block: str) -> list[str]:
     """The buffers that a block reads and can read through a packed copy: not what is computed in its tiles."""
     b = state.block(block)
     nest = b if operands_of(state, block).by_blocks else loops_to(state.func.body, block)[0]
-    written = {s.buffer.name for s in stores(nest)}
+    written = stored_names(nest)
     found = []
     for buffer in dict.fromkeys(load.buffer.name for load in loads(b.body) if load.buffer.name not in written):
         trial = state.copy()

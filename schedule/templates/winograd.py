@@ -19,7 +19,7 @@ from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Binary, Block, Const, Iter, Select, Var, const_shape
-from tir.traverse import loads
+from tir.traverse import loaded_names, loads
 
 from . import elementwise, gemm
 from .block_analysis import Contraction, iterations, size, stored, transpose_in_squares
@@ -99,7 +99,7 @@ def _only_reader(s: Schedule, block: str) -> str | None:
 
 def chosen(block: Block) -> Iter | None:
     """The axis that says which row of a constant matrix elements are multiplied with, choosing between sums of one buffer."""
-    if not elementwise.matches(block) or len({x.buffer.name for x in loads(block.body)}) != 1:
+    if not elementwise.matches(block) or len(loaded_names(block.body)) != 1:
         return None
     match stored(block).value:
         case Select(Binary("==", Var(name), Const()), _, _):

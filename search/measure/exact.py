@@ -7,7 +7,7 @@ from math import inf, prod
 
 from tir import dtypes
 from tir.ir import Binary, Block, Call, Cast, Const, Expr, Load, PrimFunc, Select, Store, Unary, annotation, as_int
-from tir.traverse import blocks, stores, walk
+from tir.traverse import blocks, stored_names, stores, walk
 
 MAGNITUDES = (8, 3, 1)  # of the integers that inputs are made of; the larger ones tell more terms apart
 
@@ -23,7 +23,7 @@ def largest_integers(func: PrimFunc) -> int | None:
 
 def _exact(func: PrimFunc, n: int) -> bool:
     largest: dict[str, float] = {b.name: n for b in func.buffers if dtypes.is_float(b.dtype)}
-    for name in {s.buffer.name for s in stores(func.body)}:
+    for name in stored_names(func.body):
         largest.pop(name, None)  # of an output, what it holds before
     found = blocks(func.body)
     if any(annotation(b.annotations, "tf32", False) for b in found) or len(stores(func.body)) != len(found) + sum(

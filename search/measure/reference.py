@@ -17,7 +17,7 @@ from tir.arith.intervals import polynomial_bounds
 from tir.arith.polynomial import polynomial
 from tir.ir import Block, Buffer, Cast, Const, Load, PrimFunc, annotation, as_int, const_shape
 from tir.nearest import no_such
-from tir.traverse import blocks, stores
+from tir.traverse import blocks, stored_names, stores
 from tir.verify.accesses import ProgramPoint
 
 from .exact import largest_integers
@@ -63,7 +63,7 @@ class NamedWorkload:
 
 def outputs(func: PrimFunc) -> tuple[int, ...]:
     """The positions of the parameters that the function writes."""
-    written = {s.buffer.name for s in stores(func.body)}
+    written = stored_names(func.body)
     return tuple(i for i, p in enumerate(func.params) if isinstance(p, Buffer) and p.name in written)
 
 

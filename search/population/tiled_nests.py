@@ -9,7 +9,7 @@ from schedule.trace import Step
 from tir import dtypes
 from tir.arith.polynomial import coefficient, polynomial
 from tir.ir import Block, Buffer, Expr, const_shape
-from tir.traverse import blocks, loads, stores
+from tir.traverse import blocks, loads, stored_names, stores
 
 from ..space.sketch import Sketch
 
@@ -45,7 +45,7 @@ def _nest(block: Block, sketch: Sketch) -> TiledNest:
         # A scalar is an array of one element.
         return TileAccess(tuple(dims) or ((),), const_shape(buffer) or (1,), dtypes.nbytes(buffer.dtype), written)
 
-    written = {s.buffer.name for s in stores(block.body)}
+    written = stored_names(block.body)
     seen: dict[tuple, TileAccess] = {}
     for s in stores(block.body):
         seen[(s.buffer.name, s.indices)] = access(s.buffer, s.indices, True)

@@ -10,7 +10,7 @@ from .. import dtypes
 from ..arith.enumeration import UnknownValue, evaluate
 from ..assumptions import broken_assumption
 from ..ir import Buffer, Expr, PrimFunc, Var
-from ..traverse import stores
+from ..traverse import stored_names
 
 
 def check_arguments(func: PrimFunc, args: tuple) -> list:
@@ -26,7 +26,7 @@ def check_arguments(func: PrimFunc, args: tuple) -> list:
             sizes[p.name] = int(a)
     if (broken := broken_assumption(func, sizes)) is not None:
         raise ValueError(broken)
-    stored = {s.buffer.name for s in stores(func.body)}
+    stored = stored_names(func.body)
     values = []
     for p, a in zip(func.params, args, strict=True):
         values.append(sizes[p.name] if isinstance(p, Var) else _array(func.name, p, a, sizes, p.name in stored))

@@ -8,7 +8,7 @@ from ..analysis.context import AccessContext, accesses_and_blocks
 from ..analysis.write_before_read import writes_before_reads
 from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc
 from ..memory import PER_THREAD, SHARED
-from ..traverse import blocks, stores, variables
+from ..traverse import blocks, stored_names, variables
 from .accesses import IterationScope, accesses_in, grouped, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
@@ -31,14 +31,14 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
 def _races(s: For, scope: IterationScope, uses: Mapping[str, int]) -> Iterator[Finding]:
     """Where iterations touch what others write, private temporaries aside; `uses` counts each temporary's accesses."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
-    combined: set[str] = set()  # buffers of a reduction over threads, whose partial results are combined; see `bind`
+    combined: frozenset[str] = frozenset()  # buffers of a reduction over threads, whose partial results are combined; see `bind`
     reduces = _reduces_over(s)
     if reduces is not None:
         block, axis = reduces
         if not (s.kind is Kind.THREAD and s.thread.startswith("threadIdx") and block.init is not None):
             yield Finding("error", f"loop `{s.name}` is {how}, but block `{block.name}` reduces over it (`{axis}`)", s)
             return
-        combined = {x.buffer.name for x in stores(block)}
+        combined = stored_names(block)
     for name, group in by_buffer(accesses_in(s.body)).items():
         used_only_here = len(group) == uses.get(name)
         group = distinct_accesses(group)

@@ -40,7 +40,7 @@ from tir.ir import (
     seq,
 )
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, loops, replace_buffers, rewrite, stores, substitute, walk, walk_stmts
+from tir.traverse import blocks, loops, replace_buffers, rewrite, stored_names, substitute, walk, walk_stmts
 
 from ...error import ScheduleError
 from ...intrinsics.tensor_intrin import TensorIntrin, registered
@@ -141,7 +141,7 @@ def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For
     if found is None:
         hint = _what_to_try(description, actual)
         raise ScheduleError(f"{what}: {matcher.reason}", (named, "compared with it"), hint=hint)
-    written = {s.buffer.name for s in stores(intrinsic.desc.body)}
+    written = stored_names(intrinsic.desc.body)
     for p in intrinsic.desc.buffers:
         if p.name not in found.windows:
             raise ScheduleError(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, Iter, Load, Node, PrimFunc, Stmt, Store, Var, nest, seq
-from tir.traverse import loads, map_children, rewrite, stores, substitute, tree_size, variables, walk
+from tir.traverse import loaded_names, loads, map_children, rewrite, stored_names, substitute, tree_size, variables, walk
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
@@ -67,7 +67,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
             return n.with_(indices=tuple(map(replaced, n.indices)))
         return None
 
-    new = rewrite(unstated(target, *{x.buffer.name for x in loads(target)}), visit)
+    new = rewrite(unstated(target, *loaded_names(target)), visit)
     at = next(n for n, s in enumerate(parts(scope.root)) if leaf.under(s))
     func = edited(func, [(target, new)], Insertion(scope.root, at, seq(*nests)))
     for load in copies.values():
@@ -77,7 +77,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
 
 def _expressions(block: Block, cse_thresh: int, axes: Collection[str]) -> list[Expr]:
     """The expressions over the axes of a block that its indices compute, in order of their first use."""
-    written = {x.buffer.name for x in stores(block)}
+    written = stored_names(block)
     indices = [i for x in loads(block) if x.buffer.name not in written for i in x.indices]
     if not cse_thresh:
         return [*dict.fromkeys(i for i in indices if _computes(i, axes))]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tir.ir import PrimFunc
-from tir.traverse import stores
+from tir.traverse import stored_names
 
 from ...primitive import find_block, is_parameter, need_not_parameter, primitive
 from ...rewriting.index_map import IndexMap, parse_index_map
@@ -44,7 +44,7 @@ def transform_layout(
     user = find_block(func, block)
     target = buffer_argument(user, buffer)
     mark = (user, f"uses {target.name}")
-    how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
+    how = "cache_write" if target.name in stored_names(user) else "cache_read"
     hint = f"{how} makes a copy whose layout is free"
     if not of_caller:
         need_not_parameter(func, target, "its layout is the caller's", mark, f"{hint}, and of_caller=True changes what is passed")

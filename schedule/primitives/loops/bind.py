@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import THREAD_AXES, Axis, Buffer, For, Kind, PrimFunc, conjuncts
 from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, driving, loads, loops, stores, variables, walk
+from tir.traverse import blocks, driving, loads, loops, stored_names, stores, variables, walk
 
 from ...error import ScheduleError
 from ...legality.independence import has_disjoint_iterations, independent_iterations, need_markable, need_no_lanes
@@ -50,7 +50,7 @@ def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: li
 
 def _same_for_all(loop: For, name: str) -> bool:
     """Whether all iterations of a thread loop store the same values to a buffer, so that one buffer may serve them all."""
-    written = {s.buffer.name for s in stores(loop.body)} - {name}
+    written = stored_names(loop.body) - {name}
     writers = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
     return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in writers)
 

@@ -12,7 +12,7 @@ from tir.arith.simplify import simplify
 from tir.assumptions import assumptions, divides
 from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest, sayable
 from tir.nearest import no_such
-from tir.traverse import driving, loads, loops, rewrite_statements, stores, substitute
+from tir.traverse import driving, loaded_names, loads, loops, rewrite_statements, stored_names, substitute
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations
@@ -155,13 +155,13 @@ def _overlapping(target: For, above: list[Stmt], factors: list[int | None], part
         )
     independent_iterations(above, "run again in overlapping tiles")
     below = {x.name for x in loops(target.body)}
-    written = {s.buffer.name for s in stores(target.body)}
+    written = stored_names(target.body)
     outside = rewrite_statements(target.body, lambda s: NOTHING if type(s) is Block else s)
     for b in (*blocks_below(target.body), outside):
-        own = set()
+        own: frozenset[str] = frozenset()
         if type(b) is Block and b.init is not None and driving(b, Axis.REDUCE) <= below:
-            own = {s.buffer.name for s in stores(b.init)}
-        again = sorted(written & {x.buffer.name for x in loads(b)} - own)
+            own = stored_names(b.init)
+        again = sorted(written & loaded_names(b) - own)
         if again:
             name = f"`{b.name}`" if type(b) is Block else "a statement outside of blocks"
             raise ScheduleError(

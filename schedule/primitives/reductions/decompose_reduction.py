@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tir.arith.bounds import ranges_of
 from tir.arith.simplify import simplify
 from tir.ir import NOT_SPATIAL, Axis, Block, Const, Expr, For, PrimFunc, conjuncts
-from tir.traverse import driving, loads, substitute, variables
+from tir.traverse import driving, loaded_names, substitute, variables
 
 from ...error import ScheduleError
 from ...legality.axis_windows import need_distinct
@@ -82,7 +82,7 @@ def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], in
 def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
     """Nothing else under the loop writes what the init reads."""
     init = leaf.block.init
-    started_from = set() if init is None else {n.buffer.name for n in loads(init)}
+    started_from = set() if init is None else loaded_names(init)
     for other in scope.leaves_under(target):
         for name in sorted(started_from & other.writes) if other is not leaf else ():
             raise ScheduleError(

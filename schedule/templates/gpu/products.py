@@ -20,7 +20,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from tir.arith.symbolic import map_choice
 from tir.ir import Block, Cast, Const, Load, Store, Var
 from tir.memory import WARP
-from tir.traverse import loads, rewrite, stores
+from tir.traverse import loads, rewrite, stored_names, stores
 
 from ..block_analysis import Contraction, at_axes, contraction, reuses_data, size, stored
 from ..template import Template, Verdict
@@ -256,7 +256,7 @@ def _lanes(s: OpenSchedule, copy: str, buffer: str, c: Contraction, tile: BlockT
 
 def _read_once(block: Block) -> list[str]:
     """The buffers read at one place alone; of rank 0 none needs a tile, and a tile around two places may be large."""
-    written = {x.buffer.name for x in stores(block)}
+    written = stored_names(block)
     places = [x.buffer.name for x in dict.fromkeys(loads(block.body)) if x.buffer.name not in written and x.indices]
     return [name for name in dict.fromkeys(places) if places.count(name) == 1]
 

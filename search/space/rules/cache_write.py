@@ -7,7 +7,7 @@ from collections.abc import Callable
 from schedule.open_schedule import OpenSchedule
 from schedule.templates import Template
 from schedule.templates.block_analysis import epilogue
-from tir.traverse import stores
+from tir.traverse import stored_names
 
 from .rule import Verdict
 from .tiling import FULL, Tiling
@@ -24,7 +24,7 @@ class CacheWrite(Template):
         self.unless = unless
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        if self.unless(state, block) or len({s.buffer.name for s in stores(state.block(block))}) != 1:
+        if self.unless(state, block) or len(stored_names(state.block(block))) != 1:
             return Verdict.SKIP
         if not self.tiling.applies(state, block) or epilogue(state, block) is not None:
             return Verdict.SKIP

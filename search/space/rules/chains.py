@@ -10,7 +10,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from schedule.templates import SumOfProducts, Template, gemm
 from schedule.templates.block_analysis import Contraction, epilogue
 from tir.ir import Block, Const, Var
-from tir.traverse import loads, loops_to, stores
+from tir.traverse import loads, loops_to, stored_names, stores
 
 from .rule import Verdict
 
@@ -97,7 +97,7 @@ def block_of_rows(state: OpenSchedule, block: str) -> list[int]:
 
 def by_rows(state: OpenSchedule, block: str, consumers: Sequence[str], depth: int) -> bool:
     """Whether each consumer reads only the rows of a block that it writes itself, given by the first `depth` indices."""
-    written = {s.buffer.name for s in stores(state.block(block))}
+    written = stored_names(state.block(block))
 
     def own(consumer: Block) -> bool:
         rows = stores(consumer.body)[0].indices[:depth]

@@ -8,7 +8,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent
 from schedule.templates import Template
 from schedule.templates.block_analysis import epilogue
 from tir.ir import Const, Var, buffer_nbytes
-from tir.traverse import loads, loops_to, stores
+from tir.traverse import loads, loops_to, stored_names, stores
 
 from .chains import by_rows, host
 from .rule import Verdict
@@ -85,7 +85,7 @@ class FuseRows(Template):
         for level in zip(*paths, strict=False):
             if all(loop is level[0] for loop in level):
                 common.append(level[0])
-        written = {s.buffer.name for s in stores(state.block(block))}
+        written = stored_names(state.block(block))
         place = None
         for position, loop in enumerate(common):
             # In each consumer, the variable of this loop must be the index of dimension `position` of what is read; dimensions of

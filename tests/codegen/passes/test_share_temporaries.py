@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tir
-from codegen.passes.free_variables import Uses
 from codegen.passes.lower_blocks import lower_blocks
 from codegen.passes.share_temporaries import MIN_TEMPORARIES, share_temporaries
 from codegen.target import Target
@@ -35,7 +34,7 @@ def stages(count: int, reach: int = 1):
 
 def shared(func) -> list[str]:
     lowered = lower_blocks(func, Target(ONE))
-    return [b.name for b in share_temporaries(lowered, Uses()).allocs]
+    return [b.name for b in share_temporaries(lowered).allocs]
 
 
 @pytest.mark.parametrize(("reach", "left"), [(1, 4), (2, 4), (5, 6)])
