@@ -68,7 +68,7 @@ class Signature:
     @cached_property
     def constant(self) -> bool:
         """Whether no parameter is a size, and all lengths are known."""
-        return all(isinstance(p, Buffer) and all(isinstance(d, Const) for d in p.shape) for p in self.func.params)
+        return all(isinstance(p, Buffer) and p.has_const_shape for p in self.func.params)
 
     @cached_property
     def whole(self) -> frozenset[str]:
@@ -230,7 +230,7 @@ def _first_access(s: Stmt, name: str) -> str | None:
 
 def _written_whole(func: PrimFunc, b: Buffer) -> bool:
     """Whether every element of a buffer is certainly written: whether one could read all of it after the function."""
-    if not all(isinstance(d, Const) for d in b.shape):
+    if not b.has_const_shape:
         return False
     taken = names(func)
     loops = [Var(fresh(taken, f"i{n}")) for n in range(len(b.shape))]

@@ -27,7 +27,7 @@ from tir.ir import (
     Store,
 )
 from tir.script.printer import expr_text
-from tir.traverse import loops, rewrite, substitute, variables, walk
+from tir.traverse import loads, loops, rewrite, substitute, variables
 
 NAMES = {
     Kind.SERIAL: "serial",
@@ -103,7 +103,7 @@ class _Boxes:
         return expr_text(self._simple(rewrite(e, visit)))
 
     def _simple(self, e: Expr) -> Expr:
-        known = variables(e) <= self._ranges.keys() and not any(isinstance(n, Load) for n in walk(e))
+        known = variables(e) <= self._ranges.keys() and not loads(e)
         return simplify(e, self._ranges) if known and dtypes.is_int(e.dtype) else e
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tir import dtypes
 from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary, const_shape, need_func
 from tir.script import parse
-from tir.traverse import children, walk
+from tir.traverse import children, loads, walk
 
 from .keys import key
 from .measure.reference import NamedWorkload
@@ -128,4 +128,4 @@ def _operations(value: Node) -> int:
 
 def _is_data(value: Expr) -> bool:
     """Whether an expression is computed from elements of buffers, or is a float, rather than an index."""
-    return dtypes.is_float(value.dtype) or any(isinstance(n, Load) for n in walk(value))
+    return dtypes.is_float(value.dtype) or bool(loads(value))

@@ -275,6 +275,10 @@ class Buffer(Node):
     scope: str = "global"
     axis_separators: tuple[int, ...] = ()
 
+    @property
+    def has_const_shape(self) -> bool:
+        return all(isinstance(dim, Const) for dim in self.shape)
+
     def __getitem__(self, indices) -> Load:
         return Load(self, tuple(as_index(i) for i in (indices if isinstance(indices, tuple) else (indices,))))
 
@@ -446,6 +450,11 @@ class Iter(Node):
     extent: Expr
     axis: Axis
     binding: Expr
+
+    @property
+    def domain(self) -> tuple[Expr, Expr]:
+        """The conditions, over loop variables, that it is in its domain."""
+        return self.binding >= 0, self.binding < self.extent
 
 
 @node
@@ -703,6 +712,11 @@ def nest(loops, body: Stmt) -> Stmt:
     for loop in reversed(tuple(loops)):
         body = loop.with_(body=body) if isinstance(loop, For) else For(loop[0], as_index(loop[1]), body)
     return body
+
+
+def all_zero(variables: Iterable[Var]) -> dict[str, Expr]:
+    """Of each variable, by name, the value 0."""
+    return {v.name: Const(0, v.dtype) for v in variables}
 
 
 def annotation(annotations: Annotations, key: str, default=None):

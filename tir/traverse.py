@@ -6,7 +6,7 @@ return the same object where nothing changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import fields
 from operator import is_
 from typing import TypeVar
@@ -283,7 +283,7 @@ def path_to(node: Node, name: str) -> list[Stmt]:
 
 def loops_to(node: Node, name: str) -> list[For]:
     """The loops from the root to the loop or block called `name`, outermost first; [] if there is no such loop or block."""
-    return [s for s in path_to(node, name) if isinstance(s, For)]
+    return loops_in(path_to(node, name))
 
 
 def blocks(node: Node) -> list[Block]:
@@ -294,6 +294,11 @@ def blocks(node: Node) -> list[Block]:
 def loops(node: Node) -> list[For]:
     """The loops, in program order; outer before inner."""
     return [s for s in walk_stmts(node) if isinstance(s, For)]
+
+
+def loops_in(path: Iterable[Stmt]) -> list[For]:
+    """The loops among the statements of a path, such as `path_to` gives."""
+    return [s for s in path if type(s) is For]
 
 
 def perfect_nest(loop: For, kind: Kind | None = None) -> list[For]:

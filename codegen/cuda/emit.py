@@ -180,7 +180,7 @@ class _Kernel:
                 self.write.bound[var.name] = substitute(value, self.write.bound)
                 self.stmt(body)
             case Allocate(buffer, body):
-                if not all(isinstance(d, Const) for d in buffer.shape):
+                if not buffer.has_const_shape:
                     raise GPUError(f"`{buffer.name}` in local memory must have a constant shape")
                 self.line(f"__align__(16) {STORAGE[buffer.dtype]} {self.name(buffer.name)}[{_size(buffer)}];", s)
                 self.stmt(body)

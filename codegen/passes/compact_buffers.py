@@ -43,7 +43,7 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
     """`body` with the strides of its buffers as the rules say: a dimension grows until the stride of the one before is right."""
     table: dict[str, Buffer] = {}
     for s in walk_stmts(body):
-        if isinstance(s, Allocate) and s.buffer.name in rules and all(isinstance(dim, Const) for dim in s.buffer.shape):
+        if isinstance(s, Allocate) and s.buffer.name in rules and s.buffer.has_const_shape:
             shape = [int(dim.value) for dim in s.buffer.shape]  # type: ignore[attr-defined]
             for rule in sorted(rules[s.buffer.name], reverse=True):  # inner dimensions first
                 match rule:

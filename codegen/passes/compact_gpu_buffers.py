@@ -171,7 +171,7 @@ def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
 
     body = rewrite(body, visit)
     for b in found:
-        if not all(isinstance(d, Const) for d in b.shape):
+        if not b.has_const_shape:
             raise GPUError(f"`{b.name}` in shared memory must have a constant shape, got ({', '.join(map(str, b.shape))})")
     return tuple(found), body
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tir import dtypes
-from tir.ir import Allocate, Buffer, Const, For, Kind, PrimFunc, Stmt, const_shape
+from tir.ir import Allocate, Buffer, For, Kind, PrimFunc, Stmt, const_shape
 from tir.traverse import map_statements
 
 from ..llvm.scratch import MAX_STACK_BUFFER_BYTES, MAX_STACK_BYTES
@@ -20,7 +20,7 @@ def lend_temporaries(func: PrimFunc, target) -> PrimFunc:
         nonlocal stack
         if isinstance(s, For) and s.kind is Kind.PARALLEL and target.num_cores > 1:
             return s
-        if isinstance(s, Allocate) and s.buffer.scope != "register" and all(isinstance(d, Const) for d in s.buffer.shape):
+        if isinstance(s, Allocate) and s.buffer.scope != "register" and s.buffer.has_const_shape:
             size = dtypes.nbytes(s.buffer.dtype) * prod(const_shape(s.buffer))
             if size <= MAX_STACK_BUFFER_BYTES and stack + size <= MAX_STACK_BYTES:
                 stack += size

@@ -34,7 +34,7 @@ def promote_temporaries(func: PrimFunc, target) -> PrimFunc:
 def _promoted(s: Allocate, target) -> Allocate:
     """The allocation, in registers if that is possible."""
     buffer = s.buffer
-    if not buffer.shape or not all(isinstance(n, Const) for n in buffer.shape):
+    if not buffer.shape or not buffer.has_const_shape:
         return s
     places = [_place(x, around) for x, around in accesses(part_with(s.body, buffer.name)) if x.buffer.name == buffer.name]
     known = [p for p in places if p is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tir.ir import Buffer, Const, For, PrimFunc, Seq, annotation
+from tir.ir import Buffer, For, PrimFunc, Seq, annotation
 from tir.traverse import accessed_names, replace_buffers, walk_stmts
 
 from .lower_blocks import ALIGNED
@@ -18,7 +18,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
     if len(func.allocs) < MIN_TEMPORARIES or not isinstance(func.body, Seq):
         return func
     kept = _named(func)
-    spans: dict[str, list[int]] = {b.name: [] for b in func.allocs if b.name not in kept and _constant(b)}
+    spans: dict[str, list[int]] = {b.name: [] for b in func.allocs if b.name not in kept and b.has_const_shape}
     for n, s in enumerate(func.body.stmts):
         for name in accessed_names(s) & spans.keys():
             spans[name].append(n)
@@ -40,10 +40,6 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
     moved = {name: place for name, place in shared.items() if place.name != name}
     stmts = tuple(replace_buffers(s, {x: moved[x] for x in accessed_names(s) & moved.keys()}) for s in func.body.stmts)
     return func.with_(body=Seq(stmts), allocs=tuple(b for b in func.allocs if b.name not in moved))
-
-
-def _constant(buffer: Buffer) -> bool:
-    return all(isinstance(n, Const) for n in buffer.shape)
 
 
 def _named(func: PrimFunc) -> set[str]:

@@ -23,12 +23,12 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
 from tir.assumptions import divides
-from tir.ir import NOTHING, Axis, Block, Const, Expr, For, Iter, Store, Var, conjunction, conjuncts
+from tir.ir import NOTHING, Axis, Block, Const, Expr, For, Iter, Store, Var, all_zero, conjunction, conjuncts
 from tir.traverse import loads, substatements, substitute, variables
 
 from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
 
-Zeros = Mapping[str, Const]  # the inner loops, each at its first iteration
+Zeros = Mapping[str, Expr]  # the inner loops, each at its first iteration
 DueBound = tuple[PredicateBound, int, int]
 
 
@@ -91,7 +91,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
     outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
     found = iter_map(block, rest, outer, inner)
     ranges = ranges_of((*outer, *inner))
-    zeros: Zeros = {x.name: Const(0, x.var.dtype) for x in inner}
+    zeros = all_zero(x.var for x in inner)
     for it in rest:
         if it.axis is Axis.SPATIAL:
             name = it.var.name
@@ -135,7 +135,7 @@ def windows_of_tries(
     try:
         return windows(block, outer, inner, facts)
     except Unproved as reason:
-        domain = [c for it in block.iters for c in (it.binding < it.extent, it.binding >= 0)]
+        domain = [c for it in block.iters for c in it.domain]
         kept = conjunction(*(c for c in conjuncts(block.predicate) if prove(c, {}, domain)))
         with suppress(Unproved):
             return windows(block.with_(predicate=kept), outer, inner, facts)
@@ -153,7 +153,7 @@ def _symbolic_window(
     if radix is None or any(mine & variables(other.binding) for other in block.iters if other is not it):
         return None
     terms, count = radix
-    domain = (it.binding < it.extent, it.binding >= 0)
+    domain = it.domain
     kept = [c for c in conjuncts(block.predicate) if not mine & variables(c)]
     if not prove(it.extent <= count, {}, (*facts, it.var >= 0)) or not all(
         prove(c, {}, domain) for c in conjuncts(block.predicate) if mine & variables(c)
@@ -167,7 +167,7 @@ def _symbolic_window(
     extents = [loops[name] for name, _ in terms[: flags.index(False)]]
     if any(flags[len(extents) :]) or not all(type(e) is Const for e in extents):
         return None
-    start = substitute(it.binding, {x.name: Const(0, x.var.dtype) for x in inner})
+    start = substitute(it.binding, all_zero(x.var for x in inner))
     width = prod(e.value for e in extents if type(e) is Const)
     return Window(simplify(start, ranges_of((*outer, *inner))), Const(width, it.extent.dtype)), without
 
@@ -234,7 +234,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
     Unproved."""
     found = iter_map(block, block.iters, outer, inner, inner_only=True)
     ranges = ranges_of((*outer, *inner))
-    zeros: Zeros = {x.name: Const(0, x.var.dtype) for x in inner}
+    zeros = all_zero(x.var for x in inner)
     used: list[Expr] = []
     result: dict[str, Window] = {}
     for it in block.iters:
@@ -252,7 +252,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
                     used.append(x.loops)
         start_at = simplify(substitute(it.binding, zeros), ranges)
         result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))
-    facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
+    facts = [f for it in block.iters for f in it.domain]
     for c in conjuncts(block.predicate):
         upper = upper_bound(c)
         if not (upper is not None and upper[0] in used) and not prove(c, ranges, facts):

@@ -13,7 +13,7 @@ from tir.assumptions import assumptions
 from tir.ir import Allocate, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
 from tir.memo import memoized
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, children, loads, substatements, walk
+from tir.traverse import blocks, children, loads, loops_in, substatements, walk
 
 from ..error import Mark, ScheduleError, listing
 from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
@@ -69,7 +69,7 @@ class Leaf:
     @cached_property
     def loops(self) -> tuple[For, ...]:
         """The loops around, outermost first, within the scope."""
-        return tuple(s for s in self.above if type(s) is For)
+        return tuple(loops_in(self.above))
 
     @cached_property
     def exclusive_loops(self) -> tuple[For, ...]:
@@ -270,12 +270,12 @@ def shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[Stmt, ...]:
 
 
 def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:
-    return tuple(s for s in shared(a, b) if type(s) is For)
+    return tuple(loops_in(shared(a, b)))
 
 
 def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
     """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
-    return [s for s in path if type(s) is For], ranges_of(path, outside)
+    return loops_in(path), ranges_of(path, outside)
 
 
 def facts_of(scope: Scope, loops: Iterable[For]) -> list[Expr]:

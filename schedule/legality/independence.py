@@ -23,7 +23,7 @@ from tir.arith.enumeration import injective_on_grid
 from tir.arith.polynomial import add, excess, names_in, polynomial, split_terms, to_expr
 from tir.arith.simplify import wraps
 from tir.ir import NOTHING, Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
-from tir.traverse import has_foreign_calls, loops, stores, substatements, substitute, variables, walk_stmts
+from tir.traverse import has_foreign_calls, loops, loops_in, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop, nest_at
@@ -44,7 +44,7 @@ def need_markable(loop: For, kind: Kind, *others: Kind) -> None:
 
 def need_no_lanes(above: list[Stmt], hint: str) -> None:
     """Refuse the last loop of a path where a loop around it is vectorized."""
-    *outside, loop = (s for s in above if type(s) is For)
+    *outside, loop = loops_in(above)
     around = next((s for s in outside if s.kind is Kind.VECTORIZED), None)
     if around is not None:
         reason = f"`{loop.name}` is inside the vectorized loop `{around.name}`"
@@ -59,7 +59,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     loop = last_loop(above)
     if loop.extent.is_one:
         return
-    around = [s for s in above[:-1] if type(s) is For]
+    around = loops_in(above[:-1])
     below = loops(loop.body)
     parts = units(loop.body)
     local = local_buffers(loop.body)
@@ -195,7 +195,7 @@ def has_disjoint_iterations(path: list[Stmt]) -> bool:
     if not all(driven <= variables(*s.indices) for s in stores(inner)):
         return False
     below = {x.name for x in chain}
-    extents = {x.name: x.extent for x in (*(s for s in path if type(s) is For), *chain)}
+    extents = {x.name: x.extent for x in (*loops_in(path), *chain)}
     places = [(polynomial(it.binding), it.var.dtype) for it in inner.spatial]
     moving = [to_expr(split_terms(place, below)[0], dtype) for place, dtype in places]
     used = variables(*moving) | {loop.name}

@@ -12,7 +12,7 @@ from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
-from tir.traverse import driving, stores, substatements, substitute, variables, walk_stmts
+from tir.traverse import driving, loops_in, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, is_parameter
@@ -200,7 +200,7 @@ def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]
     its axes say, over these, and those that only its loops do."""
     block = leaf.block
     ranges = ranges_of(leaf.above, scope.ranges)
-    facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
+    facts = [f for it in block.iters for f in it.domain]
     sizes = {p.name for p in scope.func.sizes}
     said: list[Expr] = []
     others = []
@@ -342,7 +342,7 @@ def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
             if late and name in scope.outputs:
                 # The old contents of a parameter can be seen where something else is read than what has been computed.
                 common = shared((*leaf.above, leaf.stmt), (*other.above, other.stmt))
-                around: list[Stmt] = [x for x in common if type(x) is For]
+                around: list[Stmt] = [*loops_in(common)]
                 free = {**scope.ranges, **ranges_of(around)}
                 mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
                 late = accessed(theirs, free, (name,))[0].get(name) == accessed(mine, free, (name,))[1].get(name)

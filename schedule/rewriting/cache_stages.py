@@ -223,7 +223,7 @@ def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt
     assert type(block) is Block
     inside = ranges_of(loops, ranges)
     bindings = {it.var: it.binding for it in block.iters}
-    facts = [*conjuncts(block.predicate), *(f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent))]
+    facts = [*conjuncts(block.predicate), *(f for it in block.iters for f in it.domain)]
     kept: list[Expr] = []
     for c in (substitute(c, bindings) for c in conditions):
         if not prove(c, inside, (*facts, *kept)):

@@ -10,7 +10,7 @@ from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Iter, Let, Stmt, Store, Var, conjunction, nest
-from tir.traverse import loads, map_statements, replace_buffers, rewrite_statements, substitute, variables, walk_stmts
+from tir.traverse import loads, loops_in, map_statements, replace_buffers, rewrite_statements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..legality.requirements import need_no_threads
@@ -90,9 +90,9 @@ def with_starting_inits(
             return b
         steps = [substitute(it.binding, outer) for it in b.reduction]
         if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside, facts) for step in steps):
-            need_no_threads(b, loops, set().union(*map(variables, steps)))
+            need_no_threads(b, loops, variables(*steps))
             return b.with_(init=None)
-        if starts is not None and not starts(set().union(*map(variables, steps))):
+        if starts is not None and not starts(variables(*steps)):
             raise ScheduleError(
                 f"it cannot be shown in which part the reduction `{b.name}` starts with its init",
                 (b, "a reduction"),
@@ -110,4 +110,4 @@ def with_starting_inits(
         own = (*loops, s) if type(s) is For else loops
         return map_statements(s, lambda c: visit(c, within, own, outer))
 
-    return visit(stmt, ranges, tuple(s for s in around if type(s) is For), {})
+    return visit(stmt, ranges, tuple(loops_in(around)), {})

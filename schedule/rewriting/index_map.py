@@ -354,7 +354,7 @@ def _flattened_sums(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[
 
     results = tuple(rewrite(e, visit) for e in outputs)
     summed = [name for terms in fused.values() for name, _ in terms]
-    left = set().union(*(variables(e) for e in results), set())
+    left = variables(*results)
     if len(summed) != len(set(summed)) or left & set(summed):
         twice = next(name for name in summed if name in left or summed.count(name) > 1)
         raise _unproved(f"`{twice}` occurs in a sum and elsewhere too")

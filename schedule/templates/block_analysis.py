@@ -157,7 +157,7 @@ def _stored_axes(store: Store, block: Block) -> list[Iter] | None:
 
 
 def _used(load: Load) -> set[str]:
-    return set().union(*(variables(i) for i in load.indices), set())
+    return variables(*load.indices)
 
 
 def at_axes(load: Load) -> bool:

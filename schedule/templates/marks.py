@@ -125,7 +125,7 @@ def prefetch(s: OpenSchedule, block: str) -> None:
     read = {x.buffer.name: x for x in loads(b.body)}
     large = [
         n for n, x in read.items()
-        if n in parameters and buffer_nbytes(x.buffer) > s.target.machine.l2 and long <= set().union(*map(variables, x.indices))
+        if n in parameters and buffer_nbytes(x.buffer) > s.target.machine.l2 and long <= variables(*x.indices)
     ]  # fmt: skip
     reduce_loops = driving(b, *NOT_SPATIAL)
     inner = [x.name for x in loops_to(s.func.body, block) if x.name in reduce_loops and x.kind is Kind.SERIAL]
@@ -143,7 +143,7 @@ def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
     """The packed copies of constants that a block reads in vectors, if they are larger than what is quickly read."""
     known = {b.name: b for b in (*s.func.buffers, *s.func.allocs) if b.name in s.constants}
     vector = {t.axis for t in s.tiles if t.block == block and t.vector}
-    axes = {x.buffer.name: set().union(*map(variables, x.indices)) for x in loads(s.block(block).body)}
+    axes = {x.buffer.name: variables(*x.indices) for x in loads(s.block(block).body)}
     found = []
     for copy in s.get_producers(block):
         sources = loaded_names(s.block(copy).body)

@@ -68,7 +68,7 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
 
     ways: dict[str, Way] = {}
     load = next(load for load in loads(state.block(block).body) if load.buffer.name == buffer)
-    axes = set().union(*(variables(i) for i in load.indices))
+    axes = variables(*load.indices)
     vector = {t.axis for t in state.tiles if t.block == block and t.vector}
     along = load.indices[-1]
     transposed = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
@@ -151,7 +151,7 @@ def _in_vectors(state: OpenSchedule, copy: str, place: str | None, transposed: b
 def _through_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> None:
     """Have a copy in vectors finish a row of its source before the next one, so that rows that lie far apart are read once. Its
     loops are those of the block that drive the operand, in their order."""
-    along, axes = variables(load.indices[-1]), set().union(*map(variables, load.indices))
+    along, axes = variables(load.indices[-1]), variables(*load.indices)
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
     order = [drives[loop] for level in state.tiling(block).levels for loop in level if drives[loop] in axes]
     loops = state.get_loops(copy)[-len(order) :]

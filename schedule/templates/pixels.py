@@ -201,7 +201,7 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
 def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[str]:
     """Have a convolution read its image from a copy by rows of pixels; returns the padding block, if it joined the copy."""
     pixels, machine = row(c), s.target.machine
-    seen = set().union(*(variables(i) for i in c.image.indices))
+    seen = variables(*c.image.indices)
     axes = [it.var.name for it in s.block(c.contraction.block).iters if it.var.name in seen]
     copy = s.reindex(c.contraction.block, c.image.buffer.name)
     outer = [name for it in (*c.groups, *c.pixels[: -len(pixels)]) if (name := it.var.name) in seen]

@@ -339,7 +339,7 @@ def touched_elements(
     loops = (*nest, *below)
     ranges = ranges_of((*around, *loops))
     extents = {x.name: None if (high := ranges[x.name][1]) is None else int(high) + 1 for x in loops}
-    needed = {x.name for x in nest}.union(*map(variables, access.indices))
+    needed = {x.name for x in nest} | variables(*access.indices)
     conditions = [*access.conditions, *(x.var < x.extent for x in loops if type(x.extent) is not Const)]
     points = enumerate_points({x.name: 1 for x in around} | extents, needed, conditions, limit=20000)
     elements = points.evaluate(access.indices) if points is not None and points.certain else None

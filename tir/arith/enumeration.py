@@ -170,7 +170,7 @@ def enumerate_all(extents: Mapping[str, int | None], needed: set[str], condition
 
 def _needed_extents(extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr]) -> dict[str, int] | None:
     """The extents of the loops on which `needed` and the conditions depend; None if one is no constant."""
-    used = needed.union(*(variables(c) for c in conditions))
+    used = needed | variables(*conditions)
     found = {name: extent for name, extent in extents.items() if name in used}
     return None if None in found.values() else found  # type: ignore[return-value]
 

@@ -58,7 +58,7 @@ def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) ->
     bindings = [it.binding for it in block.iters if it.axis is axis]
     if all(isinstance(e, Var) for e in bindings):
         return True
-    driving = set().union(*(variables(e) for e in bindings))
+    driving = variables(*bindings)
     mine = [x for x in loops if x.name in driving and not x.extent.is_one]
     names = {x.name for x in mine}
     ranges = ranges_of(loops)

@@ -17,7 +17,6 @@ from ..ir import (
     Expr,
     For,
     If,
-    Load,
     Node,
     PrimFunc,
     Select,
@@ -30,7 +29,7 @@ from ..ir import (
     guarded,
     seq,
 )
-from ..traverse import map_children, map_statements, walk
+from ..traverse import loads, map_children, map_statements, walk
 from .bounds import bounds, extent_range, ranges_of
 from .intervals import Interval, Ranges
 from .prove import prove
@@ -133,7 +132,7 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
                 s = s.with_(predicate=left(s.predicate, inside, facts))
             case If(condition, then, None):
                 rest = left(condition, inside, facts)
-                known = [c for c in conjuncts(condition) if not any(isinstance(n, Load) for n in walk(c))]  # that stays so
+                known = [c for c in conjuncts(condition) if not loads(c)]  # that stays so
                 body = visit(then, inside, (*facts, *known))
                 return s if rest is condition and body is then else guarded(rest, body)
             case For(_, Binary("min") as extent):

@@ -38,7 +38,7 @@ from ..ir import (
     Var,
 )
 from ..script.printer import PRECEDENCE, last_index, stmt_text
-from ..traverse import blocks, fresh, walk
+from ..traverse import blocks, fresh, loads, walk
 from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
 from .plain import plain_names
 
@@ -341,7 +341,7 @@ class Generator:
     def _binary(self, e: Binary, op: str, a: Expr, b: Expr, outer: int) -> str:
         if op in ("min", "max"):
             return f"{op}({self._expr(a)}, {self._expr(b)})"
-        if op in ("and", "or") and any(isinstance(n, Load) for n in walk(b)):
+        if op in ("and", "or") and loads(b):
             return f"{'both' if op == 'and' else 'either'}({self._expr(a)}, {self._expr(b)})"
         p = PRECEDENCE[op]
         dtype = a.dtype

@@ -18,7 +18,7 @@ from ..arith.intervals import Interval
 from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
-from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Seq, Stmt, Store
+from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Seq, Stmt, Store, all_zero
 from ..traverse import driving, rewrite, stores, substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
@@ -206,7 +206,7 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
     others = [it for it in b.iters if it.axis is not Axis.REDUCE]
     stepping = driving(b, Axis.REDUCE)
     mine = [x for x in scope.loops if x.name in stepping]
-    zero = {x.name: Const(0, x.var.dtype) for x in mine}
+    zero = all_zero(x.var for x in mine)
     if not any(stepping & variables(it.binding) for it in others):
         # If an iteration runs, that with these loops at 0, which comes first, does too, and has all reduce axes at 0.
         first = [simplify(substitute(it.binding, zero), scope.ranges) for it in reducing]

@@ -106,7 +106,7 @@ def _outside(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
     boxes = [_box(a) for a in accesses if a.is_store]
     known = [box for box in boxes if box is not None]
     for a in accesses if len(known) == len(boxes) else []:
-        points = enumerate_points(constant_extents(a.loops), set().union(*map(variables, a.indices), set()), a.conditions)
+        points = enumerate_points(constant_extents(a.loops), variables(*a.indices), a.conditions)
         if a.is_store or points is None or not points.certain or (elements := points.evaluate(a.indices)) is None:
             continue
         inside = np.zeros(len(points), bool)
@@ -131,7 +131,7 @@ def _elements(*accesses: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
     first = accesses[0]
     indices = [i for a in accesses for i in a.indices]
     dims = [d for a in accesses for d in constant_shape(a.buffer)]
-    points = enumerate_points(constant_extents(first.loops), set().union(*map(variables, indices), set()), first.conditions)
+    points = enumerate_points(constant_extents(first.loops), variables(*indices), first.conditions)
     if points is None or not points.whole or None in dims:
         return None
     found = points.evaluate(indices)

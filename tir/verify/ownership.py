@@ -82,7 +82,7 @@ def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) 
     keys, owner_rows, stores, who = [], [], [], []
     whole = certain = True
     for n, a in enumerate(accesses):
-        needed = {*owners, *fixed}.union(*(variables(i) for i in a.indices))
+        needed = {*owners, *fixed} | variables(*a.indices)
         loops = {**fixed, **owners, **constant_extents(a.loops)}
         points = enumerate_points(loops, needed, a.conditions, limit=max(MAX_POINTS // (2 * len(accesses)), 1))
         indices = None if points is None else points.evaluate(a.indices)

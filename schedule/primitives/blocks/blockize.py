@@ -26,6 +26,7 @@ from tir.ir import (
     Seq,
     Stmt,
     Var,
+    all_zero,
     conjunction,
     conjuncts,
     nest,
@@ -168,7 +169,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
             raise ScheduleError(reason, (x, f"runs over {x.extent}"), hint=DEPENDENT_EXTENT_HINT)
     names = Names.of(func)
     visible = {it.var.name for s in (*common, *held) for b in ([s] if type(s) is Block else blocks(s)) for it in b.iters}
-    mapping: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in outer}
+    mapping = all_zero(x.var for x in outer)
     iters: list[Iter] = []
     for x in outer:
         if preserve_unit_iters or not x.extent.is_one:
@@ -251,7 +252,7 @@ def _split_predicate(n: TileNest, divisions: dict[str, Division], axes: SplitAxe
         else:
             inner_conditions.append(_inner_condition(c, n.block, divisions, axes.places, inside))
     for x in axes.outside:
-        for within in (x.binding >= 0, x.binding < x.extent):
+        for within in x.domain:
             if not prove(within, n.ranges, outer_conditions):
                 outer_conditions.append(simplify(within))
     return outer_conditions, inner_conditions
@@ -342,8 +343,8 @@ def _need_first(n: TileNest, divisions: dict[str, Division], axes: SplitAxes) ->
         for spatial in (True, False)
     )
     need_loops_for_init(block, n.inner, reducing, placing)
-    zeros: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in n.inner if loop.name in reducing}
-    zeros |= {x.var.name: Const(0, x.var.dtype) for x in axes.outside if x.axis is not Axis.SPATIAL}
+    zeros = all_zero(loop.var for loop in n.inner if loop.name in reducing)
+    zeros |= all_zero(x.var for x in axes.outside if x.axis is not Axis.SPATIAL)
     need_start_at_0(block, {v: d.inner for v, d in divisions.items()}, zeros, {})
     return zeros
 
@@ -352,7 +353,7 @@ def _tile_init(n: TileNest, axes: SplitAxes, zeros: dict[str, Expr], conditions:
     """The init of the block inside, over the spatial loops of a tile."""
     block = n.block
     assert block.init is not None
-    starts = {it.var.name: Const(0, it.var.dtype) for it in block.iters if it.axis is not Axis.SPATIAL}
+    starts = all_zero(it.var for it in block.iters if it.axis is not Axis.SPATIAL)
     place = {**axes.mapping, **starts}
     reducing = {loop.name for loop in n.inner if loop.name in zeros}
     left = [simplify(substitute(c, zeros)) for c in conditions if not variables(c) <= reducing]

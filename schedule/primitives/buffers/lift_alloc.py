@@ -41,7 +41,7 @@ def _lifted(func: PrimFunc, name: str) -> PrimFunc:
     axes = [it for it in owner.iters if not it.extent.is_one]
     shape = (*(it.extent for it in axes), *target.shape)
     known = {p.name for p in func.params} | {it.var.name for b in around for it in b.iters}
-    unknown = sorted(set().union(*(variables(dim) for dim in shape), set()) - known)
+    unknown = sorted(variables(*shape) - known)
     if unknown:
         raise ScheduleError(
             f"the shape of `{name}` depends on `{unknown[0]}`, which is bound further in",

@@ -28,7 +28,7 @@ from tir.ir import (
     seq,
 )
 from tir.nearest import did_you_mean
-from tir.traverse import replace_buffers, substitute, variables, walk
+from tir.traverse import loops_in, replace_buffers, substitute, variables, walk
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
@@ -214,7 +214,7 @@ def _with_sliding_window(
 
 def _advancing(scope: Scope, target: For | Block, above: tuple[Stmt, ...], buffer: str, keep: str) -> For:
     """The loop in which the window advances; refuses one in which it could not be kept."""
-    loops = [s for s in above if type(s) is For]
+    loops = loops_in(above)
     loop = next((x for x in loops if x.name == keep), None)
     if loop is None:
         raise ScheduleError(

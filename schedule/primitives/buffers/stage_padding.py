@@ -145,7 +145,7 @@ def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]
     starts, extents = [], []
     for i in read.indices:
         low, high = bounds(i, ranges)
-        strange = not variables(i) <= {it.var.name for it in block.iters} or any(isinstance(n, Load) for n in walk(i))
+        strange = not variables(i) <= {it.var.name for it in block.iters} or loads(i)
         if strange or not isinstance(low, int) or not isinstance(high, int):
             raise ScheduleError(
                 f"`{block.name}` asks for places `{i}` of `{read.buffer.name}`, of which the first and the last are not known",

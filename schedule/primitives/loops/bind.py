@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import THREAD_AXES, Axis, Buffer, For, Kind, PrimFunc, conjuncts
 from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, driving, loads, loops, stored_names, stores, variables, walk
+from tir.traverse import blocks, driving, loads, loops, loops_in, stored_names, stores, variables, walk
 
 from ...error import ScheduleError
 from ...legality.independence import has_disjoint_iterations, independent_iterations, need_markable, need_no_lanes
@@ -131,9 +131,9 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     need_markable(target, Kind.THREAD)
     kind = _axis_kind(thread_axis)
     if kind == "threadIdx":
-        func = _with_own_steps_inside(func, target, [s for s in above[:-1] if type(s) is For])
+        func = _with_own_steps_inside(func, target, loops_in(above[:-1]))
         target, above = loop_at(func, loop)
-    outside = [s for s in above[:-1] if type(s) is For]
+    outside = loops_in(above[:-1])
     inside = loops(target.body)
     need_no_lanes(above, "lanes of a vector cannot start threads; bind an outer loop")
     _need_own_axis(target, thread_axis, outside, inside)

@@ -7,8 +7,8 @@ from operator import mul
 
 from tir.arith.simplify import simplify
 from tir.dtypes import promote
-from tir.ir import Const, Expr, For, PrimFunc, Var, cast
-from tir.traverse import variables
+from tir.ir import Expr, For, PrimFunc, Var, all_zero, cast
+from tir.traverse import loops_in, variables
 
 from ...error import ScheduleError
 from ...primitive import DEPENDENT_EXTENT_HINT, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
@@ -54,9 +54,9 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     total = simplify(reduce(mul, extents.values()))
     (name,) = fresh_names(func, "_".join(loops) + "_fused")
     fused = For(Var(name, dtype), total, nest[-1].body)
-    around = [s for s in above[:-1] if type(s) is For]
+    around = loops_in(above[:-1])
     long = [loop for loop in nest if not loop.extent.is_one] or nest[:1]
-    mapping: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in nest}
+    mapping = all_zero(loop.var for loop in nest)
     rest: Expr = fused.var
     for loop in reversed(long[1:]):
         mapping[loop.name] = cast(rest % extents[loop.name], loop.var.dtype)

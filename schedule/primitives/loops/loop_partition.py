@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tir.arith.bounds import ranges_of
 from tir.ir import Const, For, PrimFunc, Var, seq
+from tir.traverse import loops_in
 
 from ...error import ScheduleError
 from ...primitive import constant_extent, fixed_factors, loop_at, need_serial, primitive, replace_path
@@ -52,7 +53,7 @@ def loop_partition(
         sizes.append(extent - total)
 
     names = Names.of(func)
-    around = [s for s in above[:-1] if type(s) is For]
+    around = loops_in(above[:-1])
     for n in range(1, len(sizes)):  # marked as they stand in the function, before anything is copied
         first = sum(sizes[:n])
         within = {**ranges_of(around), loop: (first, first + sizes[n] - 1)}

@@ -22,7 +22,7 @@ from tir.analysis.dependence import (
 from tir.arith.simplify import simplify
 from tir.ir import For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.traverse import loops as loops_below
-from tir.traverse import substitute, walk_stmts
+from tir.traverse import loops_in, substitute, walk_stmts
 
 from ...error import ScheduleError, listing
 from ...legality.dataflow import shared
@@ -74,7 +74,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     merged = _merged_loops(func, nests[0], [loop for chain in nests for loop in chain])
     bodies = [_body_in(merged, chain, nests[0]) for chain in nests]
 
-    around = [s for s in common if type(s) is For]
+    around = loops_in(common)
     private = cache(lambda: private_buffers(func, *paths))
     for n, later in enumerate(bodies):
         for m, earlier in enumerate(bodies[:n]):

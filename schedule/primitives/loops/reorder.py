@@ -20,7 +20,7 @@ from tir.analysis.dependence import (
 )
 from tir.arith.bounds import bounds, ranges_of
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
-from tir.traverse import loops, variables
+from tir.traverse import loops, loops_in, variables
 
 from ...error import ScheduleError, listing
 from ...legality.requirements import in_any_order
@@ -103,7 +103,7 @@ def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For],
         return
     body = chain[-1].body
     parts = units(body)
-    around = [s for s in above[:-1] if type(s) is For]
+    around = loops_in(above[:-1])
     below = loops(body)
     relations = [(a, b, _relation(a, b, chain, order)) for a, b in swapped]
     for unit in parts:

@@ -12,7 +12,7 @@ from tir.arith.simplify import simplify
 from tir.assumptions import assumptions, divides
 from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest, sayable
 from tir.nearest import no_such
-from tir.traverse import driving, loaded_names, loads, loops, rewrite_statements, stored_names, substitute
+from tir.traverse import driving, loaded_names, loads, loops, loops_in, rewrite_statements, stored_names, substitute
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations
@@ -92,7 +92,7 @@ def split(
     variables = [Var(n, target.var.dtype) for n in wanted]
     extents = [inferred if f is None else Const(f, extent.dtype) for f in factors]
     parts = [For(v, e, target.body) for v, e in zip(variables, extents, strict=True)]
-    around = [*(s for s in above[:-1] if type(s) is For), *parts]
+    around = [*loops_in(above[:-1]), *parts]
     first, *others = parts
     index = simplify(reduce(lambda index, part: index * part.extent + part.var, others, cast(Expr, first.var)))
     covered = prove(index < extent, ranges_of(around), [x.var < x.extent for x in parts if type(x.extent) is not Const])

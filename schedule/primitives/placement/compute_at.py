@@ -9,7 +9,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.ir import Block, For, Kind, PrimFunc, Stmt, nest
 from tir.memory import SHARED
-from tir.traverse import stores, variables
+from tir.traverse import loops_in, stores, variables
 
 from ...error import ScheduleError, listing
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, shared_loops
@@ -87,10 +87,10 @@ def compute_at(
     reads, _ = accessed(nest(together, target.body), outside, moved.writes)
     windows = box | needed(producer, reads, ranges, scope.written)
     removed = edited(func, [(producer, None)])
-    facts = facts_of(scope, (x for x in path if type(x) is For))
+    facts = facts_of(scope, loops_in(path))
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)
     placed = restricted(placed, kept, ranges)
-    _need_own_elements(scope, moved, nest([x for x in path if type(x) is For], placed))
+    _need_own_elements(scope, moved, nest(loops_in(path), placed))
     return edited(removed, [], Insertion(target.body, position, placed)), None
 
 

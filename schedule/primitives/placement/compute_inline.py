@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.simplify import simplify
-from tir.ir import Block, Const, Expr, Load, Node, PrimFunc, Stmt
+from tir.ir import Block, Load, Node, PrimFunc, Stmt, all_zero
 from tir.traverse import rewrite, substitute, too_large
 
 from ...error import ScheduleError
@@ -67,7 +67,7 @@ def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False
 
         def visit(n: Node) -> Node | None:
             if type(n) is Load and n.buffer.name == name:
-                mapping: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in producer.iters}
+                mapping = all_zero(it.var for it in producer.iters)
                 mapping |= {v: index for index, v in zip(n.indices, places, strict=True) if v is not None}
                 return simplify(substitute(store.value, mapping), ranges)
             return unstated(n, name) if type(n) is Block else None

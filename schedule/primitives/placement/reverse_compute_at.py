@@ -10,7 +10,7 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
 from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt
-from tir.traverse import loads, variables
+from tir.traverse import loads, loops_in, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import (
@@ -95,7 +95,7 @@ def reverse_compute_at(
     first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
     position = pick_position(index, first, len(stmts), target)
     removed = edited(func, [(consumer, None)])
-    facts = facts_of(scope, (x for x in path if type(x) is For))
+    facts = facts_of(scope, loops_in(path))
     placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True, facts=facts)
     placed = restricted(placed, [c for c in kept if variables(c) & reducing.keys()], ranges)
     return edited(removed, [], Insertion(target.body, position, placed)), None
@@ -171,7 +171,7 @@ def _finished_windows(
     once at each of its points. All other reads may bound these axes only, and not more tightly.
     """
     block = moved.block
-    loops = [s for s in path if type(s) is For]
+    loops = loops_in(path)
     found: list[tuple[Leaf, dict[str, Window]]] = []
     tiling: dict[str, Window] | None = None
     for producer in feeding:
@@ -215,7 +215,7 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
     if len(places) != 1 or all(affine_index(i, axes) is not None or type(i) is Const for i in next(iter(places))):
         return None
     (indices,) = places
-    used = set().union(*(variables(i) for i in indices))
+    used = variables(*indices)
     outputs = (*indices, *(it.var for it in block.iters if it.var.name not in used))
     try:
         plain, _ = transform_block_layout(func, block.name, str(IndexMap(tuple(it.var for it in block.iters), outputs)))

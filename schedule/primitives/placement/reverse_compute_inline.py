@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Iter, Load, PrimFunc, Stmt, Store, Var, conjunction
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Iter, Load, PrimFunc, Stmt, Store, Var, all_zero, conjunction
 from tir.traverse import loads, rewrite, substitute
 
 from ...error import ScheduleError, listing
@@ -199,7 +199,7 @@ def _inverted(
 ) -> tuple[dict[str, Expr], list[Expr]]:
     """The axes of a block in terms of the producer's, from the indices at which it reads what that writes at its axes."""
     inputs = [it for it in axes.values() if not it.extent.is_one]
-    fixed: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in axes.values() if it not in inputs}
+    fixed = all_zero(it.var for it in axes.values() if it not in inputs)
     outputs = tuple(simplify(substitute(i, fixed)) for i in indices)
     index_map = IndexMap(tuple(it.var for it in inputs), outputs)
     layout = invert(index_map, [it.extent for it in inputs], place_names(func, Names.of(func), len(indices)))

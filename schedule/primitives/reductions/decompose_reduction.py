@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tir.arith.bounds import ranges_of
 from tir.arith.simplify import simplify
-from tir.ir import NOT_SPATIAL, Axis, Block, Const, Expr, For, PrimFunc, conjuncts
+from tir.ir import NOT_SPATIAL, Axis, Block, For, PrimFunc, all_zero, conjuncts
 from tir.traverse import driving, loaded_names, substitute, variables
 
 from ...error import ScheduleError
@@ -47,7 +47,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     _need_separate_loops(reduction, target, outer, inner, reducing)
     with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
         need_distinct(reduction, inner, outer)
-    zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in reducing}
+    zeros = all_zero(x.var for x in leaf.loops if x.name in reducing)
     ranges = ranges_of(leaf.loops)
     need_start_at_0(reduction, {it.var.name: it.binding for it in reduction.iters}, zeros, ranges)
     _need_unchanged_source(scope, leaf, target)

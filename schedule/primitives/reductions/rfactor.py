@@ -12,7 +12,6 @@ from tir.ir import (
     Axis,
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     Iter,
@@ -21,6 +20,7 @@ from tir.ir import (
     Select,
     Stmt,
     Var,
+    all_zero,
     conjunction,
     conjuncts,
     guarded,
@@ -209,7 +209,7 @@ def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, 
     no condition that could exclude its first step may stand outside."""
     ranges = ranges_of(f.chain)
     others = [x for x in f.chain if x.name in driving(f.block, Axis.REDUCE) and x is not f.target]
-    rest: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in others}
+    rest = all_zero(x.var for x in others)
     # A guard stands inside of the block, which sees axes, but no loops.
     fixed = {it.binding.name: it.var for it in f.block.spatial if type(it.binding) is Var}
     seen = {x.name: fixed[x.name] for x in f.outer if x.name in fixed} | fresh

@@ -69,7 +69,7 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contrac
         s.reverse_compute_inline(after)
     s.transform_block_layout(block, _index_map(axes, (*batch, rows, c.columns, c.reduction)))
     for copy, place, groups in (*copies, (result, Load(c.store.buffer, c.store.indices), (rows, c.columns))):
-        own = [it for it in axes if it.var.name in set().union(*(variables(i) for i in place.indices))]
+        own = [it for it in axes if it.var.name in variables(*place.indices)]
         s.transform_block_layout(copy, _index_map(own, (*batch, *groups)))
     product = matches(find_block(s.func, block))
     assert product is not None

@@ -206,8 +206,8 @@ def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
     summed = {v for i in indices if not isinstance(i, Var) for v in variables(i)}
     last = {name for x in _accesses(b) for name in _last_units(x, units)} - summed
     if any(len({it.axis for it in b.iters if it.var.name in variables(i)}) > 1 for i in indices):  # channels of convolutions
-        last -= {name for name in last if all(name in set().union(*map(variables, x.indices)) for x in _accesses(b))}
-    read = [set().union(*map(variables, x.indices)) for x in _accesses(b) if x.buffer.name != stored(b).buffer.name]
+        last -= {name for name in last if all(name in variables(*x.indices) for x in _accesses(b))}
+    read = [variables(*x.indices) for x in _accesses(b) if x.buffer.name != stored(b).buffer.name]
     last |= {
         it.var.name for it in b.iters if it.var.name in units and not is_spatial(it) and not all(it.var.name in r for r in read)
     }

@@ -55,7 +55,7 @@ def _read_once(s: OpenSchedule, producer: str, reader: Block) -> bool:
         return False
     axes = {it.var.name for it in reader.iters if extent(it) > 1}
     read = [x for x in loads(reader.body) if x.buffer.name == stored(p).buffer.name]
-    return len(set(read)) == 1 and at_axes(read[0]) and axes <= set().union(*map(variables, read[0].indices))
+    return len(set(read)) == 1 and at_axes(read[0]) and axes <= variables(*read[0].indices)
 
 
 def padding_outside(s: OpenSchedule, block: str) -> None:
