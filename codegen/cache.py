@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tir.files import replace_file
 
@@ -183,6 +184,11 @@ def users_cache() -> ObjectCache | None:
         return ObjectCache()
     except OSError:
         return None
+
+
+def data_key(data: Any) -> str:
+    """A hash of plain data: 64 hexadecimal digits, the same on all machines."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 @cache

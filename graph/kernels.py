@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from codegen import Kernel, ObjectCache, Target, backend
-from codegen.cache import compiler_sources
+from codegen.cache import compiler_sources, data_key
 from codegen.constants import split_constants
 from codegen.llvm.build import build, llvm_ir
 from codegen.llvm.compile import Library
@@ -113,7 +112,7 @@ class Job:
         record = None if lookup is None else lookup.record
         recorded = [] if record is None else [record.measurement.candidate.trace]
         described = [compiler_sources(__file__), asdict(target), recorded, func.script()]
-        return cls(func, target, lookup, hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest())
+        return cls(func, target, lookup, data_key(described))
 
     @property
     def name(self) -> str:

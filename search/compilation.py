@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from codegen import Kernel, ObjectCache, Target, backend, build
-from codegen.cache import compiler_sources
+from codegen.cache import compiler_sources, data_key
 from schedule import Schedule
 from tir.ir import PrimFunc
 from tir.specialize import specialize
@@ -42,7 +40,7 @@ def compile_function(
     found = [looked_up(f, target, records) for f in fixed]
     recorded = [x.record.measurement.candidate.trace for x in found if x is not None and x.record is not None]
     described = [compiler_sources(__file__), asdict(target), recorded, func.script(), sizes and rows]
-    key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+    key = data_key(described)
     data = None if cache is None else cache.get(key)
     if data is not None:
         return pickle.loads(data)  # the cache holds machine code: it is trusted, and its entries are checked

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from codegen import Target
+from codegen.cache import data_key
 from codegen.timing import duration
 from tir import display
 from tir.files import write_atomically
@@ -127,7 +128,7 @@ def study(
     if options.get("records") is not None:
         raise ValueError("a study takes no records: each of its runs would learn from those before it; file= keeps the runs")
     described = [key(func), fingerprint(target), versions(), trials, sorted((k, _described(v)) for k, v in options.items())]
-    of = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+    of = data_key(described)[:16]
     runs = dict(_kept(file, of))
     chosen = [(s, m, seed) for seed in wanted for s in parts[0] for m in parts[1]]
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -32,6 +30,7 @@ class Provenance:
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     """A hash of what decides which schedule is fast: the target's options, and the processor (default: this one) or GPU."""
     from codegen import Target, backend
+    from codegen.cache import data_key
 
     target = Target(target)
     found = backend(target)
@@ -40,7 +39,7 @@ def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     else:
         named = {k: v for k, v in asdict(target).items() if k != "mtriple" or v}  # records from before it was an option count
         described = {**named, "cpu": processor() if cpu is None else cpu}
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
+    return data_key(described)[:20]
 
 
 def device(target: str | Target) -> str:

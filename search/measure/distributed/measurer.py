@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import queue
 import time
 from collections import Counter, deque
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from codegen import Target
 from codegen.backend import backend
+from codegen.cache import data_key
 
 from ...task import Task, target_text
 from ..limits import Limits
@@ -93,7 +92,7 @@ def _ask(farm: Farm, needed: str, content: dict[str, Any], device: str | None = 
 
 
 def _hash(*data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:24]
+    return data_key(data)[:24]
 
 
 class TaskMeasurer(Measurer):
