@@ -236,6 +236,10 @@ class OpenSchedule(Schedule):
         found = self.scheduled.get(name)
         return found if isinstance(found, Tiled) else None
 
+    def vector_axes(self, block: str) -> set[str]:
+        """The axes of a block whose tiles are run in vectors."""
+        return {t.axis for t in self.tiles if t.block == block and t.vector}
+
     def tiling(self, name: str) -> Tiled:
         """How a block was tiled that was."""
         found = self.tiled(name)

@@ -202,12 +202,12 @@ def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Exte
         """`body` where a test of lanes fails: as its last tile, if all do there alone; where masks cost arithmetic, a version for
         those that do, and one for the others."""
         last = [t for t in known if _partial_tile([t], body, ranges, extents, target) is not body]
-        if len(last) == len(known):
-            return _partial_tile(last, body, ranges, extents, target)
-        if not masks_cost or not last:
+        if len(last) < len(known) and not (last and masks_cost):
             return body
-        inside = simplify(conjunction(*(t.condition for t in last)), ranges)
-        return If(inside, without(last, body), _partial_tile(last, body, ranges, extents, target))
+        tile = _partial_tile(last, body, ranges, extents, target)
+        if len(last) == len(known):
+            return tile
+        return If(simplify(conjunction(*(t.condition for t in last)), ranges), without(last, body), tile)
 
     body = drop_implied_conditions(body, ranges)
     verdict = simplify(conjunction(*(t.condition for t in tests)), ranges)

@@ -14,7 +14,7 @@ from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
 from ..rewriting.edits import parts
 from . import elementwise, normal_form
-from .block_analysis import walks_memory
+from .block_analysis import driven_axes, walks_memory
 from .marks import UNROLL_LIMITS, annotate_shares, parallel, prefetch, stream
 from .packs import choose_packs
 
@@ -110,7 +110,7 @@ def _mark_tile(state: OpenSchedule, block: str) -> None:
     *others, last = loops
     for loop in others:
         state.attempt(OpenSchedule.unroll, loop)
-    drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
+    drives = driven_axes(state.block(block))
     tile = next((t for t in state.tiles if t.block == block and t.vector and t.axis == drives.get(last)), None)
     if tile is None:
         state.attempt(OpenSchedule.unroll, last)

@@ -196,6 +196,11 @@ def loop_of(it: Iter) -> str:
     return it.binding.name
 
 
+def driven_axes(block: Block) -> dict[str, str]:
+    """Of each loop that drives an axis of a block, that axis."""
+    return {loop: it.var.name for it in block.iters for loop in variables(it.binding)}
+
+
 def divisible(block: Block) -> bool:
     """Whether parts of a reduction may be computed apart and in any order, as `rfactor` does."""
     try:

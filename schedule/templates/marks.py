@@ -21,6 +21,7 @@ UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that an innermost reduction 
 UNROLLED_STATEMENTS = 64
 PREFETCH_DISTANCES = (4, 16)  # iterations by which what comes from memory is fetched ahead
 PACKED_DISTANCE = 32  # iterations, of two vectors each, that make a page: hardware prefetchers end there
+UNSAID = {"schedule": "static", "chunk": 0, "prefetch": ()}  # what a loop without these annotations does
 CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
 
@@ -73,9 +74,14 @@ def share(s: OpenSchedule, block: str, loops: Sequence[str]) -> None:
     annotate_shares(s, block, block)
 
 
+def fuse_all(s: Schedule, loops: Sequence[str]) -> str:
+    """One loop that runs nested loops."""
+    return s.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
 def parallel(s: Schedule, loops: Sequence[str]) -> None:
     """Fuse nested loops, whose iterations threads share."""
-    s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
+    s.parallel(fuse_all(s, loops))
 
 
 def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False, uneven: bool = False) -> None:
@@ -83,17 +89,15 @@ def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False
     `uneven`, or each its share; and how many at a time, unless tile sizes say that already, and all are `alike`."""
     loop = next(x for x in loops_to(s.func.body, block) if x.kind is Kind.PARALLEL).name
     about: About = {"block": owner, "role": Role.PARALLEL}
-    if uneven:
-        s.annotate(loop, "schedule", s.choose(f"{block} schedule", ("dynamic", "static"), **about))
-    else:
-        annotate_choice(s, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
+    schedules = ("dynamic", "static") if uneven else ("static", "dynamic")
+    annotate_choice(s, loop, "schedule", f"{block} schedule", schedules, **about)
     if not alike:
         annotate_choice(s, loop, "chunk", f"{block} share", CHUNK_SIZES, **about)
 
 
 def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[About]) -> None:
-    """Annotate a loop with one of a few values, of which the first, the seed, says no more than no annotation does."""
-    if not s.at_seed:
+    """Annotate a loop with one of a few values, the seed's first; not where that is what no annotation says."""
+    if not s.at_seed or options[0] != UNSAID[key]:
         s.annotate(loop, key, s.choose(name, options, **about))
 
 
@@ -142,7 +146,7 @@ def prefetch(s: OpenSchedule, block: str) -> None:
 def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
     """The packed copies of constants that a block reads in vectors, if they are larger than what is quickly read."""
     known = {b.name: b for b in (*s.func.buffers, *s.func.allocs) if b.name in s.constants}
-    vector = {t.axis for t in s.tiles if t.block == block and t.vector}
+    vector = s.vector_axes(block)
     axes = {x.buffer.name: variables(*x.indices) for x in loads(s.block(block).body)}
     found = []
     for copy in s.get_producers(block):

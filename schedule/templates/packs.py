@@ -11,7 +11,7 @@ from tir import dtypes
 from tir.ir import Cast, Const, Load, Var
 from tir.traverse import loads, loops_to, stored_names, variables, walk
 
-from .block_analysis import stored, transpose_in_squares
+from .block_analysis import driven_axes, stored, transpose_in_squares
 from .marks import parallel
 
 AS_IT_IS = "as it is"  # an operand is not packed
@@ -69,7 +69,7 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     ways: dict[str, Way] = {}
     load = next(load for load in loads(state.block(block).body) if load.buffer.name == buffer)
     axes = variables(*load.indices)
-    vector = {t.axis for t in state.tiles if t.block == block and t.vector}
+    vector = state.vector_axes(block)
     along = load.indices[-1]
     transposed = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
     how = operands_of(state, block)
@@ -98,7 +98,7 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     tiled = state.tiled(block)
     if tiled is None or not operands_of(state, block).panels:
         return None
-    drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
+    drives = driven_axes(state.block(block))
     parts = tiled.levels[1] if operands_of(state, block).by_blocks else ()
     for outer in (tiled.levels[0] + parts, tiled.levels[0]):
         own = [loop for loop in outer if drives[loop] in axes]
@@ -152,7 +152,7 @@ def _through_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> Non
     """Have a copy in vectors finish a row of its source before the next one, so that rows that lie far apart are read once. Its
     loops are those of the block that drive the operand, in their order."""
     along, axes = variables(load.indices[-1]), variables(*load.indices)
-    drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
+    drives = driven_axes(state.block(block))
     order = [drives[loop] for level in state.tiling(block).levels for loop in level if drives[loop] in axes]
     loops = state.get_loops(copy)[-len(order) :]
     if order[-1] in along:

@@ -13,6 +13,7 @@ from tir.ir import Axis, Call, Const, Store, Var
 from tir.traverse import blocks, driving, loads, stores, walk
 
 from ..block_analysis import epilogue, iterations
+from ..marks import fuse_all
 from ..template import Template, Verdict
 from .launch import choose_unroll, has_threads
 
@@ -72,7 +73,7 @@ def build(s: OpenSchedule, name: str) -> None:
     if len(lanes) > 1:
         width = s.choose(f"{name} vector", lanes, seed=lanes[-1], block=name)
         spatial[-1], *vector = s.split(spatial[-1], [None, width])
-    fused = s.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    fused = fuse_all(s, spatial)
     known = dict.fromkeys((few, *(n for n in THREADS if n <= count)))
     threads = s.choose(f"{name} threads", tuple(known), block=name, role=Role.PARALLEL)
     outer, inner = s.split(fused, [None, threads])

@@ -15,6 +15,7 @@ from tir.ir import Binary, Block, Call, Const, Expr, Load, Store, Var
 from tir.traverse import loads, stores, variables, walk
 
 from ..block_analysis import epilogue
+from ..marks import fuse_all
 
 MAX_GROUPED_ROWS = 8  # rows of blocks that run together
 MIN_ROW_FOR_WARP = 32  # elements of a row that are worth a warp
@@ -107,7 +108,7 @@ def load_together(s: OpenSchedule, block: str, copy: str, buffer: str, threads: 
     widths = tuple(w for w in (1, 2, 4, 8, 16) if w * nbytes <= MAX_ACCESS_BYTES)
     width = s.choose(f"{copy} vector", widths, seed=lanes, block=block, role=Role.COPY_WIDTH, buffer=buffer)
     *own, lane = [*own[:-1], *s.split(own[-1], [None, width])]
-    fused = s.fuse(*own) if len(own) > 1 else own[0]
+    fused = fuse_all(s, own)
     _, *names = s.split(fused, [None, *threads])
     for axis, loop in zip("xyz", reversed(names), strict=False):
         s.bind(loop, f"threadIdx.{axis}")
@@ -154,6 +155,6 @@ def bind_group(s: OpenSchedule, loops: list[str], kind: str) -> None:
 
 def bind_blocks(s: OpenSchedule, loops: list[str]) -> str:
     """Bind the outermost loops of a nest to blocks, as one loop: no other axis of a grid has more than 65535."""
-    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    fused = fuse_all(s, loops)
     s.bind(fused, "blockIdx.x")
     return fused

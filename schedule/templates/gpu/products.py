@@ -23,6 +23,7 @@ from tir.memory import WARP
 from tir.traverse import loads, rewrite, stored_names, stores
 
 from ..block_analysis import Contraction, at_axes, contraction, reuses_data, size, stored
+from ..marks import fuse_all
 from ..template import Template, Verdict
 from .launch import (
     accumulate,
@@ -210,7 +211,7 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
         bind_group(s, level, kind)
     bind_group(s, [a.loops[1] for a in spatial], "vthread")
     bind_group(s, [a.loops[2] for a in spatial], "threadIdx")
-    step = s.fuse(*steps) if len(steps) > 1 else steps[0]
+    step = fuse_all(s, steps)
     others = [prod(a.lengths[1] for a in spatial[:-1])] if n > 1 else []
     threads = [*others, spatial[-1].lengths[1]]
     _bind_result(s, after, dims, spatial)

@@ -10,6 +10,7 @@ from typing import Any
 from schedule.open_schedule import OpenSchedule, Stage, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.templates import Template
+from schedule.templates.marks import fuse_all
 from tir.ir import Block, Iter
 
 from .rule import Verdict
@@ -55,7 +56,7 @@ class Rfactor(Template):
     def _factor(self, new: OpenSchedule, block: str, which: int) -> None:
         b = new.block(block)
         loops = [loop for it, loop in new.axes(block) if not is_spatial(it)]
-        fused = new.fuse(*loops) if len(loops) > 1 else loops[0]
+        fused = fuse_all(new, loops)
         described: dict[str, Any] = {"extent": reduce_size(b), "reduce": True, "bits": element_bits(b)}
         pair = new.split(fused, [None, *new.sizes(block, fused, perfect=self.perfect, limit=self.limit, **described)])
         factored = new.rfactor(pair[which], -1)
