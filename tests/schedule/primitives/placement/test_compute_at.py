@@ -1,12 +1,13 @@
 import pytest
 
 from schedule import Schedule
-from tests.programs import chain, fork, reduction, relu_of_matmul, stencil
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.programs import chain, relu_of_matmul, stencil
+from tests.schedule.harness import Checked, check, same_numbers, well_formed
+from tests.schedule.primitives.placement.programs import PACKED_BESIDE_PADDING, SUM_OF_TERMS, differences_of_rows, partial_results
 from tir import te
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.ir import Const
 from tir.script import parse
-from tir.traverse import loops, replace_stmt
+from tir.traverse import loops
 
 
 def test_elementwise_under_the_outer_loop():
@@ -331,9 +332,6 @@ def test_moved_again_from_a_loop_to_an_inner_one():
     )
 
 
-# --- refusals ------------------------------------------------------------------------------------------------------------
-
-
 def test_parts_of_a_buffer_that_different_blocks_write():
     s = Checked(chain())
     s.split("i", [None, 2], tail="cut")
@@ -363,30 +361,8 @@ def test_parts_of_a_buffer_that_different_blocks_write():
     )
 
 
-PADDED = """
-from tir.script import tir as T
-
-@T.prim_func
-def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
-    B = T.alloc_buffer((2, 4))
-    for i, j in T.grid(2, 4):
-        with T.block("pad"):
-            v_i, v_j = T.axis.remap("SS", [i, j])
-            T.where(i * 4 + j >= {first})
-            B[v_i, v_j] = T.float32(0.0)
-    for i in range(7):
-        with T.block("B"):
-            v_i = T.axis.spatial(7, i)
-            B[v_i // 4, v_i % 4] = A[v_i] + T.float32(1.0)
-    for i in range(7):
-        with T.block("C"):
-            v_i = T.axis.spatial(7, i)
-            C[v_i] = B[v_i // 4, v_i % 4] + B[1, 3]
-"""
-
-
 def test_what_is_packed_beside_its_padding():
-    s = Checked(parse(PADDED.format(first=7)))
+    s = Checked(parse(PACKED_BESIDE_PADDING.format(first=7)))
     (i,) = s.get_loops("C")
     s.compute_at("pad", i)
     check(
@@ -410,300 +386,6 @@ def test_what_is_packed_beside_its_padding():
     )
 
 
-def test_refuses_elements_that_another_block_writes_too():
-    refuse(
-        Schedule(parse(PADDED.format(first=6))),
-        """
-        compute_at('pad', 'i_2'): `B` writes `B` too, so `pad` cannot be moved
-            9 |         with T.block("pad"):
-              |         ^^^^^^^^^^^^^^^^^^^^ writes B
-              ...
-           14 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ writes B
-          hint: let each of the two write a buffer of its own
-        """,
-        call=lambda s: s.compute_at("pad", s.get_loops("C")[0]),
-    )
-
-
-def test_refuses_a_parallel_loop_outside_of_which_another_block_writes():
-    s = Schedule(chain())
-    s.split("i", [None, 2], tail="cut")
-    s.parallel("i_1")
-    refuse(
-        s,
-        """
-        compute_at('B_i_0', 'i_1'): `B_i_1_1` writes `B` too, so `B_i_0` cannot be moved under `i_1`, which is parallel
-           10 |         with T.block("B_i_0"):
-              |         ^^^^^^^^^^^^^^^^^^^^^^ writes B
-              ...
-           15 |         with T.block("B_i_1_1"):
-              |         ^^^^^^^^^^^^^^^^^^^^^^^^ writes B
-          hint: let each of the two write a buffer of its own
-        """,
-        call=lambda s: s.compute_at("B_i_0", "i_1"),
-    )
-
-
-def test_refuses_unknown_names():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-        compute_at('X', 'i'): `X` is no block of this function; its blocks are `B` and `C`
-        """,
-    )
-    refuse(
-        s,
-        """
-        compute_at('B', 'B'): `B` is a block, not a loop; its loops are `i`, `j`, `i_1` and `j_1`
-        """,
-    )
-
-
-def test_refuses_an_output():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-        compute_at('C', 'i'): `C` is a parameter of the function, so `C` cannot be moved
-           14 |         with T.block("C"):
-              |         ^^^^^^^^^^^^^^^^^^ writes C
-          hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
-        """,
-    )
-
-
-def test_refuses_a_loop_around_the_block():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-        compute_at('B', 'i'): `B` is under `i` already
-            9 |     for i, j in T.grid(7, 13):
-              |         ^ the loop
-           10 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ the block
-          hint: blocks move into other nests; reorder changes the order of the loops around one
-        """,
-    )
-
-
-def test_refuses_a_consumer_elsewhere():
-    s = Schedule(fork())
-    refuse(
-        s,
-        """
-        compute_at('B', 'i_2'): `C`, which reads what `B` writes, is not under `i_2`
-           14 |         with T.block("C"):
-              |         ^^^^^^^^^^^^^^^^^^ a consumer outside of it
-           15 |             v_i = T.axis.spatial(7, i_1)
-           16 |             C[v_i] = B[v_i] * T.float32(3.0)
-           17 |     for i_2 in range(7):
-              |     ^^^^^^^^^^^^^^^^^^^^ the loop
-          hint: its readers share no loop; merge their loops first
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("D")[0]),
-    )
-
-
-def test_refuses_a_block_that_nothing_reads():
-    func = chain()
-    X = Buffer("X", (Const(7),))
-    v = Var("v_x")
-    unread = For(
-        Var("x"), Const(7), Block("X", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(X, (v,), Const(0.0, "float32")))
-    )
-    s = Schedule(func.with_(body=seq(unread, func.body), allocs=(*func.allocs, X)))
-    refuse(
-        s,
-        """
-        compute_at('X', 'i_1'): nothing reads what `X` writes, so there is no place to move it to
-           11 |         with T.block("X"):
-              |         ^^^^^^^^^^^^^^^^^^ never read
-          hint: reverse_compute_at moves `X` to what it reads
-        """,
-        call=lambda s: s.compute_at("X", s.get_loops("C")[0]),
-    )
-
-
-def test_refuses_a_decomposed_reduction():
-    s = Schedule(relu_of_matmul())
-    s.decompose_reduction("C", s.get_loops("C")[0])
-    refuse(
-        s,
-        """
-        compute_at('C_update', 'i_1'): `C_update` updates `C` without an init, so it cannot be moved
-           14 |         with T.block("C_update"):
-              |         ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes C
-          hint: do this before decompose_reduction
-        """,
-        call=lambda s: s.compute_at("C_update", s.get_loops("D")[0]),
-    )
-    refuse(
-        s,
-        """
-        compute_at('C_init', 'i_1'): `C_update` writes `C` too, so `C_init` cannot be moved
-           10 |         with T.block("C_init"):
-              |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
-           11 |             v_i, v_j = T.axis.remap("SS", [i_init, j_init])
-           12 |             C[v_i, v_j] = T.float32(0.0)
-           13 |     for i, j, k in T.grid(7, 13, 5):
-           14 |         with T.block("C_update"):
-              |         ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
-          hint: do this before decompose_reduction
-        """,
-        call=lambda s: s.compute_at("C_init", s.get_loops("D")[0]),
-    )
-
-
-def test_refuses_a_vectorized_loop():
-    s = Schedule(chain())
-    _, j = s.get_loops("C")
-    s.vectorize(j)
-    refuse(
-        s,
-        """
-        compute_at('B', 'j_1'): `j_1` is vectorized, and nothing can be moved into its lanes
-           14 |         for j_1 in T.vectorized(13):
-              |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
-          hint: vectorize afterwards
-        """,
-        call=lambda s: s.compute_at("B", j),
-    )
-
-
-def test_refuses_an_impossible_index():
-    s = Schedule(chain())
-    i, _ = s.get_loops("C")
-    refuse(
-        s,
-        """
-        compute_at('B', 'i_1', index=1): index 1 is not possible, only 0 (or -1 for the last, -2 for the first)
-           13 |     for i_1, j_1 in T.grid(7, 13):
-              |         ^^^ the loop
-        """,
-        call=lambda s: s.compute_at("B", i, index=1),
-    )
-
-
-def overwritten() -> PrimFunc:
-    """B = A + 1; A = 0; C = 3 B, with A a parameter that is both read and written."""
-    func = chain()
-    A = func.buffers[0]
-    v, w = Var("v_x"), Var("v_y")
-    iters = (Iter(v, Const(7), Axis.SPATIAL, Var("x")), Iter(w, Const(13), Axis.SPATIAL, Var("y")))
-    zero = For(Var("x"), Const(7), For(Var("y"), Const(13), Block("Z", iters, Store(A, (v, w), Const(0.0, "float32")))))
-    first, second = func.body.stmts
-    return func.with_(body=seq(first, zero, second))
-
-
-def test_refuses_inputs_that_are_overwritten_in_between():
-    s = Schedule(overwritten())
-    refuse(
-        s,
-        """
-        compute_at('B', 'i_1'): `Z` writes `A`, which `B` reads, before the new place
-           10 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ reads A
-           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
-           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-           13 |     for x, y in T.grid(7, 13):
-           14 |         with T.block("Z"):
-              |         ^^^^^^^^^^^^^^^^^^ writes A
-          hint: let `Z` come after all that reads what `B` writes, or write another buffer
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
-    )
-
-
-def partial_sums() -> PrimFunc:
-    """for i: S += A[i]; B[i] = S; C[i] = 2 B[i], all under one loop: prefix sums."""
-    A, S, B, C = (Buffer(n, (Const(e),)) for n, e in (("A", 7), ("S", 1), ("B", 7), ("C", 7)))
-    i, v, w, zero = Var("i"), Var("v"), Var("w"), Const(0)
-    add = Block("S", (Iter(w, Const(1), Axis.SPATIAL, zero), Iter(v, Const(7), Axis.REDUCE, i)), Store(S, (w,), S[w] + A[v]),
-                Store(S, (w,), Const(0.0, "float32")))  # fmt: skip
-    copy = Block("B", (Iter(v, Const(7), Axis.SPATIAL, i),), Store(B, (v,), S[0]))
-    j = Var("j")
-    last = Block("C", (Iter(v, Const(7), Axis.SPATIAL, i), Iter(w, Const(1), Axis.SPATIAL, j)), Store(C, (v,), B[v] * 2.0))
-    return PrimFunc("main", (A, C), For(i, Const(7), seq(add, copy, For(j, Const(1), last))), (S, B))
-
-
-def test_refuses_to_read_before_a_reduction_around_is_complete():
-    s = Schedule(partial_sums())
-    refuse(
-        s,
-        """
-        compute_at('B', 'j'): `B` may read `S` before `S` has finished it
-            9 |     for i in range(7):
-              |     ^^^^^^^^^^^^^^^^^^ the loop around both
-           10 |         with T.block("S"):
-              |         ^^^^^^^^^^^^^^^^^^ writes S
-              ...
-           16 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ reads S
-          hint: compute `S` in loops of its own, before `B`
-        """,
-    )
-
-
-def test_refuses_a_reduction_that_a_common_loop_drives():
-    A, S, C = (Buffer(n, (Const(7),)) for n in "ASC")
-    i, v, w = Var("i"), Var("v"), Var("w")
-    add = Block("S", (Iter(w, Const(1), Axis.SPATIAL, Const(0)), Iter(v, Const(7), Axis.REDUCE, i)), Store(S, (w,), S[w] + A[v]),
-                Store(S, (w,), Const(0.0, "float32")))  # fmt: skip
-    last = Block("C", (Iter(v, Const(7), Axis.SPATIAL, i),), Store(C, (v,), S[0] * 2.0))
-    s = Schedule(PrimFunc("main", (A, C), For(i, Const(7), seq(add, For(Var("j"), Const(1), last))), (S,)))
-    refuse(
-        s,
-        """
-        compute_at('S', 'j'): `i` is around `S` and `j` and drives the reduction `v`, which must be complete
-            8 |     for i in range(7):
-              |     ^^^^^^^^^^^^^^^^^^ a loop of the reduction
-            9 |         with T.block("S"):
-              |         ^^^^^^^^^^^^^^^^^^ is incomplete here
-          hint: choose a loop outside of `i`
-        """,
-    )
-
-
-def test_refuses_an_ordered_axis():
-    func = chain()
-    blocks = [x for x in loops(func) if x.name == "j"]
-    block = blocks[0].body
-    ordered = block.with_(iters=tuple(it.with_(axis=Axis.OPAQUE) for it in block.iters))
-    s = Schedule(replace_stmt(func, block, ordered))
-    refuse(
-        s,
-        """
-        compute_at('B', 'i_1'): `B` has the opaque axis `v_i`, so it cannot be moved
-           10 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ opaque axis
-          hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
-    )
-
-
-def differences_of_rows() -> Checked:
-    """B = differences of successive rows of A, of which there is one less, and C = 3 B with a row of zeros."""
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7, 5), "float32")):
-    B = T.alloc_buffer((7, 5))
-    for i, j in T.grid(7, 5):
-        with T.block("B"):
-            v_i, v_j = T.axis.remap("SS", [i, j])
-            T.where(i * 5 + j < 30)
-            B[v_i, v_j] = A[v_i + 1, v_j] - A[v_i, v_j]
-    for i, j in T.grid(7, 5):
-        with T.block("C"):
-            v_i, v_j = T.axis.remap("SS", [i, j])
-            C[v_i, v_j] = T.if_then_else(v_i < 6, B[v_i, v_j] * T.float32(3.0), T.float32(0.0))
-""")
-    return Checked(func)
-
-
 def test_a_condition_on_axes_goes_with_the_block():
     s = differences_of_rows()
     s.compute_at("B", s.get_loops("C")[0])
@@ -722,50 +404,6 @@ def test_a_condition_on_axes_goes_with_the_block():
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = T.if_then_else(v_i < 6, B[v_i, v_j] * T.float32(3.0), T.float32(0.0))
         """,
-    )
-
-
-def test_refuses_a_condition_on_loops_alone_that_keeps_accesses_inside():
-    s = differences_of_rows()
-    s.fuse(*s.get_loops("B"))
-    refuse(
-        s,
-        """
-        compute_at('B', 'i_1'): `B` runs only where `i_j_fused < 30`; moved, it would run at all points of its axes, and could then access elements that do not exist
-            9 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ runs under a condition
-          hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
-    )
-
-
-def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
-    A = te.placeholder((3, 5), name="A")
-    B = te.compute((5,), lambda j: A[0, j] + 1.0, name="B")
-    C = te.compute((3, 5), lambda i, j: A[i, j] + B[j], name="C")
-    D = te.compute((3, 5), lambda i, j: C[i, j] * 2.0, name="D")
-    s = Schedule(te.create_prim_func([A, D]))
-    i, _ = s.get_loops("C")
-    s.compute_at("B", i)
-    s.parallel(i)
-    refuse(
-        s,
-        """
-        compute_at('C', 'i_1'): `C` cannot leave `i`, in which `B` makes what it reads
-           10 |     for i in T.parallel(3):
-              |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
-           11 |         for ax0 in range(5):
-           12 |             with T.block("B"):
-              |             ^^^^^^^^^^^^^^^^^^ writes B
-           13 |                 v_j = T.axis.spatial(5, ax0)
-           14 |                 B[v_j] = A[0, v_j] + T.float32(1.0)
-           15 |         for j_1 in range(5):
-           16 |             with T.block("C"):
-              |             ^^^^^^^^^^^^^^^^^^ the block
-          hint: move blocks before loops are marked
-        """,
-        call=lambda s: s.compute_at("C", s.get_loops("D")[0]),
     )
 
 
@@ -859,14 +497,6 @@ def test_no_condition_where_it_is_known_to_hold():
     same_numbers(before, s.func, {"n": 7})
 
 
-def partial_results() -> Checked:
-    """Sums of 13 in parts of 7, of which the last is cut off."""
-    s = Checked(reduction())
-    outer, _ = s.split("k", [2, None])
-    s.rfactor(outer)
-    return s
-
-
 def test_partial_results_keep_to_their_terms():
     s = partial_results()
     s.compute_at("C_rf", s.get_loops("C")[0])
@@ -892,78 +522,9 @@ def test_partial_results_keep_to_their_terms():
     )
 
 
-def test_refuses_partial_results_that_loops_alone_keep_to_their_terms():
-    s = partial_results()
-    s.fuse(*s.get_loops("C_rf")[1:])
-    refuse(
-        s,
-        """
-        compute_at('C_rf', 'i_1'): `C_rf` runs only where `k_0_k_1_fused < 13`; moved, it would run at all points of its axes, and could then reduce over more than it does
-           10 |         with T.block("C_rf"):
-              |         ^^^^^^^^^^^^^^^^^^^^^ runs under a condition
-          hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
-        """,
-        call=lambda s: s.compute_at("C_rf", s.get_loops("C")[0]),
-    )
-
-
-def test_refuses_to_write_what_other_instances_of_the_enclosing_block_do():
-    func = parse("""
-@T.prim_func
-def main(A: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")):
-    B = T.alloc_buffer((5,))
-    for i in range(5):
-        with T.block("rows"):
-            v_i = T.axis.spatial(5, i)
-            for j in range(1):
-                with T.block("B"):
-                    v_j = T.axis.spatial(5, v_i + j)
-                    B[v_j] = A[v_j] + T.float32(1.0)
-            for j in range(1):
-                with T.block("C"):
-                    v_j = T.axis.spatial(5, v_i + j)
-                    C[v_j] = B[v_j] * T.float32(3.0)
-""")
-    s = Schedule(func)
-    _, inner = s.split(s.get_loops("C")[-1], [None, 2])
-    refuse(
-        s,
-        """
-        compute_at('B', 'j_1_1'): `B` would write more of `B` in an iteration of `rows` than it does, perhaps what others write
-            9 |         with T.block("rows"):
-              |         ^^^^^^^^^^^^^^^^^^^^^ the enclosing block
-           10 |             v_i = T.axis.spatial(5, i)
-           11 |             for j in range(1):
-           12 |                 with T.block("B"):
-              |                 ^^^^^^^^^^^^^^^^^^ the producer
-          hint: move it before blockize, or split by factors that divide the extents
-        """,
-        call=lambda s: s.compute_at("B", inner),
-    )
-
-
-PART = """
-@T.prim_func
-def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((5,), "float32")):
-    B = T.alloc_buffer((7,))
-    for i in range(5):
-        for k in range({terms}):
-            with T.block("B"):
-                v_i = T.axis.spatial(7, i)
-                v_k = T.axis.reduce(7, {step}k)
-                with T.init():
-                    B[v_i] = 0.0
-                B[v_i] = B[v_i] + A[v_i, v_k]
-    for i in range(5):
-        with T.block("C"):
-            v_i = T.axis.spatial(5, i)
-            C[v_i] = B[v_i] * 3.0
-"""
-
-
 @pytest.mark.parametrize(("terms", "loop", "where"), [("4", "4", ""), ("i + 1", "5", "\n        T.where(ax0 < i_1 + 1)")])
 def test_terms_that_the_loops_leave_out_stay_out(terms, loop, where):
-    s = Checked(parse(PART.format(terms=terms, step="")))
+    s = Checked(parse(SUM_OF_TERMS.format(terms=terms, step="")))
     s.compute_at("B", s.get_loops("C")[0])
     check(
         s,
@@ -981,18 +542,6 @@ for i_1 in range(5):
         v_i = T.axis.spatial(5, i_1)
         C[v_i] = B[v_i] * T.float32(3.0)
 """,
-    )
-
-
-def test_refuses_every_other_term_of_a_reduction():
-    refuse(
-        Schedule(parse(PART.format(terms="3", step="2 * "))),
-        """
-        compute_at('B', 'i_1'): `B` runs only where `v_k == 2 * k`; moved, it would run at all points of its axes, and could then reduce over more than it does
-            9 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ runs under a condition
-          hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
-        """,
     )
 
 
