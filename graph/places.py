@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from tir import dtypes
-from tir.arith.polynomial import Polynomial, add, as_constant, polynomial
-from tir.ir import Block, Const, Expr, Load, Store, Var
+from tir.analysis.positions import position
+from tir.arith.polynomial import add, as_constant
+from tir.ir import Block, Const, Load, Store
 from tir.traverse import blocks, substitute
 
 from .ir import Call, Graph, Value
@@ -107,13 +108,5 @@ def _part_offset(block: Block) -> int | None:
     if not isinstance(block.body, Store) or not isinstance(block.body.value, Load):
         return None
     single = {it.var: Const(0) for it in block.iters if it.extent.is_one}
-    read, written = (_flat(access, single) for access in (block.body.value, block.body))
+    read, written = (position(x.buffer, [substitute(i, single) for i in x.indices]) for x in (block.body.value, block.body))
     return as_constant(add(read, written, -1))
-
-
-def _flat(access: Load | Store, fixed: Mapping[Var, Const]) -> Polynomial:
-    """The number of elements that lie before the one that is accessed."""
-    flat: Expr = Const(0)
-    for index, extent in zip(access.indices, access.buffer.shape, strict=True):
-        flat = flat * extent + substitute(index, fixed)
-    return polynomial(flat)

@@ -544,10 +544,14 @@ def extent(it: Iter) -> int:
     return int(it.extent.value)
 
 
+def computed_bits(dtype: str) -> int:
+    """The width in which elements of a type are computed: of half precision 32 bits."""
+    return max(32, dtypes.bits(dtype)) if dtypes.is_float(dtype) else dtypes.bits(dtype)
+
+
 def element_bits(block: Block) -> int:
-    """The width of the elements that a block computes, in which vector lanes are counted; halves are computed in 32 bits."""
-    written = {s.buffer.dtype for s in stores(block.body)}
-    return max(32 if dtypes.is_float(dtype) and dtypes.bits(dtype) < 32 else dtypes.bits(dtype) for dtype in written)
+    """The width of the elements that a block computes, in which vector lanes are counted."""
+    return max(computed_bits(s.buffer.dtype) for s in stores(block.body))
 
 
 def is_spatial(it: Iter) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 from schedule.machine import MAX_ACCESS_BYTES
 from tir import dtypes
+from tir.analysis.positions import position
 from tir.arith.bounds import bounds
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import Polynomial, coefficient, polynomial
+from tir.arith.polynomial import Polynomial, coefficient, polynomial, to_expr
 from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tir.memory import SHARED
@@ -186,10 +187,7 @@ def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
 
 def flat(buffer: Buffer, indices: tuple[Expr, ...], ranges: Mapping[str, Interval]) -> Expr:
     """The row-major offset of an element."""
-    offset: Expr = Const(0)
-    for i, dim in zip(indices, buffer.shape, strict=True):
-        offset = offset * dim + i
-    return simplify(offset, ranges)
+    return simplify(to_expr(position(buffer, indices)), ranges)
 
 
 def wide(offset: Expr, buffer: Buffer) -> Expr:

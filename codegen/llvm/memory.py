@@ -8,6 +8,7 @@ from math import gcd, prod
 
 from schedule.machine import CPU
 from tir import dtypes
+from tir.analysis.positions import position
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
 from tir.arith.simplify import simplify
@@ -16,7 +17,6 @@ from tir.traverse import rewrite, substitute, variable_names, variables, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
-from ..passes.positions import position
 from .transpose import transposed
 from .values import CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer

@@ -6,6 +6,7 @@ from collections.abc import Set
 from math import gcd, prod
 
 from tir import dtypes
+from tir.analysis.positions import position
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, Node, Stmt, Store
 from tir.ir import nest as nest_of
@@ -13,7 +14,6 @@ from tir.traverse import rewrite, stores, substatements, substitute, variables
 
 from ..alignment import ALIGNMENT
 from ..passes.contiguous import contiguous, moves
-from ..passes.positions import position
 from .memory import STREAMED_ELEMENTS
 from .values import Value
 from .writer import Writer

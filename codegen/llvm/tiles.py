@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from schedule.intrinsics import INSTRUCTION
 from tir import dtypes
 from tir.analysis.context import accesses
+from tir.analysis.positions import position
 from tir.arith.bounds import extent_range
 from tir.arith.polynomial import Polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Const, For, Kind, Load, Seq, Stmt, Store, annotation, as_int
 from tir.traverse import children, loads, loops, perfect_nest, stores, substitute, variables, walk_stmts
 
-from ..passes.positions import position
 from ..processor import ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA
 from .values import Value, lone_variables
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tir.analysis.positions import position
 from tir.arith.polynomial import coefficient
 from tir.ir import Const, For, Load, Store
 from tir.traverse import loads, rewrite, variables
-
-from .positions import position
 
 
 def contiguous(store: Store, loops: Sequence[For]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from schedule.intrinsics import INSTRUCTION
 from tir.analysis.context import accesses
+from tir.analysis.positions import position
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, as_constant
@@ -56,7 +57,6 @@ from tir.traverse import (
 )
 
 from .guards import loop_facts
-from .positions import position
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
 MAX_REGISTERS = 256  # vectors (or scalars) of one buffer that are kept in registers at most

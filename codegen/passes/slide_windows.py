@@ -7,6 +7,7 @@ from functools import reduce
 from math import prod
 from typing import NamedTuple
 
+from tir.analysis.positions import position
 from tir.arith.polynomial import coefficient
 from tir.ir import (
     Allocate,
@@ -29,8 +30,6 @@ from tir.ir import (
     seq,
 )
 from tir.traverse import fresh, loads, map_statements, names, perfect_nest, stores, substitute, variables
-
-from .positions import position
 
 
 class _Window(NamedTuple):

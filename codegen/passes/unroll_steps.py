@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from schedule.annotation_values import value_of
+from tir.analysis.positions import position
 from tir.arith.polynomial import coefficient
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Const, Expr, For, Kind, Load, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import fresh, loads, loops, map_statements, names, substitute, walk_stmts, with_fresh_loops
 
 from .memory_hints import IN_ORDER, with_steps
-from .positions import position
 from .unroll import PRAGMA, size
 
 MAX_STEPS = 8  # of an iteration: its jump is rare enough

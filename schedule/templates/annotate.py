@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from schedule.machine import SLEEPING_THREAD_CYCLES
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
 from tir.ir import Block, For, Kind, Store
@@ -14,7 +13,7 @@ from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
 from ..rewriting.edits import parts
 from . import elementwise, normal_form
-from .block_analysis import driven_axes, walks_memory
+from .block_analysis import driven_axes, size, walks_memory
 from .marks import UNROLL_LIMITS, annotate_shares, parallel, prefetch, stream
 from .packs import choose_packs
 
@@ -36,7 +35,7 @@ def roots(state: OpenSchedule) -> list[str]:
 def iterations(state: OpenSchedule, loop: str) -> int:
     """How often blocks run below a loop."""
     found = [b for b in walk_stmts(state.loop(loop)) if isinstance(b, Block)]
-    return sum(prod(extent(it) for it in state.block(b.name).iters) for b in found)
+    return sum(size(state.block(b.name).iters) for b in found)
 
 
 # --- compute locations -----------------------------------------------------------------------------------------------------

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from schedule.error import ScheduleError
 from schedule.machine import CPU
-from schedule.open_schedule import extent
+from schedule.open_schedule import computed_bits, extent
 from schedule.primitive import find_block, find_loop, is_parameter
 from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
-from tir import dtypes
+from tir.analysis.positions import position
 from tir.arith.bounds import ranges_of
-from tir.arith.polynomial import Polynomial, add, polynomial, scale, to_expr
+from tir.arith.polynomial import to_expr
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var, const_shape
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
 from tir.traverse import loads, stored_names, stores, variables
 
 from ..legality.reducer import reducer_of
@@ -66,11 +67,6 @@ class Contraction:
         return processor.threads(self.work * processor.fma_cycles(self.bits))
 
 
-def computed_bits(dtype: str) -> int:
-    """The width in which elements of a type are computed: of half precision 32 bits."""
-    return max(32, dtypes.bits(dtype)) if dtypes.is_float(dtype) else dtypes.bits(dtype)
-
-
 def contraction(block: Block) -> Contraction | None:
     """The block as a sum from 0 of products of two elements in the type of the sum, over axes with constant extents."""
     c = pairing(block)
@@ -110,7 +106,7 @@ def pairing(block: Block) -> Contraction | None:
             reduce_axes.append(it)
         else:
             groups[name in in_left, name in in_right].append(it)
-    if size(tuple(groups[False, False])) > 1 or not reduce_axes:
+    if size(groups[False, False]) > 1 or not reduce_axes:
         return None
     return Contraction(
         block.name,
@@ -143,7 +139,7 @@ def reused(block: Block) -> bool:
     registers."""
     own = stored(block).buffer.name
     used = [_used(x) for x in loads(block.body) if x.buffer.name != own]
-    least = min((size(tuple(it for it in block.iters if it.var.name not in names)) for names in used), default=1)
+    least = min((size(it for it in block.iters if it.var.name not in names) for names in used), default=1)
     return least >= MIN_REUSES
 
 
@@ -168,12 +164,7 @@ def at_axes(load: Load) -> bool:
 
 def address(block: Block, x: Load | Store) -> Expr:
     """The place of an element in memory, counted in elements, over the axes of a block."""
-    place: Polynomial = {}
-    step = 1
-    for index, length in reversed([*zip(x.indices, const_shape(x.buffer), strict=True)]):
-        place = add(place, scale(polynomial(index), step))
-        step *= length
-    return simplify(to_expr(place), ranges_of([block]))
+    return simplify(to_expr(position(x.buffer, x.indices)), ranges_of([block]))
 
 
 def last_axis(load: Load) -> str | None:
@@ -182,12 +173,9 @@ def last_axis(load: Load) -> str | None:
     return index.name if isinstance(index, Var) else None
 
 
-def size(axes: tuple[Iter, ...]) -> int:
+def size(axes: Iterable[Iter]) -> int:
     """The number of points of some axes with constant extents."""
-    result = 1
-    for it in axes:
-        result *= extent(it)
-    return result
+    return prod(map(extent, axes))
 
 
 def loop_of(it: Iter) -> str:

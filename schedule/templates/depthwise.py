@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from math import ceil
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, TILE_ENTRY_CYCLES
-from schedule.open_schedule import OpenSchedule, Way, extent
+from schedule.open_schedule import OpenSchedule, Way, computed_bits, extent
 from schedule.open_trace import Role
 from tir.arith.polynomial import polynomial
 from tir.ir import Block, Iter, Load, Select, Store, Var
 from tir.traverse import variables, walk
 
 from . import elementwise
-from .block_analysis import at_axes, computed_bits, contraction, epilogue, fuse_epilogue, is_elementwise, loop_of, size, stored
+from .block_analysis import at_axes, contraction, epilogue, fuse_epilogue, is_elementwise, loop_of, size, stored
 from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
 
@@ -110,7 +110,7 @@ def _tile_cycles(c: Windows, rows: int, vectors: int, processor: CPU) -> float:
 def _kernel(c: Windows) -> int:
     """Rows of the window."""
     indices = [i for i in c.image.indices if c.rows[-1].var.name in variables(i)]
-    return size(tuple(it for it in c.reduction if any(it.var.name in variables(i) for i in indices)))
+    return size(it for it in c.reduction if it.var.name in variables(*indices))
 
 
 def _stride(c: Windows, axis: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import gcd, prod
+from math import gcd
 
 from schedule.machine import CACHE_LINE_BYTES
 from schedule.open_schedule import OpenSchedule, element_bits, extent
@@ -15,7 +15,7 @@ from tir.ir import Binary, Block, Const, Expr, Iter, Var
 from tir.traverse import loads, tree_size, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
-from .block_analysis import address, epilogue, is_elementwise, iterations, loop_of, regular, stored, transpose_in_squares
+from .block_analysis import address, epilogue, is_elementwise, iterations, loop_of, regular, size, stored, transpose_in_squares
 from .marks import done, share, stream, teams
 
 VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
@@ -66,7 +66,7 @@ def build(s: OpenSchedule, block: str) -> None:
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, block)] != loops:
         s.reorder(*loops)
-    machine, bits, work = s.target.machine, max(32, element_bits(b)), prod(extent(it) for it in order)
+    machine, bits, work = s.target.machine, max(32, element_bits(b)), size(order)
     lanes = machine.lanes(bits)
     around = {block: loops}  # the loops around the vectors, by the first block in them
     lines = True  # whether what is stored one after the other fills cache lines

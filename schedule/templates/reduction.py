@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import ceil
 
 from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
 from schedule.open_trace import Role
@@ -10,7 +10,7 @@ from schedule.rewriting.index_map import IndexMap
 from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
-from .block_analysis import epilogue, loop_of, merged, regular, stored
+from .block_analysis import epilogue, loop_of, merged, regular, size, stored
 from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
@@ -35,7 +35,7 @@ def build(s: OpenSchedule, block: str) -> None:
     """
     _as_one_axis(s, s.block(block))
     b = s.block(block)
-    work, bits = prod(extent(it) for it in b.iters), max(32, element_bits(b))
+    work, bits = size(b.iters), max(32, element_bits(b))
     machine = s.target.machine
     threads = machine.threads(work * machine.copy_cycles(bits))
     along = _contiguous_axis(b)
@@ -61,7 +61,7 @@ def _as_one_axis(s: OpenSchedule, b: Block) -> None:
             along.insert(0, found)
             if length != found.extent:
                 break
-        if len(along) > 1 and prod(map(extent, along)) > 1:  # axes of one element would become spatial
+        if len(along) > 1 and size(along) > 1:  # axes of one element would become spatial
             inner = [it.var.name for it in along]
             order = [*(n for n in names if n not in inner), *inner]
             made = IndexMap.identity(names).permute(*map(names.index, order))
@@ -83,7 +83,7 @@ def _contiguous_axis(block: Block) -> Iter | None:
 
 def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
     """Reduce along memory: threads share the results, or parts of the longest axis of the reduction."""
-    results = prod(extent(it) for it in b.spatial)
+    results = size(b.spatial)
     longest = max((it for it in b.iters if not is_spatial(it)), key=extent)
     ways = {
         "results": lambda new: _results(new, b, along, threads, lanes),
@@ -166,7 +166,7 @@ def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     reduce_axes = [it for it in b.iters if not is_spatial(it)]
     outer = [loop_of(it) for it in b.spatial if it is not vector]
     columns, rows = extent(vector), extent(reduce_axes[-1])
-    enough_rows = prod(extent(it) for it in b.spatial if it is not vector) >= 4 * threads
+    enough_rows = size(it for it in b.spatial if it is not vector) >= 4 * threads
 
     def step(new: OpenSchedule, vectors: int) -> int:
         widths = sorted({min(n * lanes, columns) for n in VECTORS_OF_RESULTS}, reverse=True)

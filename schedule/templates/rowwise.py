@@ -107,7 +107,7 @@ def build(s: OpenSchedule, found: Rows) -> None:
     step is refused."""
     axes, bits = s.block(found.last).iters, max(32, element_bits(s.block(found.last)))
     loops = nest(s, found)
-    share_out(s, found.last, loops[:-1], size(tuple(axes)), s.target.machine.softmax_cycles(bits))
+    share_out(s, found.last, loops[:-1], size(axes), s.target.machine.softmax_cycles(bits))
     stages = [b.name for b in blocks_below(s.func.body) if b.name in found.stages]
     stream(s, found.last, stages)
 

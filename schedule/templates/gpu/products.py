@@ -98,7 +98,7 @@ def is_matrices(c: Contraction) -> bool:
 def few_results(block: Block, gpu: GPU) -> bool:
     """Whether a reduction has too few results for tiles (the opposite of Ansor's condition)."""
     results = size(block.spatial)
-    return results < size(tuple(it for it in block.iters if not is_spatial(it))) and results <= gpu.threads
+    return results < size(it for it in block.iters if not is_spatial(it)) and results <= gpu.threads
 
 
 def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from math import prod
 
 from schedule.error import ScheduleError
 from schedule.machine import GPU, MAX_ACCESS_BYTES, STATIC_SHARED_BYTES
-from schedule.open_schedule import OpenSchedule, Stage, Way, extent
+from schedule.open_schedule import OpenSchedule, Stage, Way
 from schedule.open_trace import Role
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
@@ -20,7 +19,7 @@ from tir.ir import Block, Call, Const, Load, Store
 from tir.memory import WARP
 from tir.traverse import loads, walk
 
-from ..block_analysis import epilogue, is_elementwise, reuses_data, stored
+from ..block_analysis import epilogue, is_elementwise, reuses_data, size, stored
 from ..rowwise import Rows, by_rows, written_axes
 from ..template import Template, Verdict
 from .launch import reduces_along_memory
@@ -172,7 +171,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
 
 def _count(b: Block, rank: int) -> int:
     """How many rows a block works on."""
-    return prod(map(extent, b.spatial[:rank]))
+    return size(b.spatial[:rank])
 
 
 def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:

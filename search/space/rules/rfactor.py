@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import prod
 from typing import Any
 
 from schedule.open_schedule import OpenSchedule, Stage, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.templates import Template
+from schedule.templates.block_analysis import size
 from schedule.templates.marks import fuse_all
 from tir.ir import Block, Iter
 
@@ -19,12 +19,12 @@ from .tiling import needs_tiling
 
 def spatial_size(block: Block) -> int:
     """The number of results of a block."""
-    return prod(extent(it) for it in block.spatial)
+    return size(block.spatial)
 
 
 def reduce_size(block: Block) -> int:
     """The number of terms of each result of a block."""
-    return prod(extent(it) for it in block.iters if not is_spatial(it))
+    return size(it for it in block.iters if not is_spatial(it))
 
 
 class Rfactor(Template):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.arith.polynomial import Polynomial, add, multiply, polynomial
-from tir.ir import Buffer, Expr
+from ..arith.polynomial import Polynomial, add, multiply, polynomial
+from ..ir import Buffer, Expr
 
 
 def position(buffer: Buffer, indices: Sequence[Expr]) -> Polynomial:
