@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import fields
+from math import prod
 from operator import is_
 from typing import TypeVar
 
@@ -299,6 +300,11 @@ def loops(node: Node) -> list[For]:
 def loops_in(path: Iterable[Stmt]) -> list[For]:
     """The loops among the statements of a path, such as `path_to` gives."""
     return [s for s in path if type(s) is For]
+
+
+def iterations(nest: Iterable[For]) -> int:
+    """The iterations of nested loops; open lengths count as one."""
+    return prod(x.extent.value for x in nest if isinstance(x.extent, Const))
 
 
 def perfect_nest(loop: For, kind: Kind | None = None) -> list[For]:

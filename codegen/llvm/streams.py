@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from math import gcd, prod
+from math import gcd
 
 from tir import dtypes
 from tir.analysis.positions import position
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, Node, Stmt, Store
 from tir.ir import nest as nest_of
-from tir.traverse import rewrite, stores, substatements, substitute, variables
+from tir.traverse import iterations, rewrite, stores, substatements, substitute, variables
 
 from ..alignment import ALIGNMENT
 from ..passes.contiguous import contiguous, moves
@@ -98,14 +98,14 @@ class Streams(Writer):
         self.shifted[b.name] = unit
         self.fork(shifted, lambda: self._end(store, nest, Const(0), Const(0), shift), None)
         self.serial_loop(s.with_(body=rewrite(s.body, move)), Value("0", "i64"), count, certain=True)
-        self.fork(shifted, lambda: self._end(store, nest, Const(last), shift, Const(_steps(nest[1:])) - shift), None)
+        self.fork(shifted, lambda: self._end(store, nest, Const(last), shift, Const(iterations(nest[1:])) - shift), None)
         del self.shifted[b.name]
         return True
 
     def _end(self, store: Store, nest: list[For], iteration: Const, first: Expr, count: Expr) -> None:
         """Of what one iteration of a loop stores, `count` elements from `first` on."""
         loop, *inner = nest
-        end = store.buffer.with_(name=f"{store.buffer.name}.end.{self.count}", shape=(Const(_steps(inner)),))
+        end = store.buffer.with_(name=f"{store.buffer.name}.end.{self.count}", shape=(Const(iterations(inner)),))
         place: Expr = Const(0)
         for x in inner:
             place = place * x.extent + x.var
@@ -119,11 +119,6 @@ class Streams(Writer):
         copied = _further(substitute(store, at), first + index).with_(buffer=store.buffer.with_(dtype=kind))
         copied = copied.with_(value=Load(end.with_(dtype=kind), (first + index,)))
         self.stmt(For(index, count, copied))
-
-
-def _steps(nest: list[For]) -> int:
-    """The iterations of nested loops of constant extents."""
-    return prod(int(x.extent.value) for x in nest if isinstance(x.extent, Const))
 
 
 def _further(access: Load | Store, distance: Expr) -> Load | Store:

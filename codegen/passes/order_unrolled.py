@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from math import prod
 
-from tir.ir import Const, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, nest
-from tir.traverse import loads, map_statements, perfect_nest, variables
+from tir.ir import For, If, Kind, Load, PrimFunc, Stmt, Store, Var, nest
+from tir.traverse import iterations, loads, map_statements, perfect_nest, variables
 
 MAX_ORDERED_LOOPS = 5  # of a nest whose orders are all tried
 
@@ -67,5 +66,5 @@ def live(nest: Sequence[For], values: set[Load]) -> int:
     for value in values:
         moving = variables(*value.indices)
         again = next((n for n, x in enumerate(nest) if x.name not in moving), len(nest))
-        total += prod(int(x.extent.value) for x in nest[again:] if x.name in moving and isinstance(x.extent, Const))
+        total += iterations(x for x in nest[again:] if x.name in moving)
     return total

@@ -32,7 +32,7 @@ def roots(state: OpenSchedule) -> list[str]:
     return [s.name for s in parts(state.func.body) if isinstance(s, For)]
 
 
-def iterations(state: OpenSchedule, loop: str) -> int:
+def block_runs(state: OpenSchedule, loop: str) -> int:
     """How often blocks run below a loop."""
     found = [b for b in walk_stmts(state.loop(loop)) if isinstance(b, Block)]
     return sum(size(state.block(b.name).iters) for b in found)
@@ -187,7 +187,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     if state.at_seed and first is not None and first.shared is not None:
         way(first.shared)(state)
         return
-    work = iterations(state, nest)
+    work = block_runs(state, nest)
     machine = state.target.machine
     if machine.threads(work * machine.core.latency) > 1:  # each iteration may wait for the one before it
         units = next((n for n, x in enumerate(chain) if not x.extent.is_one), len(chain)) if not tiled else 0

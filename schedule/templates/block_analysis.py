@@ -221,7 +221,7 @@ def merged(s: Schedule, first: str, second: str, count: int) -> list[str]:
     return [s.merge(a, b) for a, b in zip(s.get_loops(first)[:count], s.get_loops(second)[:count], strict=True)]
 
 
-def iterations(s: Schedule, loop: str) -> int | None:
+def loop_length(s: Schedule, loop: str) -> int | None:
     """The extent of a loop where it is constant."""
     found = find_loop(s.func, loop).extent
     return int(found.value) if isinstance(found, Const) else None

@@ -15,7 +15,7 @@ from tir.ir import Binary, Block, Const, Expr, Iter, Var
 from tir.traverse import loads, tree_size, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
-from .block_analysis import address, epilogue, is_elementwise, iterations, loop_of, regular, size, stored, transpose_in_squares
+from .block_analysis import address, epilogue, is_elementwise, loop_length, loop_of, regular, size, stored, transpose_in_squares
 from .marks import done, share, stream, teams
 
 VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
@@ -101,7 +101,7 @@ def build(s: OpenSchedule, block: str) -> None:
 
 def _vector_steps(s: OpenSchedule, block: str, loop: str, lanes: int) -> list[str]:
     """Walk a single loop in strips of some vectors; returns the loop around them, if there are several."""
-    elements = iterations(s, loop) or 0
+    elements = loop_length(s, loop) or 0
     widths = [n * lanes for n in VECTORS_PER_STEP if n * lanes < elements]
     if elements <= VECTORS_PER_STEP[0] * lanes:
         s.vectorize(loop)
@@ -113,9 +113,9 @@ def _vector_steps(s: OpenSchedule, block: str, loop: str, lanes: int) -> list[st
 
 def _rows_in_vectors(s: OpenSchedule, loops: list[str], lanes: int) -> list[str]:
     """Walk short rows in vectors of as many elements as fill registers whole; returns the loops around them."""
-    while len(loops) > 1 and (length := iterations(s, loops[-1]) or lanes) < lanes:
+    while len(loops) > 1 and (length := loop_length(s, loops[-1]) or lanes) < lanes:
         rows = lanes // gcd(lanes, length)
-        if (iterations(s, loops[-2]) or 0) > rows:
+        if (loop_length(s, loops[-2]) or 0) > rows:
             loops[-2:-1] = s.split(loops[-2], [None, rows])
         loops[-2:] = [s.fuse(*loops[-2:])]
     s.vectorize(loops[-1])

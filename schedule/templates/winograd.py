@@ -22,7 +22,7 @@ from tir.ir import Binary, Block, Const, Iter, Select, Var, const_shape
 from tir.traverse import loaded_names, loads
 
 from . import elementwise, gemm
-from .block_analysis import Contraction, iterations, size, stored, transpose_in_squares
+from .block_analysis import Contraction, loop_length, size, stored, transpose_in_squares
 from .marks import PACKED_DISTANCE, done, share
 
 
@@ -258,7 +258,7 @@ def _source(s: OpenSchedule, w: Filtered, lanes: int) -> list[str]:
     *others, place, channel = _own_loops(s, w.source).values()
     c0, c1 = s.split(channel, [None, lanes])
     s.reorder(*others, c0, place, c1)
-    length = iterations(s, place) or 0
+    length = loop_length(s, place) or 0
     whole = length // lanes * lanes
     pieces = []
     for piece in s.loop_partition(place, [whole, None]) if 0 < whole < length else [place]:

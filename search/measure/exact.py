@@ -47,7 +47,7 @@ def _stored(block: Block, store: Store, largest: dict[str, float]) -> float:
         return inf
     if block.init is None:
         return _most(store.value, largest)
-    times = prod(as_int(it.extent) for it in block.iters if it.axis.value == "R")
+    times = prod(as_int(it.extent) for it in block.reduction)
     match store.value, block.init:
         case Binary("+", Load() as own, term), Store(_, _, Const(0)) if _is_own(own, store):
             return _held(times * _most(term, largest), store.buffer.dtype)

@@ -178,7 +178,7 @@ def tolerance(func: PrimFunc) -> float:
     walk = rounded = 0.0
     for block in blocks(func.body):
         rounded += 2.0**-11 if annotation(block.annotations, "tf32", False) else 0.0
-        length = math.prod(as_int(it.extent) for it in block.iters if it.axis.value == "R")
+        length = math.prod(as_int(it.extent) for it in block.reduction)
         walk += math.sqrt(length) if length > 1 else 0.0
     return 16 * (eps * (1 + walk) + rounded)
 

@@ -11,10 +11,10 @@ from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from schedule.primitive import find_block, find_loop
 from schedule.templates.marks import parallel
-from tir.ir import NOT_SPATIAL, Axis, Const, Kind, Var
-from tir.traverse import blocks, driving, loops_to
+from tir.ir import NOT_SPATIAL, Axis, Kind, Var
+from tir.traverse import blocks, driving, iterations, loops_to
 
-from ..space.annotation import iterations, outer_spatial
+from ..space.annotation import outer_spatial
 
 MAX_UNROLLED = 512  # copies of a body that unrolled loops and vectors may make together
 MAX_VECTOR = 64  # iterations of a vector
@@ -41,7 +41,7 @@ def _tile(s: Schedule, block: str) -> None:
     """Outer spatial loops, reductions, inner spatial loops; those of axes that several loops drive stay as they are."""
     node = find_block(s.func, block)
     driven = {it.binding.name: it.axis for it in node.iters if isinstance(it.binding, Var)}
-    own = [loop for loop in s.get_loops(block) if loop in driven and find_loop(s.func, loop).extent != Const(1)]
+    own = [loop for loop in s.get_loops(block) if loop in driven and not find_loop(s.func, loop).extent.is_one]
     outer: list[str] = []
     reduced: list[str] = []
     inner: list[str] = []

@@ -7,16 +7,15 @@ depend on them are left to sampling. The innermost loop may always be vectorised
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from heapq import heappop, heappush
-from math import prod
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage
 from schedule.open_trace import Role
 from schedule.templates.annotate import roots
-from tir.ir import NOT_SPATIAL, Block, Const, For, Kind
-from tir.traverse import blocks, driving, loops_to, walk_stmts
+from schedule.templates.marks import fuse_all
+from tir.ir import NOT_SPATIAL, Block, For, Kind
+from tir.traverse import blocks, driving, iterations, loops_to, walk_stmts
 
 UNROLL = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
 VECTOR = 16  # maximum number of iterations that are fused into a vector
@@ -125,7 +124,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
 
     def parallel(depth: int):
         def way(new: OpenSchedule) -> None:
-            fused = new.fuse(*chain[:depth]) if depth > 1 else chain[0]
+            fused = fuse_all(new, chain[:depth])
             new.parallel(fused)
             _finish_nest(new, fused, stages)
 
@@ -138,11 +137,6 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     ways = {f"{n} parallel": parallel(n) for n in depths}
     if not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
         _finish_nest(state, nest, stages)
-
-
-def iterations(chain: Sequence[For]) -> int:
-    """The iterations of a nest of loops, open lengths counted as one."""
-    return prod(x.extent.value for x in chain if isinstance(x.extent, Const))
 
 
 def outer_spatial(loop: For, reduced: set[str]) -> list[For]:
@@ -199,8 +193,7 @@ def _vectorize(state: OpenSchedule, block: str) -> None:
 
     def vector(count: int):
         def way(new: OpenSchedule) -> None:
-            taken = list(reversed(names[:count]))
-            new.vectorize(new.fuse(*taken) if count > 1 else taken[0])
+            new.vectorize(fuse_all(new, names[:count][::-1]))
 
         return way
 

@@ -12,7 +12,7 @@ from tir import dtypes
 from tir.ir import Axis, Call, Const, Store, Var
 from tir.traverse import blocks, driving, loads, stores, walk
 
-from ..block_analysis import epilogue, iterations
+from ..block_analysis import epilogue, loop_length
 from ..marks import fuse_all
 from ..template import Template, Verdict
 from .launch import choose_unroll, has_threads
@@ -67,7 +67,7 @@ def build(s: OpenSchedule, name: str) -> None:
     placing = driving(s.block(result), Axis.SPATIAL)
     spatial = [x for x in loops if x in placing] or [s.add_unit_loop(loops[0] if loops else result)]
     lanes = (1,) if b.is_reduction else _lanes(s, name)
-    count = prod(iterations(s, x) or MAX_SEED_THREADS * MAX_ACCESS_BYTES for x in spatial)
+    count = prod(loop_length(s, x) or MAX_SEED_THREADS * MAX_ACCESS_BYTES for x in spatial)
     few = min(MAX_SEED_THREADS, -(-count // lanes[-1]))
     vector: list[str] = []
     if len(lanes) > 1:

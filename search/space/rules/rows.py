@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
-
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent
+from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from schedule.templates import Template
-from schedule.templates.block_analysis import epilogue
-from tir.ir import Const, Var, buffer_nbytes
-from tir.traverse import loads, loops_to, stored_names, stores
+from schedule.templates.block_analysis import epilogue, size
+from tir.ir import Var, buffer_nbytes
+from tir.traverse import iterations, loads, loops_to, stored_names, stores
 
 from .chains import by_rows, host
 from .rule import Verdict
@@ -68,9 +66,9 @@ class FuseRows(Template):
         store, consumers = stores(state.block(block))[0], state.get_consumers(block)
         path = loops_to(state.func.body, consumers[0])
         outer = path[: [x.name for x in path].index(place) + 1]
-        rows = prod(x.extent.value for x in outer if isinstance(x.extent, Const))
-        size = buffer_nbytes(store.buffer) // max(1, rows)
-        return rows, size, sum(prod(extent(it) for it in state.block(b).iters) for b in (block, *consumers))
+        rows = iterations(outer)
+        nbytes = buffer_nbytes(store.buffer) // max(1, rows)
+        return rows, nbytes, sum(size(state.block(b).iters) for b in (block, *consumers))
 
     def _place(self, state: OpenSchedule, block: str) -> str | None:
         """The innermost loop around all consumers whose iterations read different rows of this block."""
