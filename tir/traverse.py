@@ -344,6 +344,11 @@ def loads(node: Node) -> list[Load]:
     return [n for n in walk(node) if type(n) is Load]
 
 
+def divisions(*nodes: Node) -> list[Binary]:
+    """The quotients and remainders of integers."""
+    return [n for node in nodes for n in walk(node) if type(n) is Binary and n.op in ("//", "%")]
+
+
 def stores(node: Node) -> list[Store]:
     return [n for n in walk_stmts(node) if type(n) is Store]
 

@@ -13,7 +13,7 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var
-from tir.traverse import rewrite, substitute, variable_names, variables, walk
+from tir.traverse import divisions, rewrite, substitute, variable_names, variables, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
@@ -30,8 +30,7 @@ MIN_STREAMED_BYTES = 16  # bytes: the shortest non-temporal store that is worth 
 
 def hoistable(e: Expr) -> bool:
     """Whether an integer expression may be computed early: it reads no memory, and divides by constants alone."""
-    divisors = [n.b for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%")]
-    return not any(isinstance(n, (Load, Call)) for n in walk(e)) and all(isinstance(n, Const) for n in divisors)
+    return not any(isinstance(n, (Load, Call)) for n in walk(e)) and all(isinstance(n.b, Const) for n in divisions(e))
 
 
 def stays(offset: Polynomial) -> bool:

@@ -35,7 +35,7 @@ from tir.ir import (
     conjuncts,
     seq,
 )
-from tir.traverse import N, fresh, loops, map_statements, rewrite, stores, substitute, variables, walk
+from tir.traverse import N, divisions, fresh, loops, map_statements, rewrite, stores, substitute, variables, walk
 
 from .split_vectors import accumulates, widest
 
@@ -254,8 +254,7 @@ def _exchanged(node: N, atom: Expr, other: Expr) -> N:
 
 def _divided(atom: Expr, body: Stmt) -> bool:
     """Whether an index is, or is in, a quotient or a remainder in `body`."""
-    names = variables(atom)
-    return any(isinstance(n, Binary) and n.op in ("//", "%") and names & variables(n) for n in walk(body))
+    return bool(variables(atom) & variables(*divisions(body)))
 
 
 def _clipped_tiles(s: Stmt, target) -> Stmt:

@@ -14,7 +14,7 @@ from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir.analysis.positions import position
 from tir.arith.bounds import ranges_of
-from tir.arith.polynomial import to_expr
+from tir.arith.polynomial import polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
 from tir.traverse import loads, stored_names, stores, variables
@@ -173,6 +173,11 @@ def last_axis(load: Load) -> str | None:
     return index.name if isinstance(index, Var) else None
 
 
+def stride(x: Load, axis: Var) -> int:
+    """How many elements of a buffer lie between two neighbours along an axis, 1 at least."""
+    return max([1, *(polynomial(i).get((axis,), 0) for i in x.indices)])
+
+
 def size(axes: Iterable[Iter]) -> int:
     """The number of points of some axes with constant extents."""
     return prod(map(extent, axes))
@@ -231,6 +236,13 @@ def is_elementwise(block: Block) -> bool:
     """Whether a block computes each element of its output once, from anything, in any order."""
     body, spatial = block.body, all(it.axis is Axis.SPATIAL for it in block.iters)
     return block.init is None and spatial and isinstance(body, Store) and _stored_axes(body, block) is not None
+
+
+def made_for(s: Schedule, block: str) -> list[str]:
+    """The elementwise producers of a block that make what it reads for nothing else."""
+    outputs = s.get_output_blocks()
+    found = [p for p in s.get_producers(block) if is_elementwise(find_block(s.func, p))]
+    return [p for p in found if s.get_consumers(p) == [block] and p not in outputs]
 
 
 def stored(block: Block) -> Store:

@@ -18,7 +18,7 @@ from tir.ir import Block, Iter, Load, Select, Store, Var
 from tir.traverse import variables, walk
 
 from . import elementwise
-from .block_analysis import at_axes, contraction, epilogue, fuse_epilogue, is_elementwise, loop_of, size, stored
+from .block_analysis import at_axes, contraction, epilogue, fuse_epilogue, loop_of, made_for, size, stored, stride
 from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
 
@@ -85,8 +85,8 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     # Registers for accumulators; the others are for the kernel and what is loaded. Where windows slide, a row of the tile has
     # its sum, and leaves its registers, when the window of the next but few begins.
     room = processor.registers // 2 - 2
-    slides = c.vector in c.pixels and _stride(c, row.var.name) < _kernel(c)
-    live = ceil(_kernel(c) / _stride(c, row.var.name)) if slides else 1
+    slides = c.vector in c.pixels and stride(c.image, row.var) < _kernel(c)
+    live = ceil(_kernel(c) / stride(c.image, row.var)) if slides else 1
     # Where masks cost instructions, two vectors: for a row that ends within the second they are constants, for others shared.
     line = 2 * lanes * c.bits // 8 >= CACHE_LINE_BYTES
     two = lanes < width < 2 * lanes or (slides and line and width > lanes)
@@ -95,15 +95,15 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     # The last tile is code of its own where it is not whole; it counts twice.
     cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, vectors, processor) for r in range(1, most + 1)}
     rows = min(r for r, cycles in cost.items() if cycles <= (1 + LESS_CODE) * min(cost.values()))
-    read = width * _stride(c, c.vector.var.name) * c.bits // 8
-    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (read * rows * _stride(c, row.var.name))), 1)
+    read = width * stride(c.image, c.vector.var) * c.bits // 8
+    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (read * rows * stride(c.image, row.var))), 1)
     return DepthwiseTile(rows, vectors, strip)
 
 
 def _tile_cycles(c: Windows, rows: int, vectors: int, processor: CPU) -> float:
     """Cycles of a register tile: its multiply-adds, or its loads, of which each serves all rows that see it."""
-    row, kernel = c.rows[-1].var.name, _kernel(c)
-    loads = (_stride(c, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * _stride(c, c.vector.var.name)
+    row, kernel = c.rows[-1].var, _kernel(c)
+    loads = (stride(c.image, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * stride(c.image, c.vector.var)
     return TILE_ENTRY_CYCLES + vectors * max(rows * size(c.reduction) / processor.fmas, loads / processor.loads)
 
 
@@ -111,12 +111,6 @@ def _kernel(c: Windows) -> int:
     """Rows of the window."""
     indices = [i for i in c.image.indices if c.rows[-1].var.name in variables(i)]
     return size(it for it in c.reduction if it.var.name in variables(*indices))
-
-
-def _stride(c: Windows, axis: str) -> int:
-    """How many elements of the input lie between two neighbours along an axis."""
-    steps = [polynomial(i).get((Var(axis),), 0) for i in c.image.indices if axis in variables(i)]
-    return max([1, *steps])
 
 
 def suits(c: Windows, processor: CPU) -> bool:
@@ -183,9 +177,7 @@ def _place(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> 
 
 def _padding(s: OpenSchedule, c: Windows) -> str | None:
     """The block that makes the padded input, if there is one and nothing else reads what it makes."""
-    for name in s.get_producers(c.block):
-        block = s.block(name)
-        makes = stored(block).buffer.name if is_elementwise(block) else None
-        if makes == c.image.buffer.name and s.get_consumers(name) == [c.block] and name not in s.get_output_blocks():
-            return name if any(isinstance(n, Select) for n in walk(block.body)) else None
+    for block in map(s.block, made_for(s, c.block)):
+        if stored(block).buffer.name == c.image.buffer.name and any(isinstance(n, Select) for n in walk(block.body)):
+            return block.name
     return None

@@ -19,12 +19,11 @@ from schedule.error import ScheduleError
 from schedule.machine import CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.rewriting.index_map import IndexMap
-from tir.arith.polynomial import polynomial
 from tir.ir import Axis, Const, Iter, Load, Var, const_shape
 from tir.traverse import variables
 
 from . import gemm, normal_form
-from .block_analysis import Contraction, epilogue, fuse_epilogue, is_elementwise, loop_of, size
+from .block_analysis import Contraction, epilogue, fuse_epilogue, loop_of, made_for, size, stride
 from .conv2d import Convolution, image_cycles, matches
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
@@ -78,7 +77,8 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     bits = c.contraction.bits
     if by_rows(c, processor):
         channels, count = _channels_of_row(c, processor), size((*c.groups, *c.channels, *c.pixels)) / processor.lanes(bits)
-        return count / channels * processor.tile_cycles(channels, _stride(c), size(c.reduction)) / _filled(c, processor)
+        tile = processor.tile_cycles(channels, stride(c.image, c.pixels[-1].var), size(c.reduction))
+        return count / channels * tile / _filled(c, processor)
     p, lanes = product(c), processor.lanes(bits)
     t, elements = tiles(c, processor, constants), prod(const_shape(c.image.buffer))
     time = gemm.cycles(p, processor, constants)
@@ -126,15 +126,10 @@ def _filled(c: Convolution, processor: CPU) -> float:
     return row / (ceil(row / lanes) * lanes)
 
 
-def _stride(c: Convolution) -> int:
-    """How many elements of the image lie between two pixels of a row."""
-    return max(1, *(polynomial(i).get((c.pixels[-1].var,), 0) for i in c.image.indices))
-
-
 def _channels_of_row(c: Convolution, processor: CPU) -> int:
     """Channels of a register tile with one vector of pixels, tiles nearly equal; registers are left for picking pixels."""
     channels = extent(c.channels[-1])
-    return ceil(channels / ceil(channels / (processor.accumulators(1) - _stride(c))))
+    return ceil(channels / ceil(channels / (processor.accumulators(1) - stride(c.image, c.pixels[-1].var))))
 
 
 def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
@@ -224,10 +219,8 @@ def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[st
 
 
 def _padding(s: OpenSchedule, copy: str) -> list[str]:
-    """The elementwise block that makes what a copy reads, for nothing else."""
-    made = s.get_producers(copy)
-    reusable = len(made) == 1 and is_elementwise(s.block(made[0])) and s.get_consumers(made[0]) == [copy]
-    return made if reusable and made[0] not in s.get_output_blocks() else []
+    """The one elementwise block that makes all that a copy reads, for nothing else."""
+    return made_for(s, copy) if len(s.get_producers(copy)) == 1 else []
 
 
 def _names(indices: Iterable[object]) -> list[str]:

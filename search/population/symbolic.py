@@ -23,8 +23,8 @@ from schedule.rewriting.loops import reordered
 from schedule.trace import Step
 from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.symbolic import SymbolicInt, columns_of, formula
-from tir.ir import Binary, Const, Expr, Kind, PrimFunc, nest
-from tir.traverse import blocks, loads, loops_to, variables, walk
+from tir.ir import Const, Expr, Kind, PrimFunc, nest
+from tir.traverse import blocks, divisions, loads, loops_to, variables, walk
 
 from ..space.sketch import Sketch
 from .enlarge import RoundUp, enlarge
@@ -169,8 +169,8 @@ def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
     """The indices that blocks divide: the tiled axes that move each, with what their steps must be a multiple of."""
     found: list[list[tuple[Tile, int]]] = []
     for block in blocks(sketch.func):
-        for n in (n for load in loads(block.body) for index in load.indices for n in walk(index)):
-            if isinstance(n, Binary) and n.op in ("//", "%") and isinstance(n.b, Const):
+        for n in divisions(*(index for load in loads(block.body) for index in load.indices)):
+            if isinstance(n.b, Const):
                 p, divisor = polynomial(n.a), n.b.value
                 steps = [(t, (coefficient(p, t.axis) or 0) * t.unit) for t in sketch.tiles_by_block.get(block.name, ())]
                 found.append([(t, divisor // gcd(step, divisor)) for t, step in steps if step % divisor])

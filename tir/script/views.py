@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ..arith.intervals import Interval
 from ..arith.simplify import simplify
-from ..ir import Binary, Buffer, Const, Expr, Var, binary
-from ..traverse import substitute, walk
+from ..ir import Buffer, Const, Expr, Var, binary
+from ..traverse import divisions, substitute, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Reshaped:
             flat = binary("+", flat, binary("*", index, stride))
         flat = simplify(flat, ranges)
         result = self._place(flat, ranges)
-        if lets and any(isinstance(n, Binary) and n.op in ("//", "%") for i in result for n in walk(i)):
+        if lets and divisions(*result):
             while any(isinstance(n, Var) and n.name in lets for n in walk(flat)):
                 flat = substitute(flat, lets)
             result = self._place(simplify(flat, ranges), ranges)

@@ -6,7 +6,18 @@ from collections import Counter
 from collections.abc import Collection
 
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, Iter, Load, Node, PrimFunc, Stmt, Store, Var, nest, seq
-from tir.traverse import loaded_names, loads, map_children, rewrite, stored_names, substitute, tree_size, variables, walk
+from tir.traverse import (
+    divisions,
+    loaded_names,
+    loads,
+    map_children,
+    rewrite,
+    stored_names,
+    substitute,
+    tree_size,
+    variables,
+    walk,
+)
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
@@ -88,11 +99,9 @@ def _expressions(block: Block, cse_thresh: int, axes: Collection[str]) -> list[E
 
 def _computes(e: Expr, axes: Collection[str]) -> bool:
     """Whether an expression computes something from these axes alone, for any values of them."""
-    nodes = [*walk(e)]
-    divides = (n.b for n in nodes if type(n) is Binary and n.op in ("//", "%"))
     return (
         isinstance(e, Binary)
-        and not any(type(n) is Load for n in nodes)
+        and not loads(e)
         and set() < variables(e) <= set(axes)
-        and all(type(d) is Const and d.value for d in divides)
+        and all(type(n.b) is Const and n.b.value for n in divisions(e))
     )

@@ -13,7 +13,7 @@ from tir.arith.mixed_radix import lower_factors
 from tir.arith.polynomial import Polynomial, linear, polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Block, Const, Expr, Iter, Load, Store, Var
-from tir.traverse import loads, substitute, variables, walk
+from tir.traverse import divisions, loads, substitute, variables, walk
 
 from ..block_analysis import address, regular, stored
 
@@ -105,7 +105,7 @@ def _first_parts(e: Expr) -> Iterator[Expr]:
 
 def _divided(e: Expr) -> set[str]:
     """The axes of which an expression has parts."""
-    return {v for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%") for v in variables(n)}
+    return variables(*divisions(e))
 
 
 def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool:

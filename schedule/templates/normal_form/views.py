@@ -14,8 +14,8 @@ from tir.arith.bounds import ranges_of, without_units
 from tir.arith.mixed_radix import mixed_radix, values_of_terms
 from tir.arith.polynomial import polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Block, Const, Expr, Load, Store, Var, const_shape
-from tir.traverse import blocks, loads, substitute, variables, walk
+from tir.ir import Block, Const, Expr, Load, Store, Var, const_shape
+from tir.traverse import blocks, divisions, loads, substitute, variables
 
 from .. import elementwise
 from ..block_analysis import address, is_elementwise, regular, stored
@@ -175,18 +175,13 @@ def _merged(b: Block, x: Load) -> list[int]:
     for i, length in zip(x.indices, x.buffer.shape, strict=True):
         both = simplify(indices[-1] * length + i, without_units(ranges_of([b]))) if indices else i
         unit = isinstance(i, Const) and length.is_one
-        if indices and (unit or _parts(both) < _parts(indices[-1]) + _parts(i)):
+        if indices and (unit or len(divisions(both)) < len(divisions(indices[-1])) + len(divisions(i))):
             indices[-1] = both
             counts[-1] += 1
         else:
             indices.append(i)
             counts.append(1)
     return counts
-
-
-def _parts(e: Expr) -> int:
-    """The number of quotients and remainders in an expression."""
-    return sum(isinstance(n, Binary) and n.op in ("//", "%") for n in walk(e))
 
 
 def _view_of_merged(s: OpenSchedule, block: str, x: Load, counts: list[int]) -> None:
