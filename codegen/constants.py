@@ -259,7 +259,7 @@ def _one_value(b: Block, outer: set[str], conditional: bool) -> bool:
         return False
     if not b.is_reduction:
         return b.init is None and all(x.buffer.name != b.body.buffer.name for x in loads(b.body))
-    reduced = set().union(*(variables(it.binding) for it in b.reduction))
+    reduced = variables(*(it.binding for it in b.reduction))
     mixed = any(variables(c) & reduced and variables(c) & outer for c in conjuncts(b.predicate))
     begins = isinstance(b.init, Store) and b.init.buffer == b.body.buffer and b.init.indices == place and not loads(b.init)
     return begins and not mixed and not reduced & outer and not conditional

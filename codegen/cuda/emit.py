@@ -236,8 +236,7 @@ class _Kernel:
         if not isinstance(s.extent, Const) or _copies(s) > MAX_UNROLLED_STATEMENTS:
             return False
         return any(
-            isinstance(n, (Load, Store)) and n.buffer.scope == "local" and any(s.name in variables(i) for i in n.indices)
-            for n in walk(s.body)
+            isinstance(n, (Load, Store)) and n.buffer.scope == "local" and s.name in variables(*n.indices) for n in walk(s.body)
         )
 
     # vectors

@@ -35,7 +35,18 @@ from tir.ir import (
     seq,
 )
 from tir.memory import WARP
-from tir.traverse import fresh, map_statements, names, perfect_nest, replace_buffers, stores, substitute, variables, walk_stmts
+from tir.traverse import (
+    driving,
+    fresh,
+    map_statements,
+    names,
+    perfect_nest,
+    replace_buffers,
+    stores,
+    substitute,
+    variables,
+    walk_stmts,
+)
 
 from .gpu_kernels import GPUError, is_thread, threads_in
 
@@ -57,10 +68,7 @@ def lower_cross_thread_reduction(func: PrimFunc, target) -> PrimFunc:
 
 def _reducing(s: Stmt) -> bool:
     """Whether `s` is a thread loop that drives a reduce axis of a block below."""
-    return is_thread(s, "threadIdx") and any(
-        isinstance(x, Block) and any(it.axis is Axis.REDUCE and s.name in variables(it.binding) for it in x.iters)
-        for x in walk_stmts(s)
-    )
+    return is_thread(s, "threadIdx") and any(isinstance(x, Block) and s.name in driving(x, Axis.REDUCE) for x in walk_stmts(s))
 
 
 class _CrossThreadLowering:
@@ -84,16 +92,16 @@ class _CrossThreadLowering:
     def reduce(self, loop: For, around: tuple[For, ...], kernel: Stmt) -> Stmt:
         chain, block = _nest(loop)
         bound = {it.var: it.binding for it in block.iters}
-        driving = variables(*(it.binding for it in block.reduction))
-        _need_shareable(loop, chain, block, around, driving)
+        reducing = driving(block, Axis.REDUCE)
+        _need_shareable(loop, chain, block, around, reducing)
         place, combine, identity = _operation(block)
         place, identity = substitute(place, bound), substitute(identity, bound)
         partial = self.buffer(f"{place.buffer.name}_partial", place.buffer.shape, place.dtype, "local")
         mine = place.with_(buffer=partial)
-        spatial = [x for x in chain if x.name not in driving]
+        spatial = [x for x in chain if x.name not in reducing]
         update = guarded(block.predicate, substitute(replace_buffers(block.body, {place.buffer.name: partial}), bound))
         share = seq(self.again(spatial, Store(partial, mine.indices, identity)), nest(chain[1:], update))
-        condition = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & driving))
+        condition = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & reducing))
         r = _Shared(loop, spatial, share, place, mine, combine, guarded(condition, Store(place.buffer, place.indices, mine)))
         n = int(loop.extent.value)  # type: ignore[attr-defined]
         warps, mask = _lanes(loop, n, threads_in(kernel))
@@ -185,18 +193,18 @@ def _nest(loop: For) -> tuple[list[For], Block]:
     return chain, block
 
 
-def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For, ...], driving: set[str]) -> None:
-    """Refuse a reduction, driven by the loops `driving`, of which threads cannot do a part each."""
-    if any(x.kind is Kind.THREAD and x.name in driving for x in chain[1:]):
+def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For, ...], reducing: set[str]) -> None:
+    """Refuse a reduction, driven by the loops `reducing`, of which threads cannot do a part each."""
+    if any(x.kind is Kind.THREAD and x.name in reducing for x in chain[1:]):
         raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
-    placing = variables(*(it.binding for it in block.iters if it.axis is not Axis.REDUCE))
-    if driving & placing & {x.name for x in chain}:
+    placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)
+    if reducing & placing & {x.name for x in chain}:
         raise GPUError(f"`{block.name}` is reduced across threads by loops that drive its other axes, too; split before fusing")
-    outer = next((x for x in around if x.name in driving and not x.extent.is_one), None)
+    outer = next((x for x in around if x.name in reducing and not x.extent.is_one), None)
     if outer is not None:
         raise GPUError(f"`{outer.name}` around the threads of `{loop.name}` drives the same reduction; reorder it inside of them")
-    spatial = {x.name for x in chain if x.name not in driving}
-    mixed = next((c for c in conjuncts(block.predicate) if variables(c) & driving and variables(c) & spatial), None)
+    spatial = {x.name for x in chain if x.name not in reducing}
+    mixed = next((c for c in conjuncts(block.predicate) if variables(c) & reducing and variables(c) & spatial), None)
     if mixed is not None:
         raise GPUError(
             f"`{block.name}`: the condition {mixed} mixes loops that reduce with others, which threads cannot share; "

@@ -44,8 +44,7 @@ def _overwrites(body: Stmt, name: str) -> bool:
                 varying.add(s.buffer.name)
                 grown = True
     return any(
-        s.buffer.name in varying and s.buffer.scope != "global" and not any(name in variables(i) for i in s.indices)
-        for s in stores(body)
+        s.buffer.name in varying and s.buffer.scope != "global" and name not in variables(*s.indices) for s in stores(body)
     )
 
 

@@ -22,8 +22,8 @@ from tir.analysis.dependence import (
 from tir.arith.enumeration import injective_on_grid
 from tir.arith.polynomial import add, excess, names_in, polynomial, split_terms, to_expr
 from tir.arith.simplify import wraps
-from tir.ir import NOTHING, Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
-from tir.traverse import has_foreign_calls, loops, loops_in, stores, substatements, substitute, variables, walk_stmts
+from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
+from tir.traverse import driving, has_foreign_calls, loops, loops_in, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop, nest_at
@@ -120,7 +120,7 @@ def _need_spatial_block(
     written = [a for a in (same if distinct else unit.accesses) if a.is_store and a.buffer.name not in own()]
     if not written:
         return
-    if distinct or not any(loop.name in variables(i) for i in place):
+    if distinct or loop.name not in variables(*place):
         note, hint = f"does not depend on `{loop.name}`", f"choose a loop that drives a spatial axis of `{block.name}`"
         if distinct:
             note, hint = f"its spatial axes do, what it writes does not depend on `{loop.name}`", "make a block that verifies"
@@ -187,7 +187,7 @@ def has_disjoint_iterations(path: list[Stmt]) -> bool:
     loops are beyond algebra."""
     loop = last_loop(path)
     chain, inner = nest_at(loop)
-    if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
+    if type(inner) is not Block or loop.name in driving(inner, *NOT_SPATIAL):
         return False
     if any(type(s) not in (Store, Seq) for part in substatements(inner) for s in walk_stmts(part)):
         return False

@@ -308,7 +308,7 @@ def lacking(block: Block) -> int:
     used: dict[str, set[str]] = {}
     for load in loads(block.body):
         if load.buffer.name not in written:
-            used.setdefault(load.buffer.name, set()).update(*(variables(i) for i in load.indices))
+            used.setdefault(load.buffer.name, set()).update(variables(*load.indices))
     return sum(not spatial <= axes for axes in used.values())
 
 

@@ -162,7 +162,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     for b in inside:
         if b.init is not None:
             need_no_threads(b, loops_on(common), driving(b, Axis.REDUCE))
-    outer = [x for x in loops_on(common) if any(x.name in variables(s) for s in held)]
+    outer = [x for x in loops_on(common) if x.name in variables(*held)]
     for x in outer:
         if variables(x.extent) & {o.name for o in loops_on(common)}:
             reason = f"the extent of `{x.name}`, which becomes that of an axis, depends on loops outside"

@@ -238,7 +238,7 @@ def _whole(block: Block, ranges: Ranges) -> bool:
 
 def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
     """The axes of a block that occur in indices."""
-    return [it for it in block.iters if any(it.var.name in variables(i) for i in place)]
+    return [it for it in block.iters if it.var.name in variables(*place)]
 
 
 def _map_of_used_axes(func: PrimFunc, block: Block, index_map: IndexMap | Callable[..., Any] | str, buffer: Buffer) -> IndexMap:
@@ -247,7 +247,7 @@ def _map_of_used_axes(func: PrimFunc, block: Block, index_map: IndexMap | Callab
     used = _used_axes(block, _access_indices(block, buffer))
     by_name = dict(zip([v.name for v in mapping.inputs], block.iters, strict=True))
     for name, it in by_name.items():
-        if it not in used and any(name in variables(o) for o in mapping.outputs):
+        if it not in used and name in variables(*mapping.outputs):
             raise ScheduleError(
                 f"the index map uses `{name}`, but `{it.var.name}` does not index `{buffer.name}`",
                 (block, f"uses {buffer.name}"),

@@ -34,7 +34,7 @@ def reduces_along_memory(b: Block) -> bool:
         return False
     inner = reduce_axes[-1]
     read = [x for x in loads(b.body.value) if x.buffer.name != b.body.buffer.name and x.indices]
-    using = [x for x in read if any(inner.var.name in variables(i) for i in x.indices)]
+    using = [x for x in read if inner.var.name in variables(*x.indices)]
     walks = all(inner.var.name in variables(x.indices[-1]) for x in using)
     return bool(using) and walks and isinstance(inner.extent, Const) and int(inner.extent.value) >= MIN_ROW_FOR_WARP
 

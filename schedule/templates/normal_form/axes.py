@@ -60,7 +60,7 @@ def split(s: OpenSchedule, b: Block) -> IndexMap | None:
         if not any(it.var.name in _divided(address(b, x)) for x in _accesses(b)):
             continue
         own = stored(b).buffer.name
-        places = [x for x in _accesses(b) if x.buffer.name != own and any(it.var.name in variables(i) for i in x.indices)]
+        places = [x for x in _accesses(b) if x.buffer.name != own and it.var.name in variables(*x.indices)]
         for factors in _tried(divisors.get(it.var.name, []), extent(it)):
             alone = b.is_reduction and is_spatial(it) and not _groups(b, it)
             if not all(_parts_apart(i, it, factors, alone) for x in places for i in x.indices):

@@ -160,7 +160,7 @@ def _view_of_operand(s: OpenSchedule, block: str, x: Load, number: int) -> None:
     b = s.block(block)
     several = sum(y.buffer == x.buffer for y in dict.fromkeys(loads(b.body))) > 1
     copy = s.reindex(block, x.buffer.name, number) if several else s.reindex(block, x.buffer.name)
-    used = [it.var.name for it in b.iters if any(it.var.name in variables(i) for i in x.indices)]
+    used = [it.var.name for it in b.iters if it.var.name in variables(*x.indices)]
     order = _order(b, x, used)
     if order != sorted(order):
         s.transform_layout(copy, ("write", 0), IndexMap.identity(len(used)).permute(*order), None, True)
