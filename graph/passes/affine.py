@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..ir import Call, Graph, Value
-from .rewriting import Rewriting, other, rewrite
+from .rewriting import Rewriting, parted, rewrite
 
 ONE, ZERO = np.ones(()), np.zeros(())
 
@@ -48,8 +48,7 @@ def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | 
         scale, bias, mean, variance = (a.reshape(-1, *(1,) * (len(result.shape) - 2)) for a in arrays)
         factor = scale / np.sqrt(variance + call.attribute("epsilon", 1e-5))
         return call.values[0], factor, bias - mean * factor
-    constant = next((v for v in call.values if v.name in r.constants), None)
-    source = None if constant is None else other(call.inputs, constant)
+    constant, source = parted(call, lambda v: v.name in r.constants)
     if constant is None or source is None or source.shape != result.shape:
         return None
     c = r.constants[constant.name].astype(np.float64)
@@ -95,8 +94,7 @@ def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None
     """The convolution or product that makes a value, and its bias in float64; no call where that is no constant."""
     linear, constant = r.producer(source, "Conv", "ConvTranspose", "Gemm", "MatMul"), None
     if (added := r.producer(source, "Add")) is not None:  # the bias of a product
-        constant = next((v for v in added.values if v.name in r.constants), None)
-        product = None if constant is None else other(added.inputs, constant)
+        constant, product = parted(added, lambda v: v.name in r.constants)
         fits = product is not None and product.shape == source.shape and r.read_once(product)
         linear = r.producer(product, "MatMul") if fits else None
     elif linear is not None and len(linear.values) > 2:

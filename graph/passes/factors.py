@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from ..ir import Call, Graph, Value
-from .rewriting import Rewriting, other, rewrite
+from .rewriting import Rewriting, parted, rewrite
 
 
 def move_factors(graph: Graph) -> Graph:
@@ -27,9 +27,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 def _factor(r: Rewriting, value: Value | None) -> tuple[Value, float] | None:
     """A value as another, of the same shape, by a number."""
-    product = r.producer(value, "Mul")
-    number = None if product is None else next((v for v in product.values if r.number(v) is not None), None)
-    source = None if product is None or number is None else other(product.inputs, number)
+    number, source = parted(r.producer(value, "Mul"), lambda v: r.number(v) is not None)
     if source is None or value is None or source.shape != value.shape or not r.read_once(value):
         return None
     return source, float(r.number(number) or 0)
@@ -46,8 +44,8 @@ def _after(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _joined(r: Rewriting, call: Call) -> list[Call] | None:
-    number = next((v for v in call.values if r.number(v) is not None), None)
-    before = None if number is None else _factor(r, other(call.inputs, number))
+    number, scaled = parted(call, lambda v: r.number(v) is not None)
+    before = _factor(r, scaled)
     if number is None or before is None or before[0].shape != call.outputs[0].shape:
         return None
     factor = r.constant(f"{call.outputs[0].name}_factor", np.array(before[1] * (r.number(number) or 0), number.dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import Call, Graph, Value
-from .rewriting import Rewriting, other, rewrite
+from .rewriting import Rewriting, parted, rewrite
 
 MIN_IMAGE_TO_WEIGHTS = 4  # times that an image is larger from which on it pays that weights are scaled, and read, at each call
 
@@ -25,8 +25,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if scaled is None or gated is None or weights is None or not r.read_once(gated) or gated.dtype not in ("float32", "float64"):
         return None
     channels = (1, gated.shape[1], *(1 for _ in gated.shape[2:]))
-    gate = next((v for v in scaled.values if v.shape == channels), None)
-    image = None if gate is None else other(scaled.inputs, gate)
+    gate, image = parted(scaled, lambda v: v.shape == channels)
     if gate is None or image is None or image.shape != gated.shape or weights.shape[1] != channels[1] or _surrounded(call):
         return None
     if image.nbytes < MIN_IMAGE_TO_WEIGHTS * weights.nbytes:

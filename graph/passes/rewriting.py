@@ -106,3 +106,10 @@ def other(values: Collection[Value | None], one: Value) -> Value | None:
         return None
     first, second = values
     return second if first == one else first
+
+
+def parted(call: Call | None, wanted: Callable[[Value], bool]) -> tuple[Value, Value] | tuple[None, None]:
+    """The first input that is `wanted` of a call that has two, and the other one; None for both where there is no such call."""
+    one = None if call is None else next(filter(wanted, call.values), None)
+    rest = None if call is None or one is None else other(call.inputs, one)
+    return (None, None) if one is None or rest is None else (one, rest)
