@@ -188,14 +188,15 @@ class CPU:
         """Bytes of L1 for a strip computed where it is used: a third, as its input rows and the result stream through too."""
         return self.l1 // 3
 
-    def product_block_bytes(self, by_rows: bool, cut: bool) -> tuple[int, int]:
+    def product_block_bytes(self, by_rows: bool, cut: bool, few: bool = False) -> tuple[int, int]:
         """Bytes of the second-level cache for a block of rows and for one of columns of a matrix product; both stay there beside
         what streams through it.
 
-        All columns are read once for each block of rows, so where threads share the columns a larger block of rows is better.
-        Where the reduction is `cut` into parts, results are read again, and a larger one saves more.
+        All columns are read once for each block of rows, so where threads share the columns a larger block of rows is better, as
+        it is where the reduction is `cut` into parts, whose results are read again. If rows are so `few` that a block has all of
+        them, each block of columns passes once, and may be small.
         """
-        rows, columns = (15, 6) if cut else (8 if by_rows else 12, 9)  # in 24ths: the rest is for results and prefetched lines
+        rows, columns = (15, 6) if few else (8 if by_rows and not cut else 12, 9)  # in 24ths: the rest is for what comes through
         return self.l2 * rows // 24, self.l2 * columns // 24
 
 

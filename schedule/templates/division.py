@@ -10,7 +10,7 @@ MAX_EMPTY = 1 / 16  # part of the tiles that blocks may have room for in vain, r
 def balanced(tiles: int, most: int, multiple: int) -> int:
     """Tiles of a block, at most `most` and not much fewer, so that the blocks, whose number is a multiple of `multiple`, have
     as little room as possible for tiles that there are not: those need guards, or are computed in vain. A block may be up to a
-    quarter larger where there would be much such room."""
+    quarter larger where there would be much such room, or, if threads share the blocks, smaller by any factor."""
 
     def room(count: int) -> int:
         return ceil(ceil(tiles / count) / multiple) * multiple * count - tiles
@@ -21,4 +21,7 @@ def balanced(tiles: int, most: int, multiple: int) -> int:
         return min(counts, key=lambda n: (room(n), -n))
 
     found = best(most)
-    return min(found, best(most * 5 // 4), key=room) if room(found) > MAX_EMPTY * tiles else found
+    if room(found) <= MAX_EMPTY * tiles:
+        return found
+    smaller = [most >> n for n in range(1, most.bit_length())] if multiple > 1 else []
+    return min((found, *map(best, (most * 5 // 4, *smaller))), key=room)

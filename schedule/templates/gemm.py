@@ -26,7 +26,9 @@ from .packs import AS_IT_IS
 
 NAME = "packing"
 WHOLE_SUM_STEP_BYTES = 26  # of L1 for each step of a sum that runs at once: of 1800 steps in 48 KiB it was faster, of 2048 not
-MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum
+MIN_WHOLE_SUM_L3S = 3  # for each thread: how often L3 holds the columns of a sum that runs at once, read for each block of rows
+MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum, if a block has all rows
+MAX_SUM_PART_OF_BLOCKS = 256  # otherwise: more panels of columns are used for each block of rows then
 # The least uses for which it pays to pack columns: cycles of the multiply-adds with an element, in those of packing it.
 MIN_USES_IN_L2, MIN_USES_OUTSIDE = 12, 2  # if multiply-adds do not hide the reads: of columns that L2 holds, and of others
 # If they do, of columns that L2 does not hold:
@@ -122,28 +124,29 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
     mr, nr = register_tile(M, N, K, lanes, processor)
-    chunks = ceil(K / MAX_SUM_PART) if len(c.reduction) == 1 and K > max_whole_sum(processor) else 1
-    kc = ceil(extent(c.reduction[-1]) / chunks) if len(c.reduction) == 1 else extent(c.reduction[-1])
+    element, cut = c.bits // 8, len(c.reduction) == 1 and not _at_once(c, processor, constants)
+    few = cut and M * MAX_SUM_PART * element <= processor.product_block_bytes(False, cut=True, few=True)[0]
+    chunks = ceil(K / (MAX_SUM_PART if few else MAX_SUM_PART_OF_BLOCKS)) if cut else 1
+    kc = ceil(extent(c.reduction[-1]) / chunks)
 
-    element = c.bits // 8
     row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
     threads = c.threads(processor)
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
     constant, pays = c.right.buffer.name in constants, _pays(M, N, K, mr, c.bits, processor)
     # Threads that share columns read theirs alone, where they are packed at once or not at all; else everything is read.
-    at_once = M * line <= processor.product_block_bytes(False, chunks > 1)[0] if pays else N >= M
+    at_once = M * line <= processor.product_block_bytes(False, cut, few)[0] if pays else N >= M
     spare = (0.2 if at_once and not constant else -0.05) if pays or constant else (0.02 if at_once else -0.02)
     # `spare` is the part of threads that may wait, rather than that they share columns; or, where negative, rows.
     by_rows = enough_rows or _shared(M, mr, threads) > _shared(N, nr, threads) + spare
-    rows, columns = processor.product_block_bytes(by_rows, chunks > 1)
+    rows, columns = processor.product_block_bytes(by_rows, cut, few)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     transposed = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name
     aliased = processor.rows_in_a_set(mr, K * element) >= processor.l1_ways
     uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
     # A tile of one vector has less to do with the elements of a step than their reads take, where each is from another line.
-    in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
+    in_parts, misses = cut and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
     converted = dtypes.is_half(c.left.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)  # at each use, where not packed
     left = transposed or in_parts or (aliased and misses) or converted
     return GemmTile(
@@ -161,6 +164,18 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
 def max_whole_sum(processor: CPU) -> int:
     """The most steps of a sum that runs at once. Results of a longer one are read and written again for each part."""
     return processor.l1 // WHOLE_SUM_STEP_BYTES
+
+
+def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
+    """Whether the whole sum runs at once. Blocks of rows are small then, and each reads all columns again: these stay in the
+    third-level cache, where threads read them together, or pass once, beside one block of rows or rows that stay."""
+    element, K = c.bits // 8, size(c.reduction)
+    if K > max_whole_sum(processor):
+        return False
+    if extent(c.columns[-1]) * K * element * MIN_WHOLE_SUM_L3S <= processor.l3 * c.threads(processor):
+        return True
+    once = c.right.buffer.name not in constants and _rows_stay(c, Sum.WHOLE, processor)
+    return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes(True, False)[0]
 
 
 def _pays(M: int, N: int, K: int, mr: int, bits: int, processor: CPU) -> bool:

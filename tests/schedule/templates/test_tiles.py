@@ -60,6 +60,8 @@ def test_balanced_leaves_no_room_where_it_can():
     assert balanced(32, 3, 1) == 2
     assert balanced(32, 5, 1) == 4
     assert balanced(79, 6, 1) == 5  # one tile too many, rather than five
+    assert balanced(21, 8, 1) == 7
+    assert balanced(21, 8, 2) == 1  # two threads, whose blocks of six leave one of them three tiles less
 
 
 def test_good_width():
@@ -355,6 +357,29 @@ def test_threads_share_what_divides_evenly(shape, by_rows):
     """Rows or columns, counted in elements and not in tiles; of two that divide alike those of which there are more."""
     found = gemm.matches(find_block(product(*shape, 600), "C"))
     assert gemm.tiles(found, replace(SLOW, cores=2)).by_rows == by_rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "steps", "parts"),
+    [
+        *((rows, 2000, 4000, 8) for rows in (8, 300)),  # one block has them: columns pass once
+        *((rows, 2000, 4000, 16) for rows in (600, 3000)),
+        (3000, 1100, 1100, 1),  # columns that each block of rows finds in the third-level cache
+        (1100, 3000, 1100, 5),
+        (900, 3000, 1100, 1),  # columns pass once, beside rows that stay there
+        (60, 9000, 1100, 1),
+    ],
+)
+def test_parts_of_a_sum(rows, columns, steps, parts):
+    found = gemm.matches(find_block(product(rows, columns, steps), "C"))
+    assert gemm.tiles(found, WIDE).kc == ceil(steps / parts)
+
+
+@pytest.mark.parametrize("constants", [(), ("B",)])
+def test_columns_that_are_packed_before_pass_for_each_block_of_rows(constants):
+    """And not once, in front of rows that stay: the whole sum at once would read them for sixty rows each time."""
+    found = gemm.matches(find_block(product(900, 3000, 1100), "C"))
+    assert (gemm.tiles(found, WIDE, frozenset(constants)).kc < 1100) == bool(constants)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
