@@ -204,8 +204,9 @@ class CPU:
 # L3 -> L2, memory -> L3. Round figures of current x86 cores: 32 bytes a cycle from L2; some 10 from L3; from memory 4.5, or 15 GB
 # a second at 3.3 GHz.
 CYCLES_PER_LINE = (2.0, 6.0, 14.0)
-SET_ALIASING_BYTES = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
 PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache
+L2_WAY_BYTES = 65536  # of L2, as above: 1,024 lines
+SET_ALIASING_BYTES = (PAGE_BYTES, L2_WAY_BYTES, 0)  # bytes after which addresses fall into the same set; L3 scatters them
 ROW_VECTOR_CYCLES = 16.0  # of a vector of a row in a softmax or norm: three passes, and an exponential of six steps
 
 # Cycles of work below which a second thread costs more than it saves, some ten microseconds: one that waits for work begins

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, inf
+from math import ceil, gcd, inf, prod
 
-from schedule.machine import CACHE_LINE_BYTES, CPU, PAGE_BYTES
+from schedule.machine import CACHE_LINE_BYTES, CPU, L2_WAY_BYTES, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir import dtypes
-from tir.ir import Block, Const, Iter, Var
+from tir.ir import Block, Const, Iter, Load, Var
 from tir.traverse import loads
 
 from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis, loop_of, pairing, size, store_last
@@ -30,7 +30,14 @@ MIN_WHOLE_SUM_L3S = 3  # for each thread: how often L3 holds the columns of a su
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum, if a block has all rows
 MAX_SUM_PART_OF_BLOCKS = 256  # otherwise: more panels of columns are used for each block of rows then
 # The least uses for which it pays to pack columns: cycles of the multiply-adds with an element, in those of packing it.
-MIN_USES_IN_L2, MIN_USES_OUTSIDE = 12, 2  # if multiply-adds do not hide the reads: of columns that L2 holds, and of others
+# If multiply-adds do not hide the reads:
+MIN_USES_OF_HALVES = 2  # which are converted at each use
+MIN_USES = 8  # of columns that L2 does not hold, or whose rows end in a mask that costs a register
+MIN_USES_IN_SETS_OF_L2 = 2  # of large ones whose rows fall into so few sets of L2 that it does not hold those of a panel
+MIN_USES_IN_QUICK_STEPS = 0.66  # of those whose rows fall into few sets of L1, where a step is over before the next row is there
+ROW_CYCLES = {PAGE_BYTES: 10, PAGE_BYTES // 2: 7}  # from one such row to the next, multiples of so many bytes apart
+MIN_USES_IN_L2 = {PAGE_BYTES: MIN_USES, PAGE_BYTES // 2: 24, 0: inf}  # of columns that L2 holds, if rows are so far apart
+MIN_LARGE_PAGES_BYTES = 4 << 20  # of an array: in large pages, addresses say which set of L2 a line falls into
 # If they do, of columns that L2 does not hold:
 MIN_USES_ALIASED = 15  # whose rows fall into the same set of L1
 MIN_USES_ACROSS_LINES, MANY_L2S = 2, 6  # whose rows do not begin at lines, and which are so many times as large as L2
@@ -133,7 +140,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     threads = c.threads(processor)
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
-    constant, pays = c.right.buffer.name in constants, _pays(M, N, K, mr, c.bits, processor)
+    constant, pays = c.right.buffer.name in constants, _pays(c, kc, (mr, nr), processor)
     # Threads that share columns read theirs alone, where they are packed at once or not at all; else everything is read.
     at_once = M * line <= processor.product_block_bytes(False, cut, few)[0] if pays else N >= M
     spare = (0.2 if at_once and not constant else -0.05) if pays or constant else (0.02 if at_once else -0.02)
@@ -147,8 +154,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
     # A tile of one vector has less to do with the elements of a step than their reads take, where each is from another line.
     in_parts, misses = cut and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
-    converted = dtypes.is_half(c.left.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)  # at each use, where not packed
-    left = transposed or in_parts or (aliased and misses) or converted
+    left = transposed or in_parts or (aliased and misses) or _converted(c.left, c)
     return GemmTile(
         mr,
         nr,
@@ -178,18 +184,41 @@ def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
     return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes(True, False)[0]
 
 
-def _pays(M: int, N: int, K: int, mr: int, bits: int, processor: CPU) -> bool:
-    """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for M rows."""
-    row, nbytes = N * bits // 8, N * K * bits // 8
-    uses = M * processor.fma_cycles(bits) / processor.pack_cycles(bits, nbytes)
+def _converted(factor: Load, c: Contraction) -> bool:
+    """Whether the elements of a factor are halves that are converted, at each use unless as they are packed."""
+    return dtypes.is_half(factor.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)
+
+
+def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
+    """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for all rows."""
+    bits, fma, row = c.bits, processor.fma_cycles(c.bits), extent(c.columns[-1]) * c.bits // 8
+    nbytes = row * size(c.reduction)
     from_l3 = processor.read_cycles(bits) + processor.read_cycles(bits, processor.l2 + 1)  # of an element, on its way to L1
-    if mr * processor.fma_cycles(bits) < from_l3:
-        return nbytes > processor.l1 and uses >= (MIN_USES_IN_L2 if nbytes <= processor.l2 else MIN_USES_OUTSIDE)
+    if tile[0] * fma < from_l3:
+        uses = extent(c.rows[-1]) * fma / processor.pack_cycles(bits, processor.l2 + 1)
+        return nbytes > processor.l1 and uses >= _min_uses(c, kc, prod(tile) * fma, processor)
+    uses = extent(c.rows[-1]) * fma / processor.pack_cycles(bits, nbytes)
     if row % PAGE_BYTES == 0:
         return nbytes > processor.l2 and uses >= MIN_USES_ALIASED
     if row % CACHE_LINE_BYTES and nbytes > MANY_L2S * processor.l2:
         return uses >= MIN_USES_ACROSS_LINES
     return nbytes > processor.l2 and uses * nbytes >= MIN_USES_TIMES_L2S * processor.l2
+
+
+def _min_uses(c: Contraction, kc: int, step_cycles: float, processor: CPU) -> float:
+    """The least uses for which it pays to pack columns that L1 does not hold, whose reads multiply-adds do not hide."""
+    row = extent(c.columns[-1]) * c.bits // 8
+    nbytes = row * size(c.reduction)
+    in_l2, apart = nbytes <= processor.l2, next((n for n in ROW_CYCLES if row % n == 0), 0)
+    if _converted(c.right, c):
+        return MIN_USES_OF_HALVES
+    if step_cycles < ROW_CYCLES.get(apart, 0) and (not in_l2 or apart == PAGE_BYTES):
+        return MIN_USES_IN_QUICK_STEPS
+    if in_l2:
+        masked = extent(c.columns[-1]) % processor.lanes(c.bits) and not processor.masks
+        return MIN_USES if masked else MIN_USES_IN_L2[apart]
+    in_sets = nbytes >= MIN_LARGE_PAGES_BYTES and kc * gcd(row, L2_WAY_BYTES) > processor.l2
+    return MIN_USES_IN_SETS_OF_L2 if in_sets else MIN_USES
 
 
 def register_tile(

@@ -312,15 +312,18 @@ SLOW = Processor(1, 512, 32, 32 << 10, 1 << 20, 32 << 20, "znver4")  # one
 @pytest.mark.parametrize(
     ("machine", "rows", "columns", "packed"),
     [
-        (QUICK, 8, 8, False), (QUICK, 64, 400, False), (QUICK, 128, 400, True), (QUICK, 16, 4000, False), (QUICK, 64, 4000, True),
+        (QUICK, 8, 8, False), (QUICK, 400, 400, False), (QUICK, 160, 4000, False), (QUICK, 200, 4000, True),
+        (QUICK, 32, 4096, False), (QUICK, 64, 4096, True), (QUICK, 160, 1023, False), (QUICK, 64, 1024, True),
+        (NARROW, 4, 1024, False), (NARROW, 8, 1024, True), (NARROW, 80, 1008, False), (NARROW, 100, 1008, True),
         (SLOW, 400, 512, False), (SLOW, 400, 1023, False), (SLOW, 400, 1024, True), (SLOW, 300, 1024, False),
         (SLOW, 700, 1008, False), (SLOW, 800, 1008, True), (SLOW, 800, 800, False), (SLOW, 64, 3001, True), (SLOW, 64, 3008, False),
         (SLOW, 1200, 768, False), (SLOW, 1400, 768, True),
     ],
 )  # fmt: skip
 def test_columns_are_packed_where_rows_use_them_often_enough(machine, rows, columns, packed):
-    """Where multiply-adds hide a line that comes late, columns are packed only outside of the second-level cache: if rows fall
-    into the same sets of it (1,024), or fill it often (1,008), and sooner where they do not begin at lines (3,001)."""
+    """Columns that the second-level cache does not hold, sooner if rows fall into the same sets of it (1,024, 4,096), and soonest
+    where a step of a narrow tile is over before the next such row is there. Where multiply-adds hide a line that comes late, if
+    they fill it often (1,008), and sooner where they do not begin at lines (3,001)."""
     found = gemm.matches(find_block(product(rows, columns, columns), "C"))
     assert gemm.tiles(found, machine).right == packed
 
@@ -383,7 +386,7 @@ def test_columns_that_are_packed_before_pass_for_each_block_of_rows(constants):
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize(("rows", "columns", "steps"), [(33, 1024, 600), (29, 1530, 1400)])
+@pytest.mark.parametrize(("rows", "columns", "steps"), [(33, 1024, 600), (100, 1530, 1400)])
 def test_few_rows_have_columns_packed_where_they_are_used(rows, columns, steps, cores):
     """In the loop of their block, and of the part of the sum where it has parts; a row of the source is read at once."""
     target = tir.Target(f"llvm -mcpu x86-64-v3 -num-cores {cores} -l1 32768 -l2 524288")
