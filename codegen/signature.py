@@ -57,7 +57,7 @@ class Signature:
 
     def __init__(self, func: PrimFunc, written: Set[str]):
         self.func = func
-        self.outputs = tuple(b for b in func.buffers if b.name in written and not _read_first(func.body, b.name))
+        self.outputs = tuple(b for b in func.buffers if b.name in written and _first_access(func.body, b.name) != "read")
         self._made = {b.name for b in self.outputs}
         self.inputs = tuple(p for p in func.params if p.name not in self._made)
         self.last = func.params == (*self.inputs, *self.outputs)
@@ -176,8 +176,8 @@ class Signature:
 
     def _known(self, given: Sequence[Any]) -> dict[str, Expr]:
         """The sizes that are given."""
-        pairs = zip(self.func.params, given, strict=True)
-        return {p.name: Const(int(value)) for p, value in pairs if isinstance(p, Var) and _is_size(value)}
+        pairs = [(p.name, a) for p, a in zip(self.func.params, given, strict=True) if isinstance(p, Var)]
+        return {name: Const(int(a)) for name, a in pairs if isinstance(a, (int, np.integer)) and not isinstance(a, bool)}
 
     def _found(self, given: Sequence[Any], known: Mapping[str, Expr], unknown: Mapping[str, int]) -> tuple[str, int] | None:
         """One of the unknown sizes, by a dimension that is a linear form of it."""
@@ -199,10 +199,6 @@ class Signature:
         return shape
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
 def _solved(d: Expr, length: int, known: Mapping[str, Expr]) -> tuple[str, int] | None:
     """The one unknown size of a dimension and its value, where the dimension is a linear form of it."""
     form = polynomial(d if isinstance(d, Var) else substitute(d, known))
@@ -213,12 +209,8 @@ def _solved(d: Expr, length: int, known: Mapping[str, Expr]) -> tuple[str, int] 
     return (terms[0][0].name, int(rest // factor)) if rest % factor == 0 else None
 
 
-def _read_first(body: Stmt, name: str) -> bool:
-    """Whether a statement may read a buffer before it has written to it, as far as its order in the program goes."""
-    return _first_access(body, name) == "read"
-
-
 def _first_access(s: Stmt, name: str) -> str | None:
+    """Whether a statement first may "read" a buffer, or does "write" it, as far as its order in the program goes."""
     if isinstance(s, Block) and s.init is not None and (found := _first_access(s.init, name)) is not None:
         return found
     if any(n.buffer.name == name for e in children(s) if isinstance(e, Expr) for n in loads(e)):

@@ -22,8 +22,6 @@ from tir.ir import (
     If,
     Kind,
     Let,
-    Load,
-    Node,
     PrimFunc,
     Select,
     Seq,
@@ -35,7 +33,7 @@ from tir.ir import (
     conjuncts,
     seq,
 )
-from tir.traverse import N, divisions, fresh, loops, map_statements, rewrite, stores, substitute, variables, walk
+from tir.traverse import N, divisions, fresh, loads, loops, map_statements, rewrite, stores, substitute, variables, walk
 
 from .split_vectors import accumulates, widest
 
@@ -95,14 +93,10 @@ def _pure(condition: Expr) -> bool:
     divisor may be 0."""
     match condition:
         case Binary(_, a, b):
-            return not wraps(a) and not wraps(b) and not any(map(_stays, walk(condition)))
+            fixed = all(isinstance(n.b, Const) for n in divisions(condition))
+            return fixed and not wraps(a) and not wraps(b) and not loads(condition)
         case _:
             return False
-
-
-def _stays(n: Node) -> bool:
-    """Whether something may be evaluated only where it stands."""
-    return isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const))
 
 
 def loop_facts(loop: For) -> list[Expr]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from schedule.annotation_values import value_of
 from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
-from tir.traverse import children, map_statements, walk, walk_stmts
+from tir.traverse import children, loops, map_statements, walk
 
 MAX_OPERATIONS = 8192  # a larger body stays a loop: LLVM takes a second or two for this one, and grows by more than the size
 PRAGMA = "pragma_auto_unroll_max_step"
@@ -27,7 +27,9 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
                 new = kind
                 if kind in (Kind.UNROLLED, Kind.SERIAL):
                     made = size(body).times(int(extent.value)) if isinstance(extent, Const) else None
-                    wanted = kind is Kind.UNROLLED or (made and made.statements <= limit and not _serial_loops(body))
+                    wanted = kind is Kind.UNROLLED or (
+                        made and made.statements <= limit and all(x.kind in (Kind.VECTORIZED, Kind.UNROLLED) for x in loops(body))
+                    )
                     new = Kind.UNROLLED if wanted and made and made.operations <= MAX_OPERATIONS else Kind.SERIAL
                 return s.with_(body=body, kind=new)
             case _:
@@ -72,7 +74,3 @@ def _operations(e: Expr) -> int:
 def _loaded(index: Expr) -> int:
     """The loads in an index."""
     return sum(isinstance(n, Load) for n in walk(index))
-
-
-def _serial_loops(s: Stmt) -> bool:
-    return any(isinstance(x, For) and x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in walk_stmts(s))

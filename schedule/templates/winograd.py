@@ -149,7 +149,8 @@ def tiles(w: Filtered, processor: CPU) -> Blocking:
     """Good sizes, computed from the extents and the processor: the fewest cycles of the core that has most to do."""
     c = w.products
     threads, (rows, columns) = c.threads(processor), _counts(w)
-    others, points = size(c.rows[:1]) * _leading(w), size(c.batch)
+    others = size((*c.rows[:1], *c.rows[1:-2]))  # images, and tiles along the axes before the last two
+    points = size(c.batch)
     weights = points * size(c.reduction) * size(c.columns)
     best: tuple[float, Blocking] | None = None
     for down, across in _blocks(rows, columns, ceil(processor.lanes(c.bits) / w.tile[-1])):
@@ -177,11 +178,6 @@ def _counts(w: Filtered) -> tuple[int, int]:
     """How many tiles there are along the last two axes of the image."""
     counts = [1, *map(extent, w.products.rows[1:])]
     return counts[-2], counts[-1]
-
-
-def _leading(w: Filtered) -> int:
-    """How many tiles there are along the other axes."""
-    return size(w.products.rows[1:-2])
 
 
 def _blocks(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:

@@ -38,7 +38,7 @@ from ..ir import (
     Var,
 )
 from ..script.printer import PRECEDENCE, last_index, stmt_text
-from ..traverse import blocks, fresh, loads, walk
+from ..traverse import blocks, driving, fresh, loads, walk
 from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
 from .plain import plain_names
 
@@ -380,9 +380,7 @@ class Generator:
 
 def _accumulates(loop: For) -> bool:
     """Whether this is a loop over threads that reduce together: its first iteration initialises for all."""
-    return loop.kind is Kind.THREAD and any(
-        it.axis is Axis.REDUCE and any(n == loop.var for n in walk(it.binding)) for b in blocks(loop) if b.init for it in b.iters
-    )
+    return loop.kind is Kind.THREAD and any(b.init and loop.name in driving(b, Axis.REDUCE) for b in blocks(loop))
 
 
 def _rounded(text: str, dtype: str, always: bool = False) -> str:

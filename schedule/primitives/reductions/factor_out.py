@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from tir import dtypes
-from tir.ir import Binary, Const, Expr, Load, PrimFunc, Store, Unary
-from tir.traverse import loads
+from tir.ir import Binary, Const, Expr, PrimFunc, Store, Unary
+from tir.traverse import loaded_names
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
-from ...legality.reducer import Accumulation, accumulation
+from ...legality.reducer import accumulation
 from ...primitive import find_block, primitive
 from ...rewriting.edits import edited
 from ..buffers.cache_write import cache_write
@@ -34,7 +34,7 @@ def factor_out(func: PrimFunc, block: str) -> tuple[PrimFunc, str]:
     _, leaf = locate(func, block)
     target = leaf.block
     found = accumulation(target)
-    if found is None or found.op != "+" or not found.start.is_zero or _recursive(found):
+    if found is None or found.op != "+" or not found.start.is_zero or found.store.buffer.name in loaded_names(found.added):
         raise ScheduleError(
             f"`{block}` is no sum from 0",
             (target, "the block"),
@@ -103,8 +103,3 @@ def constant_factor(e: Expr) -> tuple[Factor | None, Expr | None]:
                 return None, e
             return product, right if left is None else left if right is None else Binary("*", left, right)
     return None, e
-
-
-def _recursive(found: Accumulation) -> bool:
-    """Whether what is added depends on the result."""
-    return any(type(x) is Load and x.buffer.name == found.store.buffer.name for x in loads(found.added))
