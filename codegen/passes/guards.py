@@ -157,9 +157,9 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     Where it fails in the last iteration alone, of all loops that it depends on, their variables are numbers there, and the loops
     of the tile are as long as it is. Where there are guards on unrolled loops and on vectorised ones, a tile that is full but for
     its lanes has a version of its own, with one mask for all of its rows, or lanes as far as there are any. Where masked loads
-    cost arithmetic, as without mask registers, the same is done for what a lane reads only under a condition, such as an image
-    with its padding; where some conditions fail in the last iteration alone and others elsewhere, as at the right and the left
-    edge of the image, there are versions for both, so that the masks of the last tile are numbers.
+    cost arithmetic, as without mask registers or of quotients of lanes, the same is done for what a lane reads only under a
+    condition, such as an image with its padding; where some conditions fail in the last iteration alone and others elsewhere, as
+    at the right and the left edge of the image, there are versions for both, so that the masks of the last tile are numbers.
     """
     masks_cost = not target.machine.masks
 
@@ -274,7 +274,7 @@ class _Test:
 
 def _full_tile_tests(body: Stmt, ranges: Ranges, masks_cost: bool) -> list[_Test]:
     """The conditions, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail; with
-    `masks_cost`, no condition either under which lanes are read.
+    `masks_cost`, or if it is on a quotient of lanes, no condition either under which lanes are read.
 
     None unless `body` holds such guards, and every one of them depends on the innermost of the loops outside or lies in a
     body on whose remaining serial loops it does not depend.
@@ -312,10 +312,11 @@ def _full_tile_tests(body: Stmt, ranges: Ranges, masks_cost: bool) -> list[_Test
                 collect(inner, tile, inner_serial | {var.name})
             case Allocate(body=inner):
                 collect(inner, tile, inner_serial)
-            case Store() if masks_cost:
+            case Store():
                 for n in walk(s.value):
                     for c in conjuncts(n.condition) if isinstance(n, Select) else ():
-                        if not vectors.isdisjoint(variables(c)) and not variables(c) & inner_serial:
+                        costs = masks_cost or any(not vectors.isdisjoint(variables(d)) for d in divisions(c))
+                        if costs and not vectors.isdisjoint(variables(c)) and not variables(c) & inner_serial:
                             reads.append((c, dict(tile)))
 
     collect(body, {}, set())

@@ -35,6 +35,7 @@ LOAD_CYCLES = (8, 20)  # of a tile from the first-level cache, and from the seco
 LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
 RESULT_CYCLES = 100  # of a tile of the result: to keep it, and to move it to where it belongs
 PACK_CYCLES = (0.1, 0.2)  # of a byte of an operand, for dot products in lanes and for tile registers
+MIN_BLOCK = 5  # register tiles of columns in a block, for dot products in lanes: for each block rows are read again, or copied
 MIN_ROW_BYTES = 16  # of a row that is copied at once: loads wait for stores of fewer, which have a mask
 # Ends of names of intrinsics; processors have dot products in lanes of one signed and one unsigned operand alone.
 SIGNED, UNSIGNED, UNSIGNED_COLUMNS = "s8s8", "u8s8", "s8u8"
@@ -157,7 +158,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         most = MAX_SUM_PART
     part = steps if steps <= (most * 3 // 2 if how.rows > 1 else max_whole_sum(processor)) else balanced(steps, most, 1)
     panel = columns * ceil(steps / part) * part * how.nbytes
-    block = balanced(ceil(column_tiles / columns), max(1, processor.l2_reuse_bytes // panel), 1)
+    most = max(1 if how.rows > 1 else MIN_BLOCK, processor.l2_reuse_bytes // panel)
+    block = balanced(ceil(column_tiles / columns), most, 1)
     return Tiling(rows, columns, part, block)
 
 

@@ -434,6 +434,23 @@ def test_lanes_within_an_image_are_read_without_its_padding():
     assert "if i_0 * -8 < 0 and i_0 * 8 < 16:" in found[0]
 
 
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
+def test_lanes_whose_quotients_are_all_inside_are_read_without_a_mask(level):
+    """Four rows side by side: a mask register would be computed of sixteen quotients for each vector."""
+    func = parsed(
+        """
+        for i, j0 in T.grid(3, 4):
+            for j1 in T.vectorized(16):
+                B[j0, i, j1] = T.if_then_else(j0 * 4 + j1 // 4 < 13, A[i * 4 + j1 % 4, j0 * 4 + j1 // 4], T.int8(0))
+        """,
+        'A: T.Buffer((12, 13), "int8"), B: T.Buffer((4, 3, 16), "int8")',
+    )
+    target = f"{ONE} -mcpu {level}"
+    same(func, fences=True, targets=[ONE, target])
+    text = lower(func, Target(target), after="version_guards").script()
+    assert "if j0 * 4 < 10:" in text and text.count("T.if_then_else") == 1
+
+
 @pytest.mark.parametrize("n", [13, 28, 109])
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3"])
 def test_the_masks_of_the_last_tile_are_numbers(n, level):

@@ -249,17 +249,17 @@ def test_rows_of_whole_steps_are_read_where_they_are(left, right, shape, reads_r
 @pytest.mark.parametrize(("left", "steps", "across"), [("int8", 66, (False, True)), ("bfloat16", 33, (False, False))])
 def test_blocks_of_columns_are_packed_where_they_are_used(left, steps, across):
     """Of one thread: a copy holds one block of columns, of which the last has fewer, or one tile of rows."""
-    func = product(3, 290, steps, left, left, across)
+    func = product(3, 418, steps, left, left, across)
     target = tir.Target("llvm", num_cores=1, mcpu="cooperlake", vector_bits=512, l2=1 << 15)
     s = OpenSchedule(func, target, at_seed=True)
     c = low_precision.matches(s.block("C"))
     t = low_precision.tiles(c, low_precision.instruction(c, target.machine), target.machine)
-    assert ceil(290 / (16 * t.columns)) % t.block
+    assert ceil(418 / (16 * t.columns)) % t.block
     low_precision.build(s, c)
     text = tir.dump(s.func, target, after="compact_buffers")
     copies = dict(re.findall(r"(\w+_global) = T.decl_buffer\(\((\d+),", text))
     assert copies["B_global"] == str(t.block) and copies["A_global_global"] == "1"
-    given, result = inputs(func), np.zeros((3, 290), func.buffers[-1].dtype)
+    given, result = inputs(func), np.zeros((3, 418), func.buffers[-1].dtype)
     run(s.func, *given, result)
     value, bound = expected(*given, across)
     assert np.all(abs(result - value) <= bound)
