@@ -26,7 +26,7 @@ from .packs import AS_IT_IS
 
 NAME = "packing"
 WHOLE_SUM_STEP_BYTES = 26  # of L1 for each step of a sum that runs at once: of 1800 steps in 48 KiB it was faster, of 2048 not
-MIN_WHOLE_SUM_L3S = 3  # for each thread: how often L3 holds the columns of a sum that runs at once, read for each block of rows
+MIN_WHOLE_SUM_L3S = 3  # how often L3, times the threads, holds columns that a sum that runs at once reads for each block of rows
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum, if a block has all rows
 MAX_SUM_PART_OF_BLOCKS = 256  # otherwise: more panels of columns are used for each block of rows then
 # The least uses for which it pays to pack columns: cycles of the multiply-adds with an element, in those of packing it.
@@ -153,7 +153,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     aliased = processor.rows_in_a_set(mr, K * element) >= processor.l1_ways
     uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
     # A tile of one vector has less to do with the elements of a step than their reads take, where each is from another line.
-    in_parts, misses = cut and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
+    in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
     left = transposed or in_parts or (aliased and misses) or _converted(c.left, c)
     return GemmTile(
         mr,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 import tir
@@ -92,10 +94,9 @@ def test_accumulators(options, spare):
 
 def test_shares_of_caches():
     assert (AVX512.l2_reuse_bytes, AVX512.l1_strip_bytes) == (512 << 10, 32768 // 3)
-    for by_rows in (False, True):
-        for cut in (False, True):
-            rows, columns = AVX512.product_block_bytes(by_rows, cut)
-            assert AVX512.l2_reuse_bytes < rows + columns < AVX512.l2  # the rest is for what comes through
+    for by_rows, cut, few in itertools.product((False, True), repeat=3):
+        rows, columns = AVX512.product_block_bytes(by_rows, cut, few)
+        assert AVX512.l2_reuse_bytes < rows + columns < AVX512.l2  # the rest is for what comes through
 
 
 @pytest.mark.parametrize(("stride", "found"), [(4096, 13), (4092, 12), (2048, 7), (4080, 4), (4032, 1), (52, 2), (0, 13)])

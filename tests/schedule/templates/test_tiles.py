@@ -344,6 +344,14 @@ def test_rows_are_packed_where_they_share_a_set(columns, steps, packed):
     assert gemm.tiles(found, SLOW).left == packed
 
 
+def test_a_part_that_is_the_whole_sum_has_rows_read_in_place():
+    """However large the columns that pass for each block of rows."""
+    found, machine = gemm.matches(find_block(product(4000, 8000, 200), "C")), replace(WIDE, l3=8 << 20)
+    tile = gemm.tiles(found, machine)
+    assert (tile.kc, tile.left) == (200, False)
+    assert gemm.tiles(gemm.matches(find_block(product(4000, 8000, 300), "C")), machine).left
+
+
 def test_last_columns_that_are_dot_products():
     """Few columns more than vectors, of rows that are read in place."""
 
