@@ -142,8 +142,8 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     line = ceil(K / chunks) * element
     constant, pays = c.right.buffer.name in constants, _pays(c, kc, (mr, nr), processor)
     # Threads that share columns read theirs alone, where they are packed at once or not at all; else everything is read.
-    at_once = M * line <= processor.product_block_bytes(False, cut, few)[0] if pays else N >= M
-    spare = (0.2 if at_once and not constant else -0.05) if pays or constant else (0.02 if at_once else -0.02)
+    together = M * line <= processor.product_block_bytes(False, cut, few)[0] if pays else N >= M
+    spare = (0.2 if together and not constant else -0.05) if pays or constant else (0.02 if together else -0.02)
     # `spare` is the part of threads that may wait, rather than that they share columns; or, where negative, rows.
     by_rows = enough_rows or _shared(M, mr, threads) > _shared(N, nr, threads) + spare
     rows, columns = processor.product_block_bytes(by_rows, cut, few)
@@ -178,7 +178,7 @@ def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
     element, K = c.bits // 8, size(c.reduction)
     if K > max_whole_sum(processor):
         return False
-    if extent(c.columns[-1]) * K * element * MIN_WHOLE_SUM_L3S <= processor.l3 * c.threads(processor):
+    if extent(c.columns[-1]) * K * element * MIN_WHOLE_SUM_L3S <= max(processor.l2, processor.l3) * c.threads(processor):
         return True
     once = c.right.buffer.name not in constants and _rows_stay(c, Sum.WHOLE, processor)
     return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes(True, False)[0]

@@ -66,12 +66,14 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Instructions along rows and columns of a register tile and part of the sum; register tiles of columns in a block."""
+    """Instructions along rows and columns of a register tile and part of the sum; register tiles of columns in a block; whether
+    threads have blocks of their own, as what one packs leaves the caches before the others read it."""
 
     rows: int
     columns: int
     steps: int
     block: int
+    own: bool
 
 
 def matches(block: Block) -> Contraction | None:
@@ -156,11 +158,14 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         shapes = [(m, v) for v in range(1, 5) for m in range(1, (processor.accumulators(v) - product) // v + 1)]
         rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
         most = MAX_SUM_PART
-    part = steps if steps <= (most * 3 // 2 if how.rows > 1 else max_whole_sum(processor)) else balanced(steps, most, 1)
+    at_once = most * 3 // 2 if how.rows > 1 else max_whole_sum(processor)
+    part = steps if steps <= at_once else balanced(steps, most, 1)
     panel = columns * ceil(steps / part) * part * how.nbytes
-    most = max(1 if how.rows > 1 else MIN_BLOCK, processor.l2_reuse_bytes // panel)
-    block = balanced(ceil(column_tiles / columns), most, 1)
-    return Tiling(rows, columns, part, block)
+    panels, threads = ceil(column_tiles / columns), c.threads(processor)
+    own = in_place(c, how) and panels * panel > processor.l3_reuse_bytes
+    least = MIN_BLOCK if how.rows == 1 and (own or threads == 1) else 1  # small blocks are shared more evenly
+    block = balanced(panels, max(least, processor.l2_reuse_bytes // panel), threads if own else 1)
+    return Tiling(rows, columns, part, block, own)
 
 
 def in_place(c: Contraction, how: Instruction) -> bool:
@@ -294,11 +299,12 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     for loop in instructions:
         s.tensorize(loop, intrinsic)
     # Where all rows follow, a block of columns is packed where they use it, and still in the second-level cache.
-    at_blocks = size(c.rows[:-1]) == 1 and c.right.buffer.name not in s.constants and c.threads(machine) == 1
+    threads = c.threads(machine)
+    at_blocks = size(c.rows[:-1]) == 1 and c.right.buffer.name not in s.constants and (threads == 1 or t.own)
     place = c0 if at_blocks else None
     _pack(s, c, right, c.columns[-1], t.columns * how.columns, how, last_axis(c.right) == step, place)
-    if c.threads(machine) > 1:
-        share(s, after, around)
+    if threads > 1:
+        share(s, after, around[:-1] if at_blocks else around)
     done(s, after)
 
 
@@ -357,6 +363,6 @@ def _pack(
         outer, inner = s.split(steps, [None, squares])
         s.reorder(vectors, outer, inner)  # one square's rows at a time, as processors fetch ahead
         s.unroll(inner)
-    if c.threads(s.target.machine) > 1:
+    if c.threads(s.target.machine) > 1 and place is None:
         share(s, made[0], s.get_loops(made[0])[: len(batch) + 1])
     done(s, *made)

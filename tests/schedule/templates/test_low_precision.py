@@ -18,7 +18,8 @@ from tests.schedule.templates.patterns import gamma
 from tir import te
 from tir.constants import with_constants
 from tir.interpreter import run
-from tir.traverse import blocks, loads
+from tir.ir import For, Kind
+from tir.traverse import blocks, loads, stores, walk_stmts
 
 AMX = tir.Target("llvm", num_cores=1, mcpu="sapphirerapids", vector_bits=512)
 HERE = tir.Target("llvm", num_cores=1).features >= {"amx-tile", "amx-int8", "amx-bf16"}
@@ -262,6 +263,23 @@ def test_blocks_of_columns_are_packed_where_they_are_used(left, steps, across):
     given, result = inputs(func), np.zeros((3, 418), func.buffers[-1].dtype)
     run(s.func, *given, result)
     value, bound = expected(*given, across)
+    assert np.all(abs(result - value) <= bound)
+
+
+@pytest.mark.parametrize(("l3", "own"), [(1 << 21, True), (1 << 25, False)])
+def test_threads_pack_blocks_of_their_own_where_columns_leave_the_caches(l3, own):
+    """Each an even share of them; else all pack all columns in front."""
+    func = product(20, 1000, 200, "bfloat16", "bfloat16")
+    target = tir.Target("llvm", num_cores=2, mcpu="cooperlake", vector_bits=512, l2=1 << 16, l3=l3)
+    s = OpenSchedule(func, target, at_seed=True)
+    low_precision.build(s, low_precision.matches(s.block("C")))
+    parallel = [x for x in walk_stmts(s.func.body) if isinstance(x, For) and x.kind is Kind.PARALLEL]
+    assert len(parallel) == 2 - own
+    assert ("B_global" in {x.buffer.name for x in stores(parallel[-1])}) == own
+    assert not own or parallel[0].extent.value % 2 == 0
+    given, result = inputs(func), np.zeros((20, 1000), func.buffers[-1].dtype)
+    run(s.func, *given, result)
+    value, bound = expected(*given)
     assert np.all(abs(result - value) <= bound)
 
 

@@ -61,6 +61,7 @@ def test_balanced_leaves_no_room_where_it_can():
     assert balanced(32, 5, 1) == 4
     assert balanced(79, 6, 1) == 5  # one tile too many, rather than five
     assert balanced(21, 8, 1) == 7
+    assert balanced(73, 16, 2) == 19  # small ones would save a fortieth
     assert balanced(21, 8, 2) == 1  # two threads, whose blocks of six leave one of them three tiles less
 
 
