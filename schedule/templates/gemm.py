@@ -140,10 +140,11 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     threads = c.threads(processor)
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
-    constant, pays = c.right.buffer.name in constants, _pays(c, kc, (mr, nr), processor)
+    constant, across = c.right.buffer.name in constants, last_axis(c.right) != c.columns[-1].var.name
+    right = constant or (M >= MIN_ROWS_TO_TRANSPOSE if across else _pays(c, kc, (mr, nr), processor))
     # Threads that share columns read theirs alone, where they are packed at once or not at all; else everything is read.
-    together = M * line <= processor.product_block_bytes(False, cut, few)[0] if pays else N >= M
-    spare = (0.2 if together and not constant else -0.05) if pays or constant else (0.02 if together else -0.02)
+    together = M * line <= processor.product_block_bytes(False, cut, few)[0] if right else N >= M
+    spare = (0.2 if together and not constant else -0.05) if right else (0.02 if together else -0.02)
     # `spare` is the part of threads that may wait, rather than that they share columns; or, where negative, rows.
     by_rows = enough_rows or _shared(M, mr, threads) > _shared(N, nr, threads) + spare
     rows, columns = processor.product_block_bytes(by_rows, cut, few)
@@ -162,7 +163,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
         mc,
         nc,
         left=(left and N >= 2 * nr and M > 1) or c.left.buffer.name in constants,
-        right=pays or constant or (last_axis(c.right) != c.columns[-1].var.name and M >= MIN_ROWS_TO_TRANSPOSE),
+        right=right,
         by_rows=by_rows,
     )
 
