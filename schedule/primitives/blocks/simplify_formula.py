@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp
 
 from tir import dtypes
 from tir.arith.bounds import ranges_of, without_units
@@ -15,44 +16,41 @@ from ...legality.dataflow import locate
 from ...primitive import primitive
 from ...rewriting.edits import edited
 
+Table = tuple[Callable[[Expr], Expr | None], ...]
+
+MAX_EXPONENT = 14  # of a power of two that all floating types have
+
 
 @primitive
-def simplify_formula(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+def simplify_formula(func: PrimFunc, block: str, factors: bool = False) -> tuple[PrimFunc, None]:
     """Replace what is in a block by what is equal to it and simpler: values by the rows of a table, indices and conditions by
-    what they are in the domains of the axes.
+    what they are in the domains of the axes. With `factors`, powers of two that a value is multiplied by become one, too.
 
     Rewrite   T.pow(x, 2) => x * x                             # rounded once, which `pow` need not do
               T.Select(x < y, y, x) => T.max(x, y)             # and all other ways to write max and min
               x * 1 => x
+              x * 4.0 / 2.0 => x * 2.0                         # with `factors`
               T.if_then_else(i >= 0, x, 0) => x                # of i from 0 on
               A[i // 4 * 4 + i % 4] => A[i]
     Legal     always, if something changes: the values are equal, but for the last place of a power, and a maximum of a NaN and a
-              number, which may be either.
+              number, which may be either; with `factors`, but for what was too large or too small for its type between two.
     Example   powers: s.simplify_formula("B")
     """
     _, leaf = locate(func, block)
-    new = simplified(leaf.block)
+    new = simplified(leaf.block, factors)
     if new == leaf.block:
         raise ScheduleError(f"nothing in `{block}` can be simplified", (leaf.block, "the block"))
     return edited(func, [(leaf.block, new)]), None
 
 
-def simplified(block: Block) -> Block:
+def simplified(block: Block, factors: bool = False) -> Block:
     """A block with its simplest formula; the block itself where it has that."""
     ranges = without_units(ranges_of([block]))
     body: Node = block.body
-    while (new := simplify_tree(rewritten(body), ranges)) != body:
+    table = (*TABLE, _powers_of_two) if factors else TABLE
+    while (new := simplify_tree(rewritten(body, table), ranges)) != body:
         body = new
     return block if body == block.body else block.with_(body=body, reads=None, writes=None)
-
-
-def rewritten(node: Node) -> Node:
-    """A node with the rows of the table applied."""
-
-    def visit(n: Node) -> Node | None:
-        return next((new for row in TABLE if isinstance(n, Expr) and (new := row(n)) is not None), None)
-
-    return rewrite(node, visit)
 
 
 def _power(e: Expr) -> Expr | None:
@@ -83,4 +81,29 @@ def _times_one(e: Expr) -> Expr | None:
     return None
 
 
-TABLE: tuple[Callable[[Expr], Expr | None], ...] = (_power, _larger_or_smaller, _times_one)
+def _powers_of_two(e: Expr) -> Expr | None:
+    exponent, count, rest = 0, 0, e
+    while True:
+        match rest:
+            case Binary("*", a, Const(float(n))) | Binary("*", Const(float(n)), a) if frexp(n)[0] == 0.5:
+                sign = 1
+            case Binary("/", a, Const(float(n))) if frexp(n)[0] == 0.5:
+                sign = -1
+            case _:
+                break
+        exponent, count, rest = exponent + sign * (frexp(n)[1] - 1), count + 1, a
+    if count < 2 or abs(exponent) > MAX_EXPONENT:
+        return None
+    return Binary("*", rest, Const(2.0**exponent, e.dtype)) if exponent else rest
+
+
+TABLE: Table = (_power, _larger_or_smaller, _times_one)
+
+
+def rewritten(node: Node, table: Table = TABLE) -> Node:
+    """A node with the rows of a table applied."""
+
+    def visit(n: Node) -> Node | None:
+        return next((new for row in table if isinstance(n, Expr) and (new := row(n)) is not None), None)
+
+    return rewrite(node, visit)

@@ -35,6 +35,15 @@ def _factor_out(s: OpenSchedule, block: str) -> None:
     scaled = s.factor_out(block)
     if not regular(s.block(scaled)):  # axes of one iteration get loops, as all others have
         s.transform_block_layout(scaled, IndexMap.identity([it.var.name for it in s.block(scaled).iters]), True)
+    s.attempt(_one_factor, scaled)
+
+
+def _one_factor(s: OpenSchedule, scaled: str) -> None:
+    """Have what follows a sum multiply by its constant factor, if both become one factor."""
+    readers = s.get_consumers(scaled)
+    if len(readers) == 1 and is_elementwise(s.block(readers[0])):
+        s.compute_inline(scaled)
+        s.simplify_formula(readers[0], factors=True)
 
 
 def stages_inside(s: OpenSchedule, block: str) -> None:

@@ -13,8 +13,8 @@ from schedule.open_schedule import OpenSchedule, Tiled
 from tests.arrays import integers
 from tir import te
 from tir.interpreter import run
-from tir.ir import PrimFunc
-from tir.traverse import blocks
+from tir.ir import Const, PrimFunc
+from tir.traverse import blocks, walk
 
 TARGET = tir.Target("llvm -mcpu x86-64-v4 -num-cores 1")
 HERE = tir.Target("llvm -num-cores 1")
@@ -196,3 +196,18 @@ def test_weights_whose_dimensions_are_one_number():
     for name in ("gmm-2", "c2d-3"):
         func = PROGRAMS[name]
         assert taken(wordings(func)["an operand with two dimensions as one"]) == taken(func)
+
+
+@pytest.mark.parametrize(("behind", "left"), [(0.5, set()), (0.25, {0.5}), (3.0, {2.0, 3.0})])
+def test_a_factor_in_a_sum_and_one_behind_it_are_one(behind, left):
+    """If both are powers of two; others would be rounded together where each was rounded alone."""
+    A, B, k = te.placeholder((40, 30), name="A"), te.placeholder((30, 50), name="B"), te.reduce_axis((0, 30), name="k")
+    C = te.compute((40, 50), lambda i, j: te.sum(A[i, k] * B[k, j] * 2.0, axis=k), name="C")
+    func = te.create_prim_func([A, B, te.compute((40, 50), lambda i, j: C[i, j] * behind, name="D")])
+    made = tir.default_schedule(func, TARGET).func
+    factors = {n.value for n in walk(made) if isinstance(n, Const) and isinstance(n.value, float) and n.value}
+    assert factors == left
+    results = [integers(func, 0) for _ in range(2)]
+    for f, arguments in zip((func, made), results, strict=True):
+        run(f, *arguments)
+    assert np.array_equal(results[0][-1], results[1][-1])

@@ -76,6 +76,33 @@ def test_powers():
     assert "B[v_i0, v_i1] = (A[v_i0, v_i1] - T.float32(1.0)) * (A[v_i0, v_i1] - T.float32(1.0))" in s.script
 
 
+POWERS_OF_TWO = {
+    "one": (lambda x: x * 4.0 * 0.25, "A[v_i0, v_i1]"),
+    "product": (lambda x: 2.0 * (x * 4.0), "A[v_i0, v_i1] * T.float32(8.0)"),
+    "quotient": (lambda x: x / 8.0 * 2.0, "A[v_i0, v_i1] * T.float32(0.25)"),
+    "others round": (lambda x: x * 4.0 * 0.5 * 3.0, "A[v_i0, v_i1] * T.float32(2.0) * T.float32(3.0)"),
+}
+
+
+@pytest.mark.parametrize("name", POWERS_OF_TWO)
+def test_powers_of_two_become_one_factor_where_that_is_asked(name):
+    make, simple = POWERS_OF_TWO[name]
+    s = Checked(formula(lambda A, i, j: make(A[i, j])))
+    with pytest.raises(ScheduleError, match="nothing in `B` can be simplified"):
+        s.simplify_formula("B")
+    s.simplify_formula("B", factors=True)
+    assert f"B[v_i0, v_i1] = {simple}\n" in s.script
+
+
+@pytest.mark.parametrize(
+    "make", [lambda x: x * 0.5, lambda x: x * 3.0 * 5.0, lambda x: x * 2.0**14 * 2.0, lambda x: x * -2.0 * 0.5]
+)
+def test_other_factors_stay(make):
+    """One alone, those that round, those that some type has not, and negative ones."""
+    with pytest.raises(ScheduleError, match="nothing in `B` can be simplified"):
+        Schedule(formula(lambda A, i, j: make(A[i, j]))).simplify_formula("B", factors=True)
+
+
 def test_other_choices_stay():
     for make in (lambda a: te.select(a < 0.0, a, 1.0), lambda a: te.select(a.equal(0.0), 0.0, a), lambda a: te.pow(a, 3.0)):
         s = Schedule(formula(lambda A, i, j, make=make: make(A[i, j])))
