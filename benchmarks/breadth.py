@@ -332,7 +332,7 @@ def slower(func: PrimFunc, arrays: Sequence[np.ndarray], target: tir.Target, opt
 INTRODUCTION = """\
 # The default schedule on other kinds of programs
 
-Made by `python -m benchmarks breadth --rows all --threads 1 --save DIR`. Nothing is searched. Our kernel and its peers are
+Made by `python -m benchmarks breadth --rows all --threads 1,2 --save DIR`. Nothing is searched. Our kernel and its peers are
 called in turns in one process, with the same number of threads: `ms` and the ratios are medians; `x NAME` says how many times
 faster than it ours is, `x as written` the same of the program without a schedule; `slower` is how many times as long the slowest
 of the equal ways to write the program takes. The worst of each column is in the last line: no default schedule is slower than its
