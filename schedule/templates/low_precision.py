@@ -158,8 +158,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         shapes = [(m, v) for v in range(1, 5) for m in range(1, (processor.accumulators(v) - product) // v + 1)]
         rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
         most = MAX_SUM_PART
-    at_once = most * 3 // 2 if how.rows > 1 else max_whole_sum(processor)
-    part = steps if steps <= at_once else balanced(steps, most, 1)
+    most_at_once = most * 3 // 2 if how.rows > 1 else max_whole_sum(processor)
+    part = steps if steps <= most_at_once else balanced(steps, most, 1)
     panel = columns * ceil(steps / part) * part * how.nbytes
     panels, threads = ceil(column_tiles / columns), c.threads(processor)
     own = in_place(c, how) and panels * panel > processor.l3_reuse_bytes

@@ -9,12 +9,13 @@ from tir import dtypes
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.statements import simplify_tree
 from tir.ir import Binary, Block, Call, Const, Expr, Node, PrimFunc, Select
-from tir.traverse import rewrite
+from tir.traverse import rewrite, tree_size
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...primitive import primitive
 from ...rewriting.edits import edited
+from ..reductions.factor_out import Factor, constant_factor
 
 Table = tuple[Callable[[Expr], Expr | None], ...]
 
@@ -82,19 +83,12 @@ def _times_one(e: Expr) -> Expr | None:
 
 
 def _powers_of_two(e: Expr) -> Expr | None:
-    exponent, count, rest = 0, 0, e
-    while True:
-        match rest:
-            case Binary("*", a, Const(float(n))) | Binary("*", Const(float(n)), a) if frexp(n)[0] == 0.5:
-                sign = 1
-            case Binary("/", a, Const(float(n))) if frexp(n)[0] == 0.5:
-                sign = -1
-            case _:
-                break
-        exponent, count, rest = exponent + sign * (frexp(n)[1] - 1), count + 1, a
-    if count < 2 or abs(exponent) > MAX_EXPONENT:
+    factor, rest = constant_factor(e) if dtypes.is_float(e.dtype) else (None, None)
+    if factor is None or rest is None or any(abs(frexp(n)[0]) != 0.5 for n in (factor.above, factor.below)):
         return None
-    return Binary("*", rest, Const(2.0**exponent, e.dtype)) if exponent else rest
+    value = factor.above / factor.below
+    new = Factor(value, 1.0, e.dtype).times(rest)
+    return new if abs(frexp(value)[1] - 1) <= MAX_EXPONENT and tree_size(new) < tree_size(e) else None
 
 
 TABLE: Table = (_power, _larger_or_smaller, _times_one)
