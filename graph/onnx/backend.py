@@ -21,6 +21,7 @@ from ..ir import Graph, GraphError
 from ..model import Model
 from ..ops import alternatives
 from . import load_onnx
+from .functions import ordered
 from .refusals import MEASURES, OF_CONSTANTS
 from .weights import as_onnx
 
@@ -98,7 +99,7 @@ def operands(model: onnx.ModelProto) -> Sequence[str]:
 
 def _operands(graph: onnx.GraphProto, opset: int, wanted: set[str]) -> set[str]:
     """The names that must be constant in a graph, of which some are known."""
-    for node in reversed(graph.node):
+    for node in (graph.node[number] for number in reversed(ordered(graph.node))):
         ours = node.domain in ("", "ai.onnx")
         found = alternatives(node.op_type, opset) if ours else []
         wanted |= {node.input[n] for o in found for n in o.operands if n < len(node.input)}

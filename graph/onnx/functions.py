@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Value
@@ -76,12 +78,39 @@ def needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx
 
 
 def names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """The names of what nodes read, also inside of the graphs that they hold."""
+    """The names of what nodes read, also inside of the graphs that they hold, but for what these define themselves."""
     found = set[str]()
     for node in nodes:
         found |= set(node.input)
-        for inner in (a.g for a in node.attribute):
-            found |= names_read(inner.node) | {o.name for o in inner.output}
+        for inner in (a.g for a in node.attribute if a.HasField("g")):
+            own = {given.name for given in (*inner.input, *inner.initializer)} | {name for n in inner.node for name in n.output}
+            found |= (names_read(inner.node) | {o.name for o in inner.output}) - own
+    return found
+
+
+def ordered(nodes: Sequence[onnx.NodeProto], defined: Container[str] = ()) -> list[int]:
+    """The positions of nodes such that each comes after those that make what it reads, otherwise in the order of the file.
+
+    Raises ValueError for nodes of which each needs the next, and for a name that two nodes make or that is `defined` before."""
+    makers: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for name in filter(None, node.output):
+            if name in makers or name in defined:
+                raise ValueError(f"`{name}`, which a node of {node.op_type} makes, is defined already")
+            makers[name] = number
+    needs = [sorted({makers[name] for name in names_read([node]) if name in makers}) for node in nodes]
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        names = [next(filter(None, nodes[n].output)) for n in error.args[1]]
+        raise ValueError(f"nodes form a cycle: {' -> '.join(f'`{name}`' for name in names)}") from None
+    ready, found = list[int](), list[int]()
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heappush(ready, number)
+        found.append(heappop(ready))
+        sorter.done(found[-1])
     return found
 
 

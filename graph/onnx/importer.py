@@ -21,7 +21,7 @@ from tir.traverse import fresh
 from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant, verify
 from ..ops import Operator, alternatives, find, result_types
 from ..reference import run_call
-from .functions import arguments, function_of, names_read, needed, resolved
+from .functions import arguments, function_of, names_read, needed, ordered, resolved
 from .inputs import element_type, inputs
 from .refusals import HOLDERS, OF_FIRST, OF_SEQUENCES, SEQUENCES, domain_of, folds, operands_of, refusal, trimmed
 from .weights import as_onnx, weights
@@ -72,13 +72,18 @@ class Importer:
         self.taken = {*self.read, *(name for n in self.proto.node for name in n.output), *(i.name for i in self.proto.input)}
 
     def graph(self, shapes: dict[str, Sequence[int]]) -> Graph:
+        try:
+            self.order = ordered(self.proto.node, {i.name for i in (*self.proto.input, *self.proto.initializer)})
+        except ValueError as error:
+            raise GraphError(f"{self.name}: {error}") from None
         self._check_nodes()
         self._raise()
         self.constants |= weights(self.proto, self.name, self.folder)
         given = inputs(self.proto, self.name, shapes, self.constants)
         values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in given}
         scope = Scope({"": None, **values}, self.opsets, self.read)
-        for number, node in enumerate(self.proto.node):
+        for number in self.order:
+            node = self.proto.node[number]
             missing = scope.missing(node)
             if missing is None:
                 try:
@@ -86,7 +91,7 @@ class Importer:
                 except (TypeError, ValueError) as error:
                     self.problems.append(f"{self._where(node, number)}: {error}")
             elif not self.problems:  # otherwise it waits for a node that could not be imported
-                self.problems.append(f"{self._where(node, number)}: reads `{missing}`, which is not defined before it")
+                self.problems.append(f"{self._where(node, number)}: reads `{missing}`, which nothing defines")
         self._raise()
         outputs = tuple(self._output(o.name, scope) for o in self.proto.output)
         read = {v.name for c in self.calls for v in c.values} | {v.name for v in outputs}
@@ -130,7 +135,8 @@ class Importer:
     def _check_nodes(self) -> None:
         """Find the nodes that have no operator, from what they say alone: whether values are constant is known without shapes."""
         known = {i.name for i in self.proto.initializer} | {i.values.name for i in self.proto.sparse_initializer}
-        for number, node in enumerate(self.proto.node):
+        for number in self.order:
+            node = self.proto.node[number]
             reason = refusal(node, known, self.opsets)
             if folds(node, known) or (node.op_type in OF_FIRST and node.input[0] in known):
                 known |= set(node.output)
@@ -142,7 +148,7 @@ class Importer:
     def write(self, node: onnx.NodeProto, scope: Scope) -> None:
         """Add the calls that a node becomes, and its outputs to the scope. TypeError or ValueError says what is wrong with it."""
         if (missing := scope.missing(node)) is not None:
-            raise ValueError(f"reads `{missing}`, which is not defined before it")
+            raise ValueError(f"reads `{missing}`, which nothing defines")
         node = resolved(node, scope.given, {name for name in node.input if scope.values[name] is None})
         inputs = [scope.values[name] for name in node.input]
         known = {name for name, v in zip(node.input, inputs, strict=True) if self._array(v) is not None}
@@ -155,7 +161,7 @@ class Importer:
 
     def inlined(self, nodes: Sequence[onnx.NodeProto], scope: Scope, outputs: Sequence[str]) -> tuple[Any, ...]:
         """Some values that nodes make, None for one that they do not; nodes on which none depends are left out."""
-        for node in needed(nodes, outputs):
+        for node in needed([nodes[number] for number in ordered(nodes)], outputs):
             try:
                 self.write(node, scope)
             except (TypeError, ValueError) as error:

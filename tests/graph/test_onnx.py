@@ -245,13 +245,64 @@ def test_malformed_files(tmp_path):
 def test_names_that_nothing_defines():
     refused(
         model([helper.make_node("Relu", ["z"], ["y"], name="act")], {"x": X}, ["y"]),
-        "test: 1 node cannot be imported\n  node `act` Relu of opset 18: reads `z`, which is not defined before it",
+        "test: 1 node cannot be imported\n  node `act` Relu of opset 18: reads `z`, which nothing defines",
     )
     refused(model([helper.make_node("Relu", ["x"], ["z"])], {"x": X}, ["y"]), "test: no node makes the output `y`")
 
     refused(
         model([helper.make_node("Gemm", ["", "m"], ["y"])], {}, ["y"], {"m": X.reshape(1, -1)}),
         "test: 1 node cannot be imported\n  node number 0, of `y`, Gemm of opset 18: its input 0 is missing",
+    )
+
+
+def shuffled(graph, rng):
+    """The nodes of a graph, and of those inside of them, in another order."""
+    for inner in (a.g for n in graph.node for a in n.attribute if a.HasField("g")):
+        shuffled(inner, rng)
+    nodes = list(graph.node)
+    del graph.node[:]
+    graph.node.extend(nodes[n] for n in rng.permutation(len(nodes)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_out_of_order(seed):
+    """In a file, in a graph that a node holds, which reads what is around it, and in a function of the model."""
+    rng = np.random.default_rng(seed)
+    proto = choice()
+    (branch,) = (a.g for a in proto.graph.node[0].attribute if a.name == "else_branch")
+    branch.node.append(helper.make_node("Sub", ["r", "b"], ["s"]))
+    branch.node.append(helper.make_node("Abs", ["s"], ["a"]))  # `a` is another one outside
+    branch.output[0].name = "a"
+    proto.graph.node.extend([helper.make_node("Twice", ["x"], ["a"], domain="local"), helper.make_node("Neg", ["a"], ["b"])])
+    inner = [helper.make_node("Neg", ["a"], ["t"]), helper.make_node("Sub", ["a", "t"], ["b"])]
+    rng.shuffle(inner)
+    proto.functions.append(helper.make_function("local", "Twice", ["a"], ["b"], inner, [helper.make_opsetid("", 18)]))
+    proto.opset_import.append(helper.make_opsetid("local", 1))
+    shuffled(proto.graph, rng)
+    np.testing.assert_array_equal(evaluate(load_onnx(proto), [X])[0], X * 4)
+
+
+def test_nodes_that_are_in_order_stay():
+    nodes = [helper.make_node("Neg", ["x"], [name]) for name in "cab"] + [helper.make_node("Sum", ["a", "b", "c"], ["y"])]
+    assert [c.outputs[0].name for c in load_onnx(model(nodes, {"x": X}, ["y"])).calls] == ["c", "a", "b", "y"]
+
+
+def test_nodes_that_no_order_fits():
+    nodes = [("Add", ["x", "c"], ["a"]), ("Neg", ["a"], ["b"]), ("Abs", ["x"], ["d"]), ("Neg", ["b"], ["c"])]
+    refused(
+        model([helper.make_node(*n) for n in nodes], {"x": X}, ["c"]),
+        "test: nodes form a cycle: `a` -> `b` -> `c` -> `a`",
+    )
+    twice = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"])]
+    refused(model(twice, {"x": X}, ["y"]), "test: `y`, which a node of Abs makes, is defined already")
+    refused(model(twice[:1], {"x": X}, ["x"], {"y": X}), "test: `y`, which a node of Neg makes, is defined already")
+    proto = choice()
+    (branch,) = (a.g for a in proto.graph.node[0].attribute if a.name == "else_branch")
+    branch.node[0].input[0] = "q"
+    branch.node.append(helper.make_node("Neg", ["r"], ["q"]))
+    refused(
+        proto,
+        "test: 1 node cannot be imported\n  node `choice` If of opset 18: nodes form a cycle: `r` -> `q` -> `r`",
     )
 
 
