@@ -424,7 +424,25 @@ class OpenSchedule(Schedule):
         """Open factors for `split` that need not divide the extent of a loop."""
         return self._sampled(loop, n, max_innermost_factor, decision, perfect=False)
 
-    def _sampled(self, loop: str, n: int, limit: int, decision: Sequence[int] | None, perfect: bool) -> list[Any]:
+    def sample_partitioned_tile(  # type: ignore[override]
+        self, loop: str, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: list[int] | None = None
+    ) -> list[Any]:
+        """Open factors for `split` that divide a loop's extent; of the inner part, it is the last that is a multiple of
+        `innerpart_factor`."""
+        refusing = REGISTRY["sample_partitioned_tile"]
+        refusing(self._func, loop, n, partition_pos, innerpart_factor, decision, np.random.default_rng(0))
+        factor = innerpart_factor if partition_pos and n > 1 else 1  # from number 0 on, the product is the extent
+        if decision is not None and decision[-1] % factor:
+            raise ScheduleError(f"sample_partitioned_tile: the last of {decision} is no multiple of {factor}")
+        seed = None if decision is None else [*decision[:-1], decision[-1] // factor]
+        tiles = self._sampled(loop, n, -1, seed, perfect=True, times=factor)
+        return tiles if factor == 1 else [*tiles[:-1], tiles[-1] * factor]
+
+    def _random(self, decision: Any) -> np.random.Generator | None:
+        """Nothing: a step that draws, and has no method here, needs its decision."""
+        return None
+
+    def _sampled(self, loop: str, n: int, limit: int, decision: Sequence[int] | None, perfect: bool, times: int = 1) -> list[Any]:
         below = [b for b in walk_stmts(self.loop(loop)) if isinstance(b, Block)]
         driven = [(b, it) for b in below for it in b.iters if it.binding == Var(loop)]
         length = self.loop(loop).extent
@@ -435,7 +453,14 @@ class OpenSchedule(Schedule):
         block, it = driven[0]
         inner = decision[1:] if decision is not None else None
         most = None if limit == -1 or n == 1 else limit
-        sizes = self.sizes(block.name, it.var.name, n - 1, seed=inner, perfect=perfect, limit=most, registers=False)
+        tiled: dict[str, Any] = {
+            "extent": extent(it) // times,
+            "unit": times,
+            "perfect": perfect,
+            "limit": most,
+            "registers": False,
+        }
+        sizes = self.sizes(block.name, it.var.name, n - 1, seed=inner, **tiled)
         return [None, *sizes]
 
     def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:  # type: ignore[override]

@@ -45,6 +45,14 @@ class Primitive(Generic[P, R]):
         return typing.get_type_hints(self.function)
 
     @functools.cached_property
+    def draws_a_list(self) -> bool:
+        """Whether it is declared to draw a list of values."""
+        if "decision" not in self.types:
+            return False
+        _, made = typing.get_args(self.types["return"])
+        return typing.get_origin(typing.get_args(made)[0]) is list
+
+    @functools.cached_property
     def signature(self) -> inspect.Signature:
         return inspect.Signature(self.parameters)
 

@@ -298,7 +298,9 @@ class Schedule:
             return result
         result, recorded["decision"] = result
         step = Step.of(name, recorded, result)
-        drawn = result if isinstance(result, list) else [result]
+        # Of a list that is one value among others, a part has a name only where there are several.
+        several = isinstance(result, list) and (known.draws_a_list or len(result) > 1)
+        drawn = result if several else [result]
         if names is None:
             taken = {n for s in self._steps for n in s.names}
             names = tuple(fresh(taken, f"v{len(taken)}") for _ in drawn) if all(map(can_be_named, drawn)) else ()
@@ -309,7 +311,7 @@ class Schedule:
         if not names:
             return result
         drawn = [as_variable(value, n) if can_be_named(value) else value for value, n in zip(drawn, names, strict=True)]
-        return drawn if isinstance(result, list) else drawn[0]
+        return drawn if several else drawn[0]
 
     def _applied(self, known: Primitive, bound: dict[str, Any]) -> tuple[PrimFunc, Any]:
         """The function after a step, and the result of that."""

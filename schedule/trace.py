@@ -16,8 +16,6 @@ from .random_variables import Ref, map_leaves, references
 FORMAT_VERSION = 1
 REFERENCE_KEY = "$drawn"
 
-_LIST_SAMPLERS = ("sample_perfect_tile", "sample_tile")  # what they draw is a list
-
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
@@ -82,7 +80,7 @@ class Step:
         known = REGISTRY.get(self.name)
         call = known.text(self.bound) if known else f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.bound.items())})"
         made = f"  # {', '.join(map(str, self.results))}" if self.results else ""
-        return f"s.{call}{made}"
+        return f"s.{call}{made if made.isprintable() else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +106,9 @@ class Trace:
         used = references([s.args for s in self.steps])
         lines = []
         for step in self.steps:
-            several = step.names if step.name in _LIST_SAMPLERS else ()
-            target = f"[{', '.join(several)}] = " if several else "".join(f"{n} = " for n in step.names)
+            known = REGISTRY.get(step.name)
+            several = len(step.names) > 1 or (known is not None and known.draws_a_list)
+            target = f"[{', '.join(step.names)}] = " if several else "".join(f"{n} = " for n in step.names)
             lines.append((target if used & set(step.names) else "") + f"{step}\n")
         return "".join(lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs.generate import PAGE, entry, families, page, parts
-from schedule import REGISTRY
+from schedule import REGISTRY, Schedule
 from tests.schedule.harness import round_trip, same_numbers, well_formed
 
 
@@ -22,10 +22,14 @@ def test_every_primitive_is_in_one_family():
 def test_examples_keep_the_meaning(name):
     from docs.generate import example
 
-    _, _, before, after = example(name)
+    _, step, before, after = example(name)
     well_formed(after)
     round_trip(after)
     same_numbers(before, after, {"n": 12}, seeds=(0,))
+    s, pasted = Schedule(before, seed=0), Schedule(before)
+    exec(step, {"s": s})
+    exec(str(s.trace), {"s": pasted})
+    assert pasted.func == after and pasted.trace == s.trace, f"the printed trace does something else:\n{s.trace}"
 
 
 def test_a_docstring_without_its_parts(monkeypatch):

@@ -142,6 +142,9 @@ def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None
 
     def replays():
         assert replay(before, Trace.from_json(s.trace.to_json())).script == s.script, "the replayed trace gives another script"
+        pasted = Schedule(before)
+        exec(str(s.trace), {"s": pasted})
+        assert pasted.func == s.func, "the printed trace gives another function"
 
     checks = (
         (

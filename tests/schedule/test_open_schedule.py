@@ -112,3 +112,19 @@ def test_a_step_of_one_function_is_computed_once():
     for _ in range(2):  # what is refused is refused again
         with pytest.raises(ScheduleError, match="`i` is no loop of this function"):
             s.split("i", [None, 4])
+
+
+def test_samplers_leave_their_numbers_open():
+    """None draws in a space: each candidate would be another one at each derivation."""
+    s = OpenSchedule(matmul(16, 13, 36), TWO)
+    i, j, _ = s.get_loops("C")
+    s.split(i, s.sample_partitioned_tile(i, 3, 1, 4, decision=[2, 2, 4]))
+    s.split(j, s.sample_partitioned_tile(j, 2, 0, 9, decision=[9, 4]))
+    with pytest.raises(ScheduleError, match=r"^sample_compute_location\('C'\): a choice at random needs .*, or a decision\n"):
+        s.sample_compute_location("C")
+    assert s.sample_compute_location("C", decision=-1) == "root"
+    trace = s.finish("open", matmul(16, 13, 36))
+    assert trace.seed == (2, 1, 4) and trace.tiles[0].unit == 4
+    assert "s.split('i', [None, 2, 4])" in str(trace.trace(trace.seed))
+    with pytest.raises(ScheduleError, match=r"the last of \[2, 8, 1\] is no multiple of 4"):
+        OpenSchedule(matmul(16, 13, 36), TWO).sample_partitioned_tile(i, 3, 1, 4, decision=[2, 8, 1])

@@ -295,6 +295,7 @@ def _positive(n: int) -> int:
 def _generator(rng: np.random.Generator | None) -> np.random.Generator:
     if rng is None:
         raise ScheduleError(
-            "a choice at random needs a source of randomness", hint="Schedule(func, seed=0), or rng=np.random.default_rng(0)"
+            "a choice at random needs a source of randomness, or a decision",
+            hint="Schedule(func, seed=0), or rng=np.random.default_rng(0); in a space, a branch",
         )
     return rng

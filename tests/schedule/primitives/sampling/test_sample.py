@@ -101,8 +101,8 @@ def test_without_a_source_of_randomness():
     with pytest.raises(ScheduleError) as caught:
         sample_perfect_tile(vector(12), "i", 2)
     assert str(caught.value) == (
-        "sample_perfect_tile('i', 2): a choice at random needs a source of randomness\n"
-        "  hint: Schedule(func, seed=0), or rng=np.random.default_rng(0)"
+        "sample_perfect_tile('i', 2): a choice at random needs a source of randomness, or a decision\n"
+        "  hint: Schedule(func, seed=0), or rng=np.random.default_rng(0); in a space, a branch"
     )
 
 
@@ -222,6 +222,27 @@ def test_a_place_that_was_drawn():
     other = replay(chain(), changed(s.trace, 0, decision=1))
     assert str(other.trace) == "v0 = s.sample_compute_location('B', 1)  # j_1\ns.compute_at('B', v0)\n"
     assert other.get_loops("B")[0] == "i_1" and other.get_loops("B") != s.get_loops("B")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "args", "use"),
+    [
+        ("sample_perfect_tile", ("i", 1), lambda s, v: s.split("i", v)),
+        ("sample_partitioned_tile", ("i", 3, 1, 4), lambda s, v: s.split("i", v)),
+        ("sample_tile", ("i", 2), lambda s, v: s.split("i", [*v])),
+        ("sample_categorical", ([[1, 36], [36, 1]], [0.5, 0.5]), lambda s, v: s.split("i", v)),
+        ("sample_categorical", ([[36]], [1.0]), lambda s, v: s.split("i", v)),
+        ("sample_categorical", (["a\nb"], [1.0]), lambda s, v: s.annotate("i", "key", v)),
+        ("sample_compute_location", ("B",), lambda s, v: s.annotate("i", "key", v)),
+    ],
+)
+def test_a_printed_trace_can_be_pasted(sampler, args, use):
+    """What is drawn as a list is printed as one, also where it has one element."""
+    s, pasted = Schedule(vector(36), seed=0), Schedule(vector(36))
+    use(s, getattr(s, sampler)(*args))
+    exec(str(s.trace), {"s": pasted})
+    assert pasted.trace == s.trace and pasted.func == s.func
+    assert replay(vector(36), Trace.from_json(s.trace.to_json())).trace == s.trace
 
 
 def test_a_value_without_a_name():
