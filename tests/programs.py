@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tir import te
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, Node, PrimFunc, Store, Var
+from tir.traverse import rewrite
 
 
 def matmul(m: int = 7, k: int = 5, n: int = 13, dtype: str = "float32") -> PrimFunc:
@@ -367,3 +368,13 @@ def winograd(n: int = 1, size: int = 8, ci: int = 3, co: int = 5) -> PrimFunc:
         name="Y",
     )
     return te.create_prim_func([X, W, Y])
+
+
+def wide_loops(func: PrimFunc) -> PrimFunc:
+    """The program with sizes, loops and indices of 64 bits."""
+
+    def change(n: Node) -> Node | None:
+        return n.with_(dtype="int64") if isinstance(n, Var | Const) and n.dtype == "int32" else None
+
+    params, allocs = (tuple(rewrite(p, change) for p in part) for part in (func.params, func.allocs))
+    return func.with_(params=params, allocs=allocs, body=rewrite(func.body, change))

@@ -12,7 +12,7 @@ from tir.analysis.positions import position
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var
+from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var, as_int
 from tir.traverse import divisions, rewrite, substitute, variable_names, variables, walk
 
 from ..alignment import ALIGNMENT
@@ -249,7 +249,8 @@ class Memory(Writer):
 
     def _register(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """`type, ptr slot` of a vector of a register buffer."""
-        place = [str(simplify(substitute(i, {n: Const(c) for n, c in self.constants.items()}))) for i in indices[:-1]]
+        known = {n: Const(c) for n, c in self.constants.items()}
+        place = [str(as_int(simplify(substitute(i, known)))) for i in indices[:-1]]
         return f"{typed(register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *place])}"
 
     def vector_load(self, place: Place, type: str, version: int) -> Value:
@@ -534,7 +535,7 @@ class Memory(Writer):
         align = dtypes.nbytes(b.dtype)
         if self.lane is not None and b.scope != "register" and self.place(s).stride == 0:
             update = updated(s)
-            if update is not None and not self._uniform(update[1]):
+            if update is not None:
                 self._combine_lanes(s, *update)
                 return
         value = self.as_type(self.expr(s.value), b.dtype)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tir
-from tests.codegen.harness import check_pass
+from tests.arrays import integers
+from tests.codegen.harness import ONE, check_pass, same
 from tir import te
 from tir.interpreter import run
 from tir.script import parse
@@ -88,6 +89,43 @@ def test_equals_the_interpreter(reducer, dtype, columns):
     run(func, a, expected)
     tir.build(annotated(func), "llvm -num-cores 1")(a, found)
     assert found.tobytes() == expected.tobytes()
+
+
+# What a sum adds in each step: some of it, or all, is the same in all lanes of some vector.
+UNIFORM = (
+    lambda A, i, k: A[i, 0],
+    lambda A, i, k: te.const(2, A.dtype),
+    lambda A, i, k: te.if_then_else(k < 3, A[i, k], te.const(2, A.dtype)),
+    lambda A, i, k: A[i, te.minimum(k, 2)],
+    lambda A, i, k: te.select(i < 2, A[i, 0], te.const(1, A.dtype)),
+)
+
+
+def sums_of_uniform(reducer, rows, columns, dtype: str) -> tir.Schedule:
+    A = te.placeholder((rows, columns), dtype, name="A")
+    k = te.reduce_axis((0, columns), name="k")
+    sums = [
+        te.compute((rows,), lambda i, term=term: reducer(term(A, i, k), axis=k), name=f"C{n}") for n, term in enumerate(UNIFORM)
+    ]
+    return tir.Schedule(te.create_prim_func([A, *sums]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"])
+@pytest.mark.parametrize("reducer", [te.sum, te.max, te.min, te.prod], ids=lambda r: r.name)
+def test_what_is_the_same_in_all_lanes_counts_in_each(reducer, dtype):
+    s = sums_of_uniform(reducer, 3, 21, dtype)
+    for n in range(len(UNIFORM)):
+        s.annotate(s.get_loops(f"C{n}")[-1], "combine_lanes", True)
+    same(s.func, integers(s.func, 0, low=-1, high=2), targets=[ONE])
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("rows, columns", [("n", 24), (17, "n"), ("n", "n")])
+def test_default_schedules_of_open_sizes(rows, columns, bits):
+    """Of as many rows or columns as a call says, in loops of 32 and of 64 bits."""
+    rows, columns = (te.var("n", f"int{bits}") if size == "n" else size for size in (rows, columns))
+    s = tir.default_schedule(sums_of_uniform(te.sum, rows, columns, "float32").func, ONE)
+    same(s.func, integers(s.func, 0, {"n": 21}), targets=[ONE])
 
 
 def test_masked_lanes_count_nothing():
