@@ -13,8 +13,9 @@ from typing import Any, Concatenate
 
 import numpy as np
 
+from tir.analysis.regions import with_regions
 from tir.display import code
-from tir.ir import Block, For, PrimFunc, need_func
+from tir.ir import Block, Buffer, For, PrimFunc, need_func
 from tir.nearest import did_you_mean, no_such
 from tir.script.diff import diff
 from tir.script.module import Module
@@ -93,6 +94,8 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
         bound = taken.bound(args, kwargs)
         bound.apply_defaults()
         given = bound.arguments = self._work_where(bound.arguments)
+        if isinstance(given.get("buffer"), Buffer):
+            given["buffer"] = given["buffer"].name
         if "index_map" in given:
             given["index_map"] = self._index_map(taken.name, given)
         for name in ("gen_new_ranges", "pad_value"):
@@ -404,8 +407,13 @@ class Schedule:
         return self._look(f"get_block({name!r})", find)
 
     def get(self, name: str) -> Block | For | PrimFunc:
-        """The block or loop of a name as it is now, and the function for "root": `s.get(loop).extent`."""
-        return self._look(f"get({name!r})", lambda: self._func if name == "root" else named_at(self._func, name)[0], name)
+        """The block, with its regions, or loop of a name as it is now, and the function for "root": `s.get(loop).extent`."""
+
+        def find() -> Block | For | PrimFunc:
+            found = self._func if name == "root" else named_at(self._func, name)[0]
+            return with_regions(found) if type(found) is Block else found
+
+        return self._look(f"get({name!r})", find, name)
 
     def get_loops(self, block: str) -> list[str]:
         """The loops around a block, outermost first (within the block that encloses it, if one does)."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
@@ -16,7 +16,7 @@ from tir.arith.mixed_radix import Terms, lower_factors, mixed_radix, split_varia
 from tir.arith.polynomial import polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index, sayable
+from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index, sayable, separate
 from tir.script import ScriptError
 from tir.script import tir as namespace
 from tir.script.expressions import Expressions
@@ -34,11 +34,15 @@ class IndexMap:
 
     It is built from `identity` by `permute`, `tile` and `fuse`, each of which changes the outputs, or read from a function or its
     text: `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)` is `lambda i0, i1: (i0 // 16, i1, i0 % 16)`. The primitives that
-    take an index map take all three; traces store the text.
+    take an index map take all three; traces store the text. Where `AXIS_SEPARATOR` stands among the outputs, a new group of
+    dimensions begins, as for `set_axis_separator`; `separators` are their numbers.
     """
+
+    AXIS_SEPARATOR: ClassVar[str] = "axis separator"
 
     inputs: tuple[Var, ...]
     outputs: tuple[Expr, ...]
+    separators: tuple[int, ...] = ()
 
     @staticmethod
     def identity(names: int | Iterable[str]) -> IndexMap:
@@ -87,6 +91,8 @@ class IndexMap:
     def __str__(self) -> str:
         names = ", ".join(v.name for v in self.inputs)
         results = [expr_text(e) for e in self.outputs]
+        for n in reversed(self.separators):
+            results.insert(n, repr(self.AXIS_SEPARATOR))
         return f"lambda {names}: ({', '.join(results)}{',' if len(results) == 1 else ''})"
 
 
@@ -136,15 +142,18 @@ def function_text(function: Callable[..., Any] | str, rank: Callable[[], int], w
 def _called(function: Callable[..., Any], rank: Callable[[], int], what: str) -> tuple[list[str], Any]:
     """The names of the parameters of a function of indices, and what it returns for variables of these names."""
     names: list[str] = []
-    for p in inspect.signature(function).parameters.values():
+    parameters = list(inspect.signature(function).parameters.values())
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # those by name then stand behind these
+    for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
-            names += [f"{p.name}{n}" for n in range(rank() - len(names))]
-        elif p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD):
+            names += [f"{p.name}{n}" for n in range(rank() - len(parameters) + 1)]
+        elif p.kind is p.VAR_KEYWORD or (p.kind is p.KEYWORD_ONLY and not several):
             raise ScheduleError(f"{what} takes indices in order, this one takes `{p.name}` by name", hint="lambda i, j: (j, i)")
         else:
             names.append(p.name)
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
     try:
-        return names, function(*map(Var, names))
+        return names, function(*map(Var, names[: len(names) - len(named)]), **{name: Var(name) for name in named})
     except TypeError as error:
         raise ScheduleError(f"{what} cannot be applied to `{', '.join(names)}`: {error}") from None
 
@@ -196,10 +205,15 @@ def evaluated(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tu
 
 
 def _from_outputs(inputs: tuple[Var, ...], result: Any) -> IndexMap:
-    outputs = tuple(as_index(e) for e in (result if isinstance(result, (tuple, list)) else (result,)))
+    given = list(result) if isinstance(result, (tuple, list)) else [result]
+    marks = [n for n, e in enumerate(given) if isinstance(e, str) and e == IndexMap.AXIS_SEPARATOR]
+    outputs = tuple(as_index(e) for n, e in enumerate(given) if n not in marks)
     if not outputs:
         raise ScheduleError("the index map gives no index", hint="lambda i, j: (j, i)")
-    return IndexMap(inputs, outputs)
+    separators = tuple(n - before for before, n in enumerate(marks))
+    if not separate(separators, len(outputs)):
+        raise ScheduleError("axis separators stand between indices", hint="lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j)")
+    return IndexMap(inputs, outputs, separators)
 
 
 def place_names(func: PrimFunc, names: Names, count: int) -> list[str]:

@@ -58,7 +58,9 @@ def transformed_layout(
     names = Names.of(func)
     layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
     if not layout.conditions:
-        return with_layout(func, target.name, target.with_(shape=layout.extents, axis_separators=()), mapping, units=units)
+        return with_layout(
+            func, target.name, target.with_(shape=layout.extents, axis_separators=mapping.separators), mapping, units=units
+        )
     if pad_value is None:
         raise ScheduleError(
             f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
@@ -84,7 +86,7 @@ def transformed_layout(
 def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units: bool = False) -> PrimFunc:
     """`func` with a parameter in an index map's layout: callers pass the new shape; its padding stays as it is."""
     layout = invert(mapping, target.shape, place_names(func, Names.of(func), len(mapping.outputs)))
-    new = target.with_(shape=layout.extents, axis_separators=())
+    new = target.with_(shape=layout.extents, axis_separators=mapping.separators)
     func = with_layout(func, target.name, new, mapping, units=units)
     return func.with_(params=tuple(new if p == target else p for p in func.params))
 
@@ -100,7 +102,7 @@ def with_padded_layout(
     func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Expr, names: Names, units: bool = False
 ) -> PrimFunc:
     """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
-    new = target.with_(shape=layout.extents, axis_separators=())
+    new = target.with_(shape=layout.extents, axis_separators=mapping.separators)
     producer = _producer(func, target)
     if producer is not None:
         leaf, top = producer

@@ -100,6 +100,12 @@ def block_regions(block: Block) -> tuple[Regions, Regions]:
     return reads, writes
 
 
+def with_regions(block: Block) -> Block:
+    """The block with its regions stated."""
+    reads, writes = block_regions(block)
+    return block.with_(reads=tuple(reads.values()), writes=tuple(writes.values()))
+
+
 def clip(region: Region, ranges: Ranges) -> Region:
     """The region cut to the shape of its buffer, dimension by dimension, where its place is constant or provably outside."""
     result = []

@@ -40,7 +40,7 @@ from . import namespace
 from .expressions import Expressions
 from .names import Names
 from .source import Source, python_tree
-from .values import Data, Handle, Pointer, Scope, Thread, is_python_value
+from .values import NAMEABLE, Data, Handle, Pointer, Scope, Thread, is_python_value
 from .views import Reshaped, Subview, element_count, strides
 
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
@@ -168,7 +168,7 @@ class Declarations(Expressions):
     def let(self, name: str, value: Any, node: ast.AST, dtype: str | None = None) -> Wrapper | None:
         """Bind a name for the statements that follow; a Python value is substituted for the name."""
         if dtype is None and not isinstance(value, Expr):
-            if not is_python_value(value) and not isinstance(value, (Buffer, Reshaped, Subview)):
+            if not is_python_value(value) and not isinstance(value, NAMEABLE):
                 self.checked(value, node)
             self.bind(name, value)
             return None
@@ -255,9 +255,9 @@ class Declarations(Expressions):
         dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
         scope = self.storage_scope(arguments)
         if "strides" in arguments:
-            given = self.value(arguments["strides"])
-            if given not in (None, (), []):
-                steps = [self.integer(v, arguments["strides"]) for v in (given if isinstance(given, (tuple, list)) else [given])]
+            given = arguments["strides"]
+            steps = () if isinstance(given, ast.Constant) and given.value is None else self.shape(given)
+            if steps:
                 dense = strides(shape)
                 if region is not None:
                     dense = [strides(region.buffer.shape)[d] for d in self.kept_dimensions(region, shape)]

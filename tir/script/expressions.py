@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import dtypes, elementwise
+from ..arith.polynomial import as_constant, polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..intrinsics import INTRINSICS
@@ -29,6 +30,11 @@ from .values import Data, Pointer, Scope, is_python_value
 from .views import Reshaped, Subview, element_count, strides
 
 _ACCESS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # the mode of a pointer, as tvm_access_ptr has it
+_POINTER = namespace.Form(
+    "access_ptr(access_mask, ptr_type='handle', *, offset=0, extent=None)",
+    "is a method of buffers",
+    "What a foreign call is given of a buffer.",
+)
 
 # The namespaces by module name: `tir.script.tir` adds only `prim_func`, which needs the parser, to `namespace`.
 _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
@@ -134,10 +140,17 @@ class Expressions(Operators, Elements):
         root: ast.expr = node.func
         while isinstance(root, ast.Attribute):
             root = root.value
-        if self.namespace(root) is None:
+        if self.namespace(root) is None and not self.alias(root):
             return None
         called = self.value(node.func)
         return called if isinstance(called, (namespace.Form, namespace.Type)) else None
+
+    def alias(self, node: ast.expr) -> bool:
+        """Whether a node is a name that is bound to a form or type: `f = T.alloc_buffer`."""
+        if not isinstance(node, ast.Name):
+            return False
+        bound = self.scope.find(node.id)
+        return isinstance(self.captured.get(node.id) if bound is None else bound, (namespace.Form, namespace.Type))
 
     def attribute(self, node: ast.Attribute) -> Any:
         name = node.attr
@@ -207,6 +220,9 @@ class Expressions(Operators, Elements):
         of_library = self.of_library(node)
         if of_library is not None:
             return of_library
+        pointer = self.access_pointer(node)
+        if pointer is not None:
+            return pointer
         called = self.value(node.func)
         match called:
             case namespace.Form():
@@ -247,10 +263,12 @@ class Expressions(Operators, Elements):
 
     def foreign_argument(self, node: ast.expr) -> Node:
         """An argument of a foreign call."""
-        found = self.foreign(node, inner=True) or self.access_pointer(node)
+        found = self.foreign(node, inner=True)
         if found is not None:
             return found
         match self.value(node):
+            case Foreign() as pointer:
+                return pointer
             case str() as text:
                 return Text(text)
             case Data(buffer) | (Buffer() as buffer):
@@ -260,24 +278,25 @@ class Expressions(Operators, Elements):
             case value:
                 return self.guard(as_expr, node, self.checked(value, node))
 
-    def access_pointer(self, node: ast.expr) -> Foreign | None:
+    def access_pointer(self, node: ast.Call) -> Foreign | None:
         """`A.access_ptr("r")`, as the call that it stands for; None where a node is no such thing."""
         match node:
-            case ast.Call(ast.Attribute(of, "access_ptr"), [ast.Constant(str(mode))], stated) if mode in _ACCESS:
-                where = {k.arg: as_expr(self.value(k.value)) for k in stated}
-                if unknown := where.keys() - {"offset", "extent"}:
-                    raise self.error(f"access_ptr takes offset and extent, not {', '.join(map(str, unknown))}", node)
-                data, dtype, first, shape = (
-                    self.value(ast.copy_location(ast.Attribute(of, name, ast.Load()), node))
-                    for name in ("data", "dtype", "elem_offset", "shape")
-                )
-                if isinstance(data, Data):
-                    offset = where.get("offset", Const(0))
-                    first = simplify(first + offset)
-                    count = where.get("extent", simplify(element_count(tuple(map(as_expr, shape))) - offset))
-                    pointed = Foreign("type_annotation", (Text(dtype),))
-                    return Foreign("tvm_access_ptr", (pointed, Address(data.buffer), as_expr(first), count, Const(_ACCESS[mode])))
-        return None
+            case ast.Call(ast.Attribute(of, "access_ptr")) if isinstance(base := self.value(of), (Buffer, Reshaped, Subview)):
+                pass
+            case _:
+                return None
+        given = {name: self.value(n) for name, n in self.arguments(_POINTER, node).items()}
+        mask = given["access_mask"]
+        mode = _ACCESS.get(mask) if isinstance(mask, str) else as_constant(polynomial(self.integer(mask, node)))
+        if mode not in _ACCESS.values():
+            raise self.error(f"the access of a pointer is one of {', '.join(map(repr, _ACCESS))}, got {mask!r}", node)
+        buffer = base if isinstance(base, Buffer) else base.buffer
+        offset = self.integer(given.get("offset", 0), node)
+        count = given.get("extent")
+        extent = simplify(element_count(base.shape) - offset) if count is None else self.integer(count, node)
+        first = simplify(self.first_element(base) + offset)
+        pointed = Foreign("type_annotation", (Text(buffer.dtype),))
+        return Foreign("tvm_access_ptr", (pointed, Address(buffer), first, extent, Const(mode)))
 
     def of_library(self, node: ast.Call) -> Expr | None:
         """A pure function of a library, or of LLVM, that is one of T."""

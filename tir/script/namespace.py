@@ -282,7 +282,16 @@ FOREIGN = (
     *("call_extern", "call_pure_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed"),
     *("call_cpacked", "tvm_call_packed", "tvm_call_cpacked", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync"),
     *("tvm_bmma_sync", "tvm_fill_fragment", "tvm_storage_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async"),
-    *("ptx_commit_group", "ptx_wait_group", "mma_store", "mma_fill"),
+    *("ptx_commit_group", "ptx_wait_group", "mma_store", "mma_fill", "tvm_mfma", "tvm_mfma_store", "tvm_rdna_wmma"),
+    *("make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store", "simdgroup_multiply_accumulate", "ptx_ldg32"),
+    *("ptx_cp_async_bulk", "ptx_cp_async_barrier", "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_wait_barrier"),
+    *(
+        "ptx_arrive_barrier_expect_tx",
+        "create_barriers",
+        "tvm_thread_allreduce",
+        "start_profile_intrinsic",
+        "end_profile_intrinsic",
+    ),
 )
 FOREIGN_ARGUMENTS = (
     *("tvm_access_ptr", "address_of", "type_annotation", "tvm_stack_make_array", "tvm_stack_make_shape"),

@@ -16,7 +16,6 @@ from ..ir import (
     Evaluate,
     Expr,
     For,
-    Foreign,
     If,
     Kind,
     PrimFunc,
@@ -220,6 +219,8 @@ class Function(Loops, Blocks):
 
     def called(self, node: ast.Call) -> Stmt | Wrapper | None:
         """A call that is a statement."""
+        if found := self.foreign(node):
+            return opaque(found, named_buffers(found), self.names.loop)
         form = self.form(node)
         if form is None:
             value = self.value(node)
@@ -227,10 +228,10 @@ class Function(Loops, Blocks):
                 return value
             raise self.unused(node)
         match form.name:
-            case "evaluate" if isinstance(found := self.foreign(self.arguments(form, node)["value"]), Foreign):
-                return opaque(found, named_buffers(found), self.names.loop)
-            case "evaluate" if self.form(inner := self.arguments(form, node)["value"]) is namespace.assume:
-                return self.called(inner)  # type: ignore[arg-type]
+            case "evaluate" if isinstance(inner := self.arguments(form, node)["value"], ast.Call):
+                if found := self.foreign(inner, inner=True) or self.access_pointer(inner):
+                    return opaque(found, named_buffers(found), self.names.loop)
+                return self.called(inner) if self.form(inner) is namespace.assume else Evaluate(self.expr(inner))
             case "assume":
                 condition = self.arguments(form, node)["condition"]
                 self.assume(self.condition(self.value(condition), condition), condition, known=True)
@@ -317,6 +318,8 @@ class Function(Loops, Blocks):
         kind = self.value(annotation)
         if kind is namespace.let:
             return self.let(target.id, self.expr(value), value)
+        if kind is namespace.handle:
+            return self.let(target.id, self.value(value), value)
         if not isinstance(kind, namespace.Type):
             raise self.error(f"`{self.text(annotation)}` is no type of a value", annotation, "T.int32, T.float32, ...")
         return self.let(target.id, self.value(value), value, kind.name)

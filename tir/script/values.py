@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from ..ir import Buffer, Expr, Region
+from ..ir import Buffer, Expr, Foreign, Region
 from ..traverse import variables
 from . import namespace
 from .views import Reshaped, Subview
@@ -84,9 +84,9 @@ class Scope:
 
 
 # Values with a meaning in the dialect, not to be computed with by Python.
-_DIALECT_VALUES = (
-    Expr, Buffer, Reshaped, Subview, Region, Handle, Pointer, Data, Thread, namespace.Form, namespace.Type, ModuleType,
-)  # fmt: skip
+# Those that a name may be bound to are further ones than expressions.
+NAMEABLE = (Buffer, Reshaped, Subview, Pointer, Data, Foreign, namespace.Form, namespace.Type)
+_DIALECT_VALUES = (Expr, Region, Handle, Thread, ModuleType, *NAMEABLE)
 
 
 def is_python_value(value: Any) -> bool:

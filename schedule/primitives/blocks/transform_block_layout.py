@@ -38,6 +38,8 @@ def transform_block_layout(
     _, leaf = locate(func, block)
     target = leaf.block
     mapping = parse_index_map(index_map, func, [it.extent for it in target.iters])
+    if mapping.separators:
+        raise ScheduleError("axis separators are for buffers, not for the axes of a block", (target, "the block"))
     loops = own_loops(leaf)
     names = Names.of(func)
     layout = invert(mapping, [it.extent for it in target.iters], place_names(func, names, len(mapping.outputs)))

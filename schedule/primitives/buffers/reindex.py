@@ -253,4 +253,4 @@ def _map_of_used_axes(func: PrimFunc, block: Block, index_map: IndexMap | Callab
                 (block, f"uses {buffer.name}"),
                 hint=f"leave `{name}` out of the result of the index map",
             )
-    return IndexMap(tuple(v for v in mapping.inputs if by_name[v.name] in used), mapping.outputs)
+    return IndexMap(tuple(v for v in mapping.inputs if by_name[v.name] in used), mapping.outputs, mapping.separators)

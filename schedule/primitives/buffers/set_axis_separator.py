@@ -18,7 +18,7 @@ def set_axis_separator(
 
     The buffer is given as for `transform_layout`. A separator is the number of the dimension that a new group begins with. The
     memories of CPUs and of CUDA have one dimension, in which the groups stand one after another, as they did; `transform_layout`
-    drops the separators.
+    drops the separators, unless its index map states some.
 
     Rewrite   X = T.alloc_buffer(shape)   =>   X = T.alloc_buffer(shape, axis_separators=[1])
     Legal     if the separators ascend, and each is a number of a dimension behind the first.

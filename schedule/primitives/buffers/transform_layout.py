@@ -31,14 +31,15 @@ def transform_layout(
     sums of these in mixed radix, such as `i * 13 + j` for j < 13. Where a tile does not divide the extent, the last one is padded
     with `pad_value`, a number or a function of the new indices: by the producer, where that writes the whole buffer in loops of
     its own, which then run over the new shape; else by a block of its own, before the first use. Variables of one value become
-    that value in the indices, unless with `preserve_unit_iters`. With `of_caller` a parameter may change its layout, too: the
+    that value in the indices, unless with `preserve_unit_iters`. Where `IndexMap.AXIS_SEPARATOR` stands between the outputs, a
+    group of dimensions begins, as for `set_axis_separator`. With `of_caller` a parameter may change its layout, too: the
     function is then called with arrays of the new shape, whose padding is neither read nor written.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])
-    Legal     if the buffer is no parameter (or `of_caller`), the index map is provably one to one (of the constants that divide
-              one index, each is a multiple of the smaller ones), and where a temporary is padded a `pad_value` of the dtype is
-              given, which reads no memory.
+    Legal     if the buffer is no parameter (or `of_caller`) unless its elements stay where they are, the index map is provably
+              one to one (of the constants that divide one index, each is a multiple of the smaller ones), and where a temporary
+              is padded a `pad_value` of the dtype is given, which reads no memory.
     Example   chain: s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
     """
     user = find_block(func, block)
@@ -46,9 +47,9 @@ def transform_layout(
     mark = (user, f"uses {target.name}")
     how = "cache_write" if target.name in stored_names(user) else "cache_read"
     hint = f"{how} makes a copy whose layout is free"
-    if not of_caller:
-        need_not_parameter(func, target, "its layout is the caller's", mark, f"{hint}, and of_caller=True changes what is passed")
     mapping = parse_index_map(index_map, func, target.shape)
+    if not of_caller and mapping.outputs != mapping.inputs:
+        need_not_parameter(func, target, "its layout is the caller's", mark, f"{hint}, and of_caller=True changes what is passed")
     if is_parameter(func, target.name):
         return with_passed_layout(func, target, mapping, preserve_unit_iters), None
     return transformed_layout(func, target, mapping, pad_value, mark, units=preserve_unit_iters), None

@@ -129,8 +129,58 @@ def test_pointers_of_buffers():
     ):
         func = parsed(f'with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw"{stated})))')
         assert f'T.tvm_access_ptr(T.type_annotation("float32"), A.data, {place}, 3)' in func.script()
-    with pytest.raises(ScriptError, match="access_ptr takes offset and extent, not lanes"):
-        parsed('with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw", lanes=4)))')
+    named = parsed('T.evaluate(T.call_extern("int32", "f", A.access_ptr(access_mask=3, ptr_type="handle", extent=13)))')
+    assert "A.data, 0, 13, 3)" in named.script()
+    for call, message in (
+        ("""A.access_ptr("rw", content_lanes=4)""", "got an unexpected keyword argument 'content_lanes'"),
+        ("""A.access_ptr("x")""", "the access of a pointer is one of 'r', 'w', 'rw', 'wr', got 'x'"),
+        ("""A.access_ptr(4)""", "the access of a pointer is one of 'r', 'w', 'rw', 'wr', got 4"),
+    ):
+        with pytest.raises(ScriptError, match=message):
+            parsed(f'T.evaluate(T.call_extern("int32", "f", {call}))')
+
+
+def test_calls_and_pointers_are_statements_and_have_names():
+    """Without `T.evaluate`, and through names for pointers and for what makes buffers."""
+    func = parsed(
+        """
+        make = T.alloc_buffer
+        X = make((13,), "int8", scope="shared")
+        with T.block("B"):
+            T.reads(A[0:7, 0:13])
+            T.writes(X[0:13])
+            pointer: T.handle = A.access_ptr("r")
+            data = X.data
+            T.evaluate(A.access_ptr("r"))
+            T.call_extern("int32", "f", pointer, data, "text", 1.5)
+            T.tvm_mfma("float32", data, dtype="float32")
+        """
+    )
+    lines = func.script().splitlines()
+    assert [line.strip() for line in lines[-3:]] == [
+        'T.evaluate(T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 91, 1))',
+        'T.evaluate(T.call_extern("int32", "f", T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 91, 1), X.data, "text", '
+        "T.float32(1.5)))",
+        'T.evaluate(T.tvm_mfma("float32", X.data, dtype="float32"))',
+    ]
+    assert '    X = T.alloc_buffer((13,), "int8", scope="shared")' in lines
+    assert tir.script.parse(func.script()) == func
+    with pytest.raises(ScriptError, match="is 'Foreign', not a number; a value is needed here"):
+        parsed('B[0, 0] = A.access_ptr("r")')
+
+
+def test_strides_in_quotation_marks():
+    """Names for strides are none any more, in parameters, too."""
+    quoted = """
+    @T.prim_func
+    def main(A: T.Buffer((7, 13), "float32", strides=("s", "t"), offset_factor=1), B: T.Buffer((7, 13), strides=[13, 1])):
+        B[0, 0] = A[0, 0] + T.Cast("float32", A.strides[0])
+    """
+    func = tir.script.parse(quoted)
+    assert [p.name for p in func.params] == ["A", "B"]
+    assert func == tir.script.parse(quoted.replace('strides=("s", "t"), ', "").replace(", strides=[13, 1]", ""))
+    with pytest.raises(ScriptError, match="buffers are dense and row-major; strides are not in the dialect"):
+        tir.script.parse(quoted.replace("[13, 1]", "[16, 1]"))
 
 
 def test_iterations_that_write_apart_as_stated_are_independent():

@@ -1,4 +1,6 @@
-from schedule import Schedule
+import pytest
+
+from schedule import IndexMap, Schedule
 from tests.programs import chain
 from tests.schedule.harness import Checked, check, refuse
 
@@ -29,6 +31,53 @@ def test_a_parameter_and_another_layout():
     s.set_axis_separator("B", ("write", 0), [1])
     s.transform_layout("B", ("write", 0), lambda i, j: (i * 13 + j,))
     assert "    B = T.alloc_buffer((91,))\n" in s.script
+
+
+@pytest.mark.parametrize("buffer", ["B", ("write", 0), "object"])
+def test_separators_of_an_index_map(buffer):
+    """They stand between the outputs, in a group of functions of TVM's; the buffer may be given itself."""
+    s = Checked(chain())
+    given = s.get("B").writes[0].buffer if buffer == "object" else buffer
+    s.transform_layout("B", given, lambda i, j: [i, IndexMap.AXIS_SEPARATOR, j])
+    check(s, f"B = T.alloc_buffer((7, 13), axis_separators=[1]){CHAIN}")
+    tiled = Checked(chain())
+    tiled.transform_layout("B", given, lambda *i, j: (*i, IndexMap.AXIS_SEPARATOR, j // 13, IndexMap.AXIS_SEPARATOR, j % 13))
+    check(tiled, f"B = T.alloc_buffer((7, 1, 13), axis_separators=[1, 2]){CHAIN.replace('B[v_i, v_j]', 'B[v_i, 0, v_j]')}")
+
+
+def test_separators_alone_leave_a_parameter_where_it_is():
+    s = Schedule(chain())
+    s.transform_layout("B", s.get("B").reads[0].buffer, lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j))
+    assert 'A: T.Buffer((7, 13), "float32", axis_separators=[1])' in s.script
+    refuse(
+        s,
+        """
+transform_layout('B', 'A', "lambda i, j: (j, 'axis separator', i)"): `A` is a parameter of the function, and its layout is the caller's
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ uses A
+  hint: cache_read makes a copy whose layout is free, and of_caller=True changes what is passed
+""",
+    )
+
+
+def test_separators_elsewhere_are_refused():
+    for given in ("(i, j, IndexMap.AXIS_SEPARATOR)", "(IndexMap.AXIS_SEPARATOR, i, j)"):
+        refuse(
+            Schedule(chain()),
+            """
+transform_layout('B', 'B', ...): axis separators stand between indices
+  hint: lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j)
+""",
+            lambda s, given=given: s.transform_layout("B", "B", eval(f"lambda i, j: {given}", {"IndexMap": IndexMap})),
+        )
+    refuse(
+        Schedule(chain()),
+        """
+transform_block_layout('B', "lambda i, j: (j, 'axis separator', i)"): axis separators are for buffers, not for the axes of a block
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
 
 
 def test_separators_that_do_not_ascend_are_refused():
