@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .arith.polynomial import wraps
 from .intrinsics import INTRINSICS
 from .ir import Binary, Call, Const, Expr, Select, Unary, as_expr, binary, cast, const, refuse_compared, unify
 
@@ -37,12 +38,12 @@ def operator(op: str) -> Callable[[Any, Any], Binary]:
 
 
 def maximum(a, b) -> Expr:
-    """The larger of two numbers, in the dtype that both are converted to; of a NaN and a number either."""
+    """The larger of two numbers, in the dtype that both are converted to; of a NaN and a number either. Of conditions `or`."""
     return binary("max", a, b)
 
 
 def minimum(a, b) -> Expr:
-    """The smaller of two numbers, in the dtype that both are converted to; of a NaN and a number either."""
+    """The smaller of two numbers, in the dtype that both are converted to; of a NaN and a number either. Of conditions `and`."""
     return binary("min", a, b)
 
 
@@ -95,7 +96,7 @@ def popcount(x) -> Expr:
 
 
 def floordiv(a, b) -> Expr:
-    """The quotient of two integers, rounded down."""
+    """The quotient of two numbers, rounded down."""
     return binary("//", a, b)
 
 
@@ -105,10 +106,16 @@ def floormod(a, b) -> Expr:
 
 
 def ceildiv(a, b) -> Any:
-    """The quotient of an integer and one above 0, rounded up; of Python's ints an int."""
+    """The quotient of two integers, rounded up; of Python's ints an int. TypeError for other numbers."""
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
-    return binary("//", binary("-", binary("+", a, b), 1), b)
+    quotient = binary("//", a, b)
+    a, b = quotient.a, quotient.b
+    if not dtypes.is_int(quotient.dtype):
+        raise TypeError(f"ceildiv needs integer arguments, got {quotient.dtype}; use te.ceil(a / b)")
+    if wraps(quotient):  # a sum of both may not fit their dtype
+        return quotient + cast(binary("!=", binary("%", a, b), 0), quotient.dtype)
+    return (a + b - 1) // b if isinstance(b, Const) and b.value > 0 else -(-a // b)
 
 
 def clip(x, low, high) -> Expr:

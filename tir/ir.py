@@ -141,7 +141,7 @@ class Operators:
     __xor__, __rxor__ = _function("bitwise_xor")
 
     def __neg__(self):
-        return Unary("neg", as_expr(self))
+        return negative(as_expr(self))
 
     def __abs__(self):
         return _te().abs(self)
@@ -657,14 +657,31 @@ def _literal_beside(value, dtype: str) -> Const:
     return const(value, dtype if fits else None)
 
 
+ON_CONDITIONS = {"+": "or", "max": "or", "*": "and", "min": "and"}  # what operators of numbers are on two conditions
+
+
 def binary(op: str, a, b) -> Binary:
-    """`a op b` with the operands brought to one dtype."""
+    """`a op b` with the operands brought to one dtype. A sum or maximum of conditions is `or`, their product or minimum `and`.
+
+    TypeError where the operator is not for that dtype.
+    """
     a, b = unify(a, b)
+    if a.dtype == "bool" and op in ARITHMETIC:
+        if op not in ON_CONDITIONS:
+            raise TypeError(f"`{op}` does not take bool, in `{a} {op} {b}`; use .astype('int32')")
+        op = ON_CONDITIONS[op]
     if op in LOGICAL and a.dtype != "bool":
         raise TypeError(f"`{op}` needs bool operands, got {a.dtype} in `{a} {op} {b}`")
     if op == "/" and not dtypes.is_float(a.dtype):
         raise TypeError(f"`/` needs floating operands, got {a.dtype} in `{a} / {b}`; use // or .astype('float32')")
     return Binary(op, a, b)
+
+
+def negative(value: Expr) -> Unary:
+    """`-value`; TypeError for a condition."""
+    if value.dtype == "bool":
+        raise TypeError(f"`-` does not take bool, in `-{value}`; use te.logical_not or .astype('int32')")
+    return Unary("neg", value)
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

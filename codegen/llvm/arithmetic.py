@@ -10,7 +10,7 @@ from tir.arith.bounds import bounds
 from tir.arith.intervals import polynomial_bounds
 from tir.arith.polynomial import Polynomial, excess, polynomial, to_expr
 from tir.arith.simplify import simplify, wraps
-from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
+from tir.ir import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
 from tir.traverse import loads, variable_names, walk
 
 from ..processor import fuses_multiply_add, scales_by_powers
@@ -77,7 +77,7 @@ class Arithmetic(Memory):
                 return self.load(e)
             case Binary("+") if self.lane is not None and (value := dot.product(self, e)) is not None:
                 return value
-            case Binary(op, a, b) if op in COMPARISONS or op in ("and", "or"):
+            case Binary(op, a, b) if op in COMPARISONS or op in LOGICAL:
                 return self._hoisted(e, lambda: self.condition(op, a, b))
             case Binary(op, a, b):
                 if dtypes.is_float(e.dtype):
@@ -176,7 +176,7 @@ class Arithmetic(Memory):
         return self.as_type(self.expr(e), e.dtype)
 
     def condition(self, op: str, a: Expr, b: Expr) -> Value:
-        if op in ("and", "or"):
+        if op in LOGICAL:
             x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
             return self.op(f"{op} {x}, {y.name}", "i1", x.lanes, key=(op, x.name, y.name))
         if dtypes.is_float(a.dtype):
@@ -228,13 +228,15 @@ class Arithmetic(Memory):
         return Value(f"<{steps}>", "i32", lanes), home.known[key]
 
     def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
+        if op in LOGICAL:
+            return self.binary(op, *self.together(x, y))
         if dtypes.is_float(dtype):
             return self.float_operation(op, x, y, dtype)
         return self.int_binary(op, x, y, dtypes.TABLE[dtype].kind != "int", exact=False)
 
     def identity(self, op: str, dtype: str) -> Value:
         low, high = dtypes.limits(dtype)
-        value = {"+": 0, "*": 1, "min": high, "max": low}[op]
+        value = {"+": 0, "*": 1, "min": high, "max": low, "and": True, "or": False}[op]
         return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, dtypes.computed(dtype)), dtype)
 
     def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:

@@ -8,15 +8,15 @@ from tir.traverse import loads, map_statements, names, substitute, variables, wi
 from .split_vectors import MAX_CHUNKS, widest
 
 ANNOTATION = "combine_lanes"
-OPERATORS = ("+", "*", "min", "max")
+OPERATORS = ("+", "*", "min", "max", "and", "or")
 
 
 def combine_lanes(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k in serial(n, {"combine_lanes": True}): C[c] = C[c] + X(k)
               => for k in vectorized(n): C[c] = C[c] + X(k)
 
-    where c does not depend on k and the operator is + * min or max; the update may stand under conditions. The backend computes X
-    for all lanes and combines them in pairs. What fills several registers is combined register by register first,
+    where c does not depend on k and the operator is one of OPERATORS; the update may stand under conditions. The backend computes
+    X for all lanes and combines them in pairs. What fills several registers is combined register by register first,
 
     Rewrite   for k in vectorized(4 * w): C[c] = C[c] + X(k)
               => for k in vectorized(w): C[c] = C[c] + ((X(k) + X(k + w)) + (X(k + 2 * w) + X(k + 3 * w)))

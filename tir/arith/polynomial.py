@@ -164,4 +164,4 @@ def wraps(e: Expr) -> bool:
         case Unary(_, a):
             return wraps(a)
         case _:
-            return False
+            return hasattr(e, "indices")  # an element of a tensor of `te`

@@ -17,7 +17,7 @@ from ..arith.simplify import simplify
 from ..elementwise import operator
 from ..intrinsics import INTRINSICS
 from ..ir import Cast as CastNode
-from ..ir import Expr, Unary, as_expr, const
+from ..ir import Expr, as_expr, const, negative
 from ..ir import cast as cast_expr
 
 # --- forms: what the parser understands --------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def cast(value, dtype: str) -> Expr:
 
 def neg(value) -> Expr:
     """-value; not folded for a constant."""
-    return Unary("neg", as_expr(value))
+    return negative(as_expr(value))
 
 
 Add, Sub, Mul, Div, FloorDiv, FloorMod = (operator(op) for op in ("+", "-", "*", "/", "//", "%"))

@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from .. import elementwise
-from ..ir import Const, Expr, Unary, binary
+from ..ir import Const, Expr, binary, negative
 from . import namespace
 from .context import MAX_BITS, MAX_ITEMS, Context
 from .source import syntax
@@ -87,10 +87,7 @@ class Operators(Context):
             case _ if op in _FUNCTIONS:
                 return self.guard(_FUNCTIONS[op], node, a, b)
             case _:
-                result = self.guard(binary, node, op, a, b)
-                if result.a.dtype == "bool":
-                    raise self.error(f"`{op}` does not take bool", node, 'convert it: T.Cast("int32", x)')
-                return result
+                return self.guard(binary, node, op, a, b)
 
     def unary(self, op: ast.unaryop, value: Any, node: ast.UnaryOp) -> Any:
         if is_python_value(value):
@@ -102,9 +99,7 @@ class Operators(Context):
             case ast.USub():
                 if isinstance(value, Const) and value.dtype != "bool":
                     return self.guard(namespace.Type(value.dtype), node, -value.value)
-                if value.dtype == "bool":
-                    raise self.error("`-` does not take bool", node)
-                return Unary("neg", value)
+                return self.guard(negative, node, value)
             case ast.Not():
                 return self.guard(elementwise.logical_not, node, value)
             case _:

@@ -282,8 +282,7 @@ class Scopes:
             self._error(f"unknown operator {op!r}, in `{e}`")
             return None
         if dtype is not None:
-            kinds = {"/": ("float",), "//": ("int", "uint"), "%": ("int", "uint"), **dict.fromkeys(LOGICAL, ("bool",))}
-            kinds |= dict.fromkeys("+-*", ("float", "int", "uint"))
+            kinds = dict.fromkeys(ARITHMETIC, ("float", "int", "uint")) | dict.fromkeys(LOGICAL, ("bool",)) | {"/": ("float",)}
             kind = dtypes.TABLE[dtype].kind
             if kind not in kinds.get(op, (kind,)):
                 self._error(f"`{op}` does not take {dtype}, in `{e}`")

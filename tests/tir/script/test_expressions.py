@@ -47,6 +47,8 @@ g = Load(Buffer("G", (const(7),), "int8"), (i,))
         ("i & 7", i % 8),
         ("T.bitwise_and(i, 7)", i % 8),
         ("(i < 3) & (j < 3) | ~(i < j)", te.any(te.all(i < 3, j < 3), Unary("not", i < j))),
+        ("(i < 3) + (j < 3) * (i < j)", te.any(i < 3, te.all(j < 3, i < j))),
+        ("T.max(i < 3, T.min(j < 3, i < j))", te.any(i < 3, te.all(j < 3, i < j))),
         ("i == j", i.equal(j)),
         ("i < j < 3", te.all(i < j, j < 3)),
         ("i < 3 and j < 3 and i < j", te.all(i < 3, j < 3, i < j)),

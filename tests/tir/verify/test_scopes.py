@@ -65,7 +65,7 @@ def test_ranks_and_dtypes():
         (Store(B, (zero,), const(0)), "error: a value of dtype int32 is stored into `B`, which holds float32"),
         (Evaluate(Binary("+", load, zero)), "error: operands of dtypes float32 and int32, in `B[0] + 0`"),
         (Evaluate(Binary("/", zero, zero)), "error: `/` does not take int32, in `T.int32(0) / 0`"),
-        (Evaluate(Binary("//", load, load)), "error: `//` does not take float32, in `B[0] // B[0]`"),
+        (Evaluate(Binary("max", TRUE, FALSE)), "error: `max` does not take bool, in `T.max(T.bool(True), T.bool(False))`"),
         (Evaluate(Binary("+", TRUE, FALSE)), "error: `+` does not take bool, in `T.bool(True) + T.bool(False)`"),
         (Evaluate(Binary("and", load, TRUE)), "error: operands of dtypes float32 and bool, in `B[0] and T.bool(True)`"),
         (Evaluate(Unary("not", load)), "error: `not` does not take float32, in `not B[0]`"),
