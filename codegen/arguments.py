@@ -12,6 +12,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.simplify import simplify
+from tir.arrays import ArgumentError
 from tir.assumptions import broken_assumption
 from tir.ir import Buffer, Const, Expr, PrimFunc
 from tir.traverse import substitute
@@ -26,10 +27,6 @@ DATA_OFFSET = object.__basicsize__
 CPYTHON = sys.implementation.name == "cpython"
 
 DECLINED = -1  # the status of a call that did not run, since its arguments need a closer look
-
-
-class ArgumentError(TypeError, ValueError):
-    """An argument of a kernel that does not fit its parameter."""
 
 
 def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: Address) -> dict[str, int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tir.arrays import given, need_dtype
 from tir.ir import PrimFunc
 
 from .passes import CPU_PASSES, GPU_PASSES, Pass
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 def _later(module: str, name: str) -> Callable[..., Any]:
     """A function of a module that is imported at its first call, so that a process loads only the kinds that it uses."""
     return lambda *arguments: getattr(import_module(module), name)(*arguments)
+
+
+def _host_array_type(a: Any) -> tuple[tuple[int, ...], str] | None:
+    found = given(a)
+    return None if found is None else (found.array.shape, need_dtype(found))
 
 
 def _cpu_machine(target: Target) -> Machine:
@@ -63,6 +69,7 @@ class Backend:
     described: tuple[str, ...] = ()  # options that decide how fast kernels are on a device
     here: Callable[[], dict[str, Any]] = dict  # options that describe the device here
     missing: Callable[[Target], str] = lambda target: ""  # why no kernel for the target can run here; empty if one can
+    array_type: Callable[[Any], tuple[tuple[int, ...], str] | None] = _host_array_type  # of an argument; None: it is no array
     builder: str = "search.measure.builder"  # the module by which worker processes make kernels
 
     def pass_names(self) -> list[str]:
@@ -185,6 +192,7 @@ BACKENDS: dict[str, Backend] = {
             described=("arch", "fast_math"),
             here=_later("codegen.cuda.driver", "here"),
             missing=_later("codegen.cuda.driver", "missing"),
+            array_type=_later("codegen.cuda.driver", "array_type"),
             builder="search.measure.gpu_builder",
         ),
     )

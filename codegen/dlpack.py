@@ -1,17 +1,12 @@
-"""Arrays of other libraries as numpy's, without a copy: DLPack and numpy's own array interface."""
+"""DLPack: the tensors that libraries export, as they lie in memory."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-import numpy as np
-
-ON_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
-READ_ONLY = 1  # in the flags of a versioned tensor
 
 
 class DLTensor(ctypes.Structure):
@@ -61,8 +56,8 @@ def contiguous(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
     return True
 
 
-def exported(a: Any) -> tuple[DLTensor, bool, object]:
-    """The tensor that an object with `__dlpack__` exports, whether it may be written, and what keeps it alive."""
+def exported(a: Any) -> tuple[DLTensor, object]:
+    """The tensor that an object with `__dlpack__` exports, and what keeps it alive."""
     a = a.detach() if hasattr(a, "detach") else a
     try:
         capsule = a.__dlpack__(max_version=(1, 0))
@@ -73,55 +68,5 @@ def exported(a: Any) -> tuple[DLTensor, bool, object]:
     name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     if (called := name(capsule)) == b"dltensor_versioned":
-        found = _Versioned.from_address(get(capsule, called))
-        return found.tensor, not found.flags & READ_ONLY, (a, capsule)
-    return DLTensor.from_address(get(capsule, called)), False, (a, capsule)
-
-
-class _Exported:
-    """What numpy makes an array of, by its interface, and what keeps that alive."""
-
-    def __init__(self, interface: dict[str, Any], owner: object):
-        self.__array_interface__, self.owner = interface, owner
-
-
-def host_array(a: Any) -> np.ndarray | None:
-    """The elements of an array in the host's memory as a numpy array; None for what is no array.
-
-    bfloat16 of DLPack, which numpy has not, becomes uint16 bit patterns. Raises TypeError for an array on a device, and for one
-    that its library does not export.
-    """
-    if isinstance(a, np.ndarray):
-        return a
-    if isinstance(a, np.generic):
-        return None
-    if hasattr(a, "__dlpack__"):
-        try:
-            return np.from_dlpack(a)
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            return _bits(a, error)
-    return np.asarray(a) if hasattr(a, "__array_interface__") else None
-
-
-def _bits(a: Any, error: Exception) -> np.ndarray:
-    """The bit patterns of bfloat16, where numpy took the array for that not."""
-    kind = type(a).__name__
-    try:
-        where = int(a.__dlpack_device__()[0])
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        where = ON_HOST[0]
-    if where not in ON_HOST:
-        raise TypeError(f"must be in the host's memory, got a {kind} on a device") from None
-    if getattr(a, "requires_grad", False):
-        raise TypeError(f"must be an array that is no part of a gradient, got {kind}: {error}") from None
-    try:
-        tensor, writable, owner = exported(a)
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        raise TypeError(f"must be an array that DLPack can export, got {kind}: {error}") from None
-    if tensor.dtype != "bfloat16":
-        raise TypeError(f"must be an array that numpy can read, got {kind} of {tensor.dtype}: {error}") from None
-    shape, unit = tensor.lengths, 2
-    strides = [unit * tensor.strides[n] for n in range(tensor.ndim)] if tensor.strides else None
-    interface = {"shape": shape, "typestr": "<u2", "version": 3, "data": (tensor.address, not writable)}
-    interface["strides"] = None if strides is None else tuple(strides)
-    return np.asarray(_Exported(interface, owner)) if prod(shape) else np.empty(shape, np.uint16)
+        return _Versioned.from_address(get(capsule, called)).tensor, (a, capsule)
+    return DLTensor.from_address(get(capsule, called)), (a, capsule)

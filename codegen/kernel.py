@@ -13,6 +13,7 @@ import numpy as np
 from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Ranges
+from tir.arrays import given, refuse_other, refuse_written
 from tir.assumptions import assumptions
 from tir.constants import constants
 from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, const_shape
@@ -20,7 +21,6 @@ from tir.script.outline import signature_text
 from tir.traverse import stored_names, substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
-from .dlpack import host_array
 from .signature import LibraryOfOne
 from .timing import Timing, sampled, seconds_of, without_collector
 
@@ -39,9 +39,9 @@ LOADED = ("_entry", "_run", "_signature", "_given", "_makers")  # what a kernel 
 class Kernel(LibraryOfOne):
     """A compiled function. Call it with arrays (and ints for sizes) in the order of `func.params`; it writes in place.
 
-    Arrays are numpy's, or in the host's memory with DLPack or `__array_interface__`; none is copied. Arguments may be given by
-    name. Outputs may be given as `out`, or left out: then they are made, and the call returns them. Sizes may be left out where
-    they follow from the shapes of arrays.
+    Arrays are numpy's, torch's, or in the host's memory with DLPack or `__array_interface__`; none is copied. Arguments may be
+    given by name. Outputs may be given as `out`, or left out: then they are made, of the library that the inputs are of, and the
+    call returns them. Sizes may be left out where they follow from the shapes of arrays.
     """
 
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
@@ -119,23 +119,25 @@ class Kernel(LibraryOfOne):
                 return None
             if status != DECLINED:
                 raise self._no_memory()
-        arguments, result = self._arranged(arrays, named)
-        self._called(arguments)
-        return result
-
-    def _arranged(self, arrays: tuple, named: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        """The arguments in the order of the parameters, and what the call returns."""
-        signature = self._signature
         if not named and len(arrays) == self._given and all(type(a) is np.ndarray for a in arrays):
             made = [make() for make in self._makers]
-            return [*arrays, *made], made[0] if len(made) == 1 else tuple(made)
-        return signature.bound(arrays, named, _viewed, new_array)
+            self._called([*arrays, *made])
+            return made[0] if len(made) == 1 else tuple(made)
+        arguments, results = self._arranged(arrays, named)
+        self._called(arguments)
+        return results()
+
+    def _arranged(self, arrays: tuple, named: Mapping[str, Any]) -> tuple[list[Any], Callable[[], Any]]:
+        """The arguments in the order of the parameters, and the function that gives what a call returns."""
+        return self._signature.bound(arrays, named, self._viewed, new_array)
 
     @cached_property
     def _given(self) -> int:
-        """How many arrays a call takes that leaves out its outputs, if they are the last, and all lengths known; else -1."""
+        """The number of arrays of a call that leaves out its outputs, if they are the last, of one kind for all inputs, and all
+        lengths are known; else -1."""
         signature = self._signature
-        return len(signature.inputs) if signature.constant and signature.last and signature.outputs else -1
+        plain = signature.constant and signature.last and all(b.dtype != "bfloat16" for b in signature.outputs)
+        return len(signature.inputs) if plain and signature.outputs else -1
 
     @cached_property
     def _makers(self) -> list[Callable[[], np.ndarray]]:
@@ -152,14 +154,14 @@ class Kernel(LibraryOfOne):
     def bind(self, *arrays, **named) -> Callable[[], Any]:
         """The call with these arguments as a function without any. It keeps the arrays alive; they must not be resized. What is
         left out is made once. Raises ArgumentError as a call does."""
-        arguments, result = self._arranged(arrays, named)
+        arguments, results = self._arranged(arrays, named)
         run, entry, pointers = self._run, self._entry, self.pointers(*arguments)
 
         def call() -> Any:
             status = run(*arguments)
             if status and (status != DECLINED or entry(*pointers)):
                 raise self._no_memory()
-            return result
+            return results()
 
         return call
 
@@ -206,27 +208,37 @@ class Kernel(LibraryOfOne):
         """The checked arguments as machine words."""
         return list(checked(self.func, self._written, arrays, self._address).values())
 
-    def _address(self, p: Buffer, a, shape: tuple[int, ...]) -> int:
+    def _viewed(self, a: Any, p: Buffer) -> Any:
+        """An argument as numpy's array of what the parameter holds; itself where it is no array. Raises TypeError."""
+        if type(a) is np.ndarray and a.dtype.isbuiltin == 1:
+            return a
+        found = given(a)
+        if found is None:
+            return a
+        if found.dtype == "bfloat16":
+            refuse_other(found, p.dtype, found.array.shape)  # as bits it would be taken for uint16
+        if p.name in self._written:
+            refuse_written(found, a)
+        return found.array
+
+    def _address(self, p: Buffer, a: Any, shape: tuple[int, ...]) -> int:
         name = self.func.name
-        if not isinstance(a, np.ndarray):
-            raise ArgumentError(f"{name}: {p.name} must be an array, got {type(a).__name__}; np.asarray makes one")
-        if a.shape != shape:
-            raise ArgumentError(f"{name}: {p.name} must have shape {shape}, got {a.shape}")
-        wanted = dtypes.storage(p.dtype)
-        if a.dtype != wanted and a.dtype.name != p.dtype:
-            hint = " (bfloat16 is passed as uint16 bit patterns or ml_dtypes.bfloat16)" if p.dtype == "bfloat16" else ""
-            raise ArgumentError(f"{name}: {p.name} must have dtype {wanted}, got {a.dtype}{hint}")
-        if not a.dtype.isnative:
-            raise ArgumentError(f"{name}: {p.name} must be in this machine's byte order, got {a.dtype.str}")
-        if not a.flags.c_contiguous:
-            raise ArgumentError(f"{name}: {p.name} must be C-contiguous, got strides {a.strides}; use np.ascontiguousarray")
-        if p.name in self._written and not a.flags.writeable:
-            raise ArgumentError(f"{name}: {p.name} is written but the array is read-only")
-        begin = address(a)
-        if begin % dtypes.nbytes(p.dtype):
-            raise ArgumentError(
-                f"{name}: {p.name} must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {begin:#x}"
-            )
+        try:
+            found = given(a)
+            if found is None:
+                hint = "; np.asarray makes one" if isinstance(a, (int, float, list, tuple, np.generic, memoryview)) else ""
+                raise TypeError(f"must be an array, got {type(a).__name__}{hint}")
+            refuse_other(found, p.dtype, shape)
+            array = found.array
+            if not array.flags.c_contiguous:
+                raise TypeError(f"must be C-contiguous, got strides {array.strides}; use np.ascontiguousarray")
+            if p.name in self._written:
+                refuse_written(found, a)
+            begin = address(array)
+            if begin % dtypes.nbytes(p.dtype):
+                raise TypeError(f"must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {begin:#x}")
+        except TypeError as error:
+            raise ArgumentError(f"{name}: {p.name} {error}") from None
         return begin
 
 
@@ -269,17 +281,17 @@ class SplitKernel(Kernel):
         return [given[p.name] for p in self.main.func.params]
 
     def __call__(self, *arrays, **named) -> Any:
-        arguments, result = self._signature.bound(arrays, named, _viewed, new_array)
+        arguments, results = self._arranged(arrays, named)
         self.main._called(self._prepared(arguments))
-        return result
+        return results()
 
     def bind(self, *arrays, **named) -> Callable[[], Any]:
-        arguments, result = self._signature.bound(arrays, named, _viewed, new_array)
+        arguments, results = self._arranged(arrays, named)
         call = self.main.bind(*self._prepared(arguments))
 
         def bound() -> Any:
             call()
-            return result
+            return results()
 
         return bound
 
@@ -316,10 +328,3 @@ def maker(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> Callable[[
 
 def new_array(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> np.ndarray:
     return maker(shape, dtype, zeros)()
-
-
-def _viewed(a: Any) -> np.ndarray | None:
-    """An argument as a kernel takes it: an array of numpy's, of bits where it holds what numpy has not; None where it is none."""
-    found = host_array(a)
-    odd = found is not None and found.dtype.isbuiltin == 2 and found.dtype.name == "bfloat16"
-    return found.view(np.uint16) if found is not None and odd else found

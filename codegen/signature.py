@@ -11,11 +11,12 @@ import numpy as np
 
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.polynomial import polynomial
+from tir.arrays import ArgumentError, like
 from tir.ir import Block, Buffer, Const, Evaluate, Expr, Load, PrimFunc, Stmt, Store, Var, nest, seq
 from tir.nearest import did_you_mean, no_such
 from tir.traverse import children, fresh, loads, names, substatements, substitute
 
-from .arguments import ArgumentError, evaluated
+from .arguments import evaluated
 
 Make = Callable[[tuple[int, ...], str, bool], Any]
 
@@ -75,12 +76,14 @@ class Signature:
         """The names of outputs of which every element is certainly written; what is made for others holds zeros."""
         return frozenset(b.name for b in self.outputs if _written_whole(self.func, b))
 
-    def bound(self, args: tuple, named: Mapping[str, Any], view: Callable[[Any], Any], make: Make) -> tuple[list[Any], Any]:
-        """The arguments of a call in the order of the parameters, and what the call returns: nothing where all were given, else
-        its outputs, those given as `out` and those made.
+    def bound(
+        self, args: tuple, named: Mapping[str, Any], view: Callable[[Any, Buffer], Any], make: Make, make_like: bool = True
+    ) -> tuple[list[Any], Callable[[], Any]]:
+        """The arguments of a call in the order of the parameters, and the function that gives what the call returns: nothing
+        where all were given, else its outputs, those given as `out` and those made, `make_like` the inputs.
 
-        `view` makes of an argument an array that the kernel takes, None where it is no array; `make` makes one, of a shape, a
-        dtype and whether it must be zeros. Raises ArgumentError.
+        `view` makes of an argument an array that the kernel takes; `make` makes one, of a shape, a dtype and whether it must be
+        zeros. Raises ArgumentError.
         """
         out = None
         if "out" in named and "out" not in self._names:
@@ -92,13 +95,12 @@ class Signature:
         if plan is None:
             plan = self._plans[kinds, *named] = self._planned(args, named)
         given = [None if s is None else args[s] if isinstance(s, int) else named[s] for s in plan.sources]
+        back = like(given[n] for n in plan.arrays) if plan.made and make_like else None
         for n in plan.arrays:
-            a = given[n]
             try:
-                found = view(a)
+                given[n] = view(given[n], self.func.params[n])  # type: ignore[arg-type]
             except TypeError as error:
                 raise ArgumentError(f"{self.func.name}: {self._names[n]} {error}") from None
-            given[n] = a if found is None else found
         if plan.sizes:
             self._solve(given, plan.sizes)
         for n in plan.made:
@@ -106,11 +108,18 @@ class Signature:
             assert isinstance(b, Buffer)
             given[n] = make(self._shape(b, given), b.dtype, b.name not in self.whole)
         if not plan.made and out is None:
-            return given, None
-        results = tuple(
-            named[b.name] if b.name in named else given[n] for n, b in enumerate(self.func.params) if b.name in self._made
-        )
-        return given, results[0] if len(results) == 1 else results
+            return given, lambda: None
+
+        def results() -> Any:
+            arrays: list[Any] = given
+            made = {n: back.of(arrays[n], self.func.params[n].dtype) if back is not None else arrays[n] for n in plan.made}
+            found = [made.get(n, named.get(b.name)) for n, b in enumerate(self.func.params) if b.name in self._made]
+            return found[0] if len(found) == 1 else tuple(found)
+
+        if back is not None and back.copies:
+            return given, results
+        shared = results()
+        return given, lambda: shared
 
     def _takes(self) -> str:
         func, left = self.func, [b.name for b in self.outputs]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,14 @@ from codegen.llvm.native_call import native_call
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from codegen.timing import duration
+from tir.arrays import like
 from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
 from .ir import Graph
 from .kernels import GroupKernel
 from .memory import ARENA, WEIGHTS, MemoryPlan, buffer, input_base, output_base
-from .reference import arranged
+from .reference import arranged, ordered
 
 ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
 
@@ -102,9 +104,10 @@ class Model:
         params = [*named, *map(buffer, (*self.graph.inputs, *self.graph.outputs))]
         return native_call(self._functions[0], params, frozenset(), short=False)  # no call writes to what another may read
 
-    def __call__(self, *inputs) -> list[np.ndarray]:
+    def __call__(self, *inputs) -> list[Any]:
         """The outputs, new arrays in the order of `graph.outputs`, for inputs in the order of `graph.inputs`, or a dict of them.
 
+        Inputs are numpy's arrays or those of other libraries, and the outputs are of the first that is not numpy.
         The elements of inputs are not checked: of indices that lie outside of what they index, as into an embedding, the nearest
         one inside is taken. Raises GraphError where an input is missing or has another shape or element type, MemoryError where
         there is no memory for the temporaries of a kernel, UnsupportedProcessor if the target has instructions that this
@@ -112,17 +115,26 @@ class Model:
         """
         status, outputs = self._called(self._run, inputs)
         if status == DECLINED:
-            arrays = [_readable(a) for a in self._arranged(inputs)]
+            given = self._ordered(inputs)
+            arrays = [_readable(a) for a in arranged(self.graph, given)]
             _, outputs = self._called(lambda *given: self._functions[0](*map(address, given)), arrays)
+            return self._like(given, outputs)
         return outputs
 
-    def bind(self, *inputs) -> Callable[[], list[np.ndarray]]:
+    def bind(self, *inputs) -> Callable[[], list[Any]]:
         """The call with these arrays, kept alive and read anew each time, without arguments. Raises as a call does."""
-        return partial(self, *self._arranged(inputs))
+        given = self._ordered(inputs)
+        call = partial(self, *arranged(self.graph, given))
+        return call if like(given) is None else lambda: self._like(given, call())
 
-    def _arranged(self, inputs: tuple) -> list[np.ndarray]:
+    def _ordered(self, inputs: tuple) -> list[Any]:
         by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
-        return arranged(self.graph, inputs[0] if by_name else inputs)
+        return ordered(self.graph, inputs[0] if by_name else inputs)
+
+    def _like(self, inputs: Sequence[Any], outputs: list[np.ndarray]) -> list[Any]:
+        """Outputs as arrays of the library of the inputs."""
+        back = like(inputs)
+        return outputs if back is None else [back.of(a, v.dtype) for a, v in zip(outputs, self.graph.outputs, strict=True)]
 
     def _called(self, run: Callable[..., int], inputs: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
         """The status of `run`, a function of weights, arena, inputs and outputs, which is 0 or DECLINED, and the outputs."""
@@ -142,7 +154,7 @@ class Model:
 
         Inputs are as in a call. Raises GraphError as that does.
         """
-        arrays = [_readable(a) for a in self._arranged(inputs)]
+        arrays = [_readable(a) for a in arranged(self.graph, self._ordered(inputs))]
         times = np.empty((len(self.steps) + 1, TIMESPEC_WORDS), np.int64)
         samples = np.empty((runs + 1, len(self.steps)))
         for row in samples:

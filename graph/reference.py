@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
 from schedule import Schedule
 from search.measure.reference import random_array
 from tir import dtypes, interpreter
+from tir.arrays import read
 from tir.ir import Axis, PrimFunc
 from tir.traverse import blocks, loads, variables
 from tir.verify import verify
 
-from .ir import Call, Graph, GraphError, Value, dtype_text, type_text
+from .ir import Call, Graph, GraphError
 from .kinds import work
 from .ops import anonymous, function
 from .places import part_offsets
@@ -29,7 +31,7 @@ Run = Callable[[Call, Sequence[np.ndarray | None]], list[np.ndarray]]
 FEW = 100_000  # points of loops up to which starting at once pays more than compiling with numba
 
 
-def evaluate(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray], run: Run | None = None) -> list[np.ndarray]:
+def evaluate(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], run: Run | None = None) -> list[np.ndarray]:
     """The outputs of a graph for inputs in order or by name. Raises GraphError; `run` computes a call (default `run_call`)."""
     known = dict(graph.constants) | {v.name: a for v, a in zip(graph.inputs, arranged(graph, inputs), strict=True)}
     for call in graph.calls:
@@ -93,11 +95,22 @@ def _by_rows(func: PrimFunc) -> PrimFunc:
     return schedule.func
 
 
-def arranged(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The arrays for the inputs of a graph in their order, given in that order or by name.
+def arranged(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray]:
+    """The arrays for the inputs of a graph in their order, given in that order or by name (see `tir.arrays.read`).
 
     Raises GraphError where one is missing or too many, or has another shape or element type.
     """
+    found = []
+    for value, array in zip(graph.inputs, ordered(graph, inputs), strict=True):
+        try:
+            found.append(read(array, value.dtype, value.shape))
+        except TypeError as error:
+            raise GraphError(f"input `{value.name}` {error}") from None
+    return found
+
+
+def ordered(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+    """What is given for the inputs of a graph, in their order. Raises GraphError where one is missing or too many."""
     names = [v.name for v in graph.inputs]
     if isinstance(inputs, Mapping):
         missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
@@ -107,16 +120,7 @@ def arranged(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarra
         inputs = [inputs[n] for n in names]
     if len(inputs) != len(names):
         raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; got {len(inputs)} array(s)")
-    return [_fitting(v, a) for v, a in zip(graph.inputs, inputs, strict=True)]
-
-
-def _fitting(value: Value, array: np.ndarray) -> np.ndarray:
-    found = np.asarray(array)
-    if found.dtype.name == value.dtype and found.dtype.isnative:  # bfloat16 as the package ml_dtypes has it
-        found = found.view(dtypes.storage(value.dtype))
-    if found.shape != value.shape or found.dtype != dtypes.storage(value.dtype):
-        raise GraphError(f"input `{value.name}` must be {type_text(value)}, got {dtype_text(found.dtype)}{list(found.shape)}")
-    return found
+    return list(inputs)
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from codegen import ObjectCache, Target
+from codegen import ObjectCache, Target, backend
 from codegen.cache import users_cache
-from codegen.dlpack import host_array
 from tir.ir import PrimFunc
 from tir.te import Placeholder, Tensor, create_prim_func, placeholder
 
@@ -43,6 +42,7 @@ class Jit:
         functools.update_wrapper(self, function)
         self.function, self.target, self.records = function, Target("llvm" if target is None else target), records
         self.kernels: dict[Specialization, Kernel | CudaKernel] = {}
+        self._array_type = backend(self.target).array_type
         self._cache: Any = cache
         self._signature = inspect.signature(function)
 
@@ -52,7 +52,7 @@ class Jit:
         kernel = self.kernels.get(key)
         if kernel is None:
             kernel = self._compiled(arguments, key)
-        arrays = [a for a, described in zip(arguments.values(), key, strict=True) if isinstance(described, _Array)]
+        arrays = [a for a, found in zip(arguments.values(), key, strict=True) if isinstance(found, _Array)]
         return kernel(*arrays) if out is None else kernel(*arrays, out=out)
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Jit:
         return self._func(*self._arguments(args, named))
 
     def _arguments(self, args: tuple, named: dict[str, Any]) -> tuple[dict[str, Any], Specialization]:
-        """The arguments by name, arrays as those of numpy, and what a kernel for them is made for."""
+        """The arguments by name, and what a kernel for them is made for."""
         if not named and len(args) == len(self._signature.parameters):
             given = dict(zip(self._signature.parameters, args, strict=True))
         else:
@@ -78,33 +78,30 @@ class Jit:
                 raise TypeError(f"{self.function.__name__}{self._signature}: {error}") from None
             bound.apply_defaults()
             given = dict(bound.arguments)
-        described: list[Any] = []
-        for name, value in given.items():
-            try:
-                array = host_array(value)
-            except TypeError as error:
-                raise TypeError(f"{self.function.__name__}: {name} {error}") from None
-            if array is not None:
-                given[name] = array
-                described.append(_Array((array.shape, array.dtype)))
-            else:
-                described.append((type(value), value))
-        key = tuple(described)
+        try:
+            return given, tuple(self._described(name, value) for name, value in given.items())
+        except TypeError as error:
+            raise TypeError(f"{self.function.__name__}: {error}") from None
+
+    def _described(self, name: str, value: Any) -> Any:
+        """The shape and dtype of an argument that is an array, else its value as a key. TypeError that says what it must be."""
+        try:
+            if (found := self._array_type(value)) is not None:
+                return _Array(found)
+        except TypeError as error:
+            raise TypeError(f"{name} {error}") from None
+        key = _key(value)
         try:
             hash(key)
-        except TypeError:
-            wrong = next(name for name, (_, v) in zip(given, key, strict=True) if type(v).__hash__ is None)
-            kind = type(given[wrong]).__name__
-            raise TypeError(
-                f"{self.function.__name__}: {wrong} must be an array, or a value that a kernel can be made for, got {kind}"
-            ) from None
-        return given, key
+        except (TypeError, ValueError):
+            kind = type(value).__name__
+            raise TypeError(f"{name} must be an array, or a value that a kernel can be made for, got {kind}") from None
+        return key
 
     def _func(self, arguments: dict[str, Any], key: Specialization) -> PrimFunc:
         name = self.function.__name__
         tensors = {
-            n: placeholder(d[0], d[1].name, n) if isinstance(d, _Array) else arguments[n]
-            for n, d in zip(arguments, key, strict=True)
+            n: placeholder(d[0], d[1], n) if isinstance(d, _Array) else arguments[n] for n, d in zip(arguments, key, strict=True)
         }
         made = self.function(**tensors)
         outputs = list(made) if isinstance(made, tuple | list) else [made]
@@ -122,10 +119,17 @@ class Jit:
         return kernel
 
 
-class _Array(tuple[tuple[int, ...], np.dtype]):
+class _Array(tuple[tuple[int, ...], str]):
     """The shape and dtype of an array."""
 
     __slots__ = ()
+
+
+def _key(value: Any) -> Any:
+    """A value such that only values that compute the same are equal: 1, True and 1.0 are not, nor are 0.0 and -0.0."""
+    if isinstance(value, (float, complex, np.generic)):
+        return type(value), repr(value)
+    return (tuple, *map(_key, value)) if type(value) is tuple else (type(value), value)
 
 
 @overload
@@ -150,7 +154,7 @@ def jit(function=None, /, *, target=None, records=None, cache="user"):
         c = product(a, b)
 
     Each combination of shapes and dtypes is compiled once, as by `tir.compile`, whose options `target`, `records` and `cache`
-    are. Arrays are numpy's, or of the host with DLPack or `__array_interface__`.
+    are. Arrays are those that kernels of the target take, and results are of the same library.
     """
     if function is None:
         return functools.partial(Jit, target=target, records=records, cache=cache)

@@ -217,6 +217,10 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
         raise TypeError(f"must be on the device, got {type(a).__name__}, whose __dlpack_device__ says: {error}") from error
     if int(where) in ON_DEVICE and number:
         raise TypeError(f"must be on device 0, where kernels run, got {type(a).__name__} on device {number}")
+    if hasattr(a, "is_neg") and a.is_neg():
+        raise TypeError(
+            f"must hold its elements as they are, got a {type(a).__name__} that is negated as it is read; resolve_neg()"
+        )
     try:
         interface = getattr(a, "__cuda_array_interface__", None)
     except (RuntimeError, TypeError, AttributeError):  # torch has none for tensors that need gradients, and for some types
@@ -228,9 +232,17 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
         return int(interface["data"][0] or 0), shape, dtype.name, whole, a
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")
-    t, _, owner = exported(a)
+    t, owner = exported(a)
     if t.device_type not in ON_DEVICE:
         raise TypeError(
             f"must be on the device, got {type(a).__name__} in the host's memory; use driver.DeviceArray.of or torch's .cuda()"
         )
     return t.address, t.lengths, t.dtype, t.contiguous, owner
+
+
+def array_type(a: Any) -> tuple[tuple[int, ...], str] | None:
+    """The shape and dtype of an array on the device; None for what is no array. Raises TypeError as `described` does."""
+    if isinstance(a, (np.generic, type)) or not (hasattr(a, "__cuda_array_interface__") or hasattr(a, "__dlpack__")):
+        return None
+    _, shape, dtype, _, _ = described(a)
+    return shape, dtype

@@ -92,11 +92,14 @@ class CudaKernel(LibraryOfOne):
 
         Raises ArgumentError for arrays that do not fit, DeviceError for what the driver refuses.
         """
-        arguments, result = self._signature.bound(arrays, named, lambda a: None, _new_array)
+        arguments, results = self._bound(arrays, named)
         steps, _alive = self._prepared(arguments, stream)
         for step in steps:
             step(stream)
-        return result
+        return results()
+
+    def _bound(self, arrays: tuple, named: dict[str, Any]) -> tuple[list[Any], Callable[[], Any]]:
+        return self._signature.bound(arrays, named, lambda a, p: a, _new_array, make_like=False)
 
     def _prepared(self, arrays: Sequence[Any], stream: int = 0) -> tuple[list[Callable[[int], None]], list[Any]]:
         """The launches of one call, each a function of the stream, and what must live until they are done."""
@@ -151,7 +154,7 @@ class CudaKernel(LibraryOfOne):
         Between samples the second-level cache is overwritten (twice its size), unless `flush` is False; kernels that take less
         than 50 microseconds are then launched several times a sample.
         """
-        steps, _alive = self._prepared(self._signature.bound(arrays, named, lambda a: None, _new_array)[0])
+        steps, _alive = self._prepared(self._bound(arrays, named)[0])
         scratch = DeviceArray((2 * attribute("L2_CACHE_SIZE"),), np.uint8) if flush else None
 
         def once() -> None:

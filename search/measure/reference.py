@@ -15,6 +15,7 @@ from tir import dtypes
 from tir.analysis.context import accesses_and_blocks
 from tir.arith.intervals import polynomial_bounds
 from tir.arith.polynomial import polynomial
+from tir.arrays import read
 from tir.ir import Block, Buffer, Cast, Const, Load, PrimFunc, annotation, as_int, const_shape
 from tir.nearest import no_such
 from tir.traverse import blocks, stored_names, stores
@@ -110,19 +111,20 @@ def index_bounds(func: PrimFunc) -> dict[str, tuple[int, int]]:
     return {name: (low, high) for name, (low, high) in found.items() if low <= high}
 
 
-def given_inputs(func: PrimFunc, inputs: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
-    """Arrays for inputs of a function, by position instead of by name. ValueError for one that is not an input, has another shape
-    or dtype, or, where its elements are indices, points outside of what is indexed."""
+def given_inputs(func: PrimFunc, inputs: Mapping[str, Any]) -> dict[int, np.ndarray]:
+    """Arrays for inputs of a function, by position instead of by name (see `tir.arrays.read`). ValueError for one that is not an
+    input, has another shape or dtype, or, where its elements are indices, points outside of what is indexed."""
     written, bounds = outputs(func), index_bounds(func)
     named = {p.name: (i, p) for i, p in enumerate(func.params) if isinstance(p, Buffer) and i not in written}
     found = {}
     for name, value in inputs.items():
         if name not in named:
             raise ValueError(f"inputs: {no_such('input', name, named)}")
-        (position, buffer), array = named[name], np.asarray(value)
-        shape, storage = const_shape(buffer), np.dtype(dtypes.storage(buffer.dtype))
-        if array.shape != shape or array.dtype != storage:
-            raise ValueError(f"inputs: `{name}` is {storage} {shape}, got {array.dtype} {array.shape}")
+        position, buffer = named[name]
+        try:
+            array = read(value, buffer.dtype, const_shape(buffer))
+        except TypeError as error:
+            raise ValueError(f"inputs: `{name}` {error}") from None
         low, high = bounds.get(name, (None, None))
         if low is not None and array.size and (array.min() < low or array.max() > high):
             raise ValueError(

@@ -82,8 +82,8 @@ def test_bfloat16_is_given_as_bits():
     a, b = np.full((7, 13), 0x3FC0, np.uint16), np.zeros((7, 13), np.uint16)
     kernel(a, b)
     assert (b == 0x4040).all()  # 1.5 + 1.5
-    hint = " (bfloat16 is passed as uint16 bit patterns or ml_dtypes.bfloat16)"
-    refused(kernel, (np.ones((7, 13), np.float32), b), f"main: A must have dtype uint16, got float32{hint}")
+    hint = " (numpy holds its bits as uint16, ml_dtypes and torch have it)"
+    refused(kernel, (np.ones((7, 13), np.float32), b), f"main: A must have dtype bfloat16, got float32{hint}")
 
 
 def test_foreign_byte_order(kernel):

@@ -131,7 +131,7 @@ def test_malformed(changes, message):
 def test_inputs_in_another_byte_order_are_not_read_as_they_are():
     with pytest.raises(GraphError) as caught:
         evaluate(graph(), [np.ones((7, 3), np.dtype("float32").newbyteorder())])
-    expected = "input `x` must be float32[7, 3], got float32 in another byte order than this machine's[7, 3]"
+    expected = "input `x` must be in this machine's byte order, got >f4"
     assert str(caught.value) == expected
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..arith.enumeration import UnknownValue, evaluate
+from ..arrays import ArgumentError, given, refuse_other, refuse_written
 from ..assumptions import broken_assumption
 from ..ir import Buffer, Expr, PrimFunc, Var
 from ..traverse import stored_names
@@ -48,20 +48,17 @@ def _overlap(a: Any, b: Any) -> bool:
 
 
 def _array(func: str, p: Buffer, a: Any, sizes: dict[str, int], stored: bool) -> np.ndarray:
-    if not isinstance(a, np.ndarray):
-        raise TypeError(f"{func}: `{p.name}` must be a numpy array of dtype {p.dtype}, got {type(a).__name__}")
-    storage = dtypes.storage(p.dtype)
-    if a.dtype.name == "bfloat16" == p.dtype:
-        a = a.view(np.uint16)
-    if a.dtype != storage:
-        note = " (bfloat16 arrays are uint16 bit patterns)" if p.dtype == "bfloat16" else ""
-        raise TypeError(f"{func}: `{p.name}` must have dtype {p.dtype}, got {a.dtype}{note}")
     shape = tuple(_size(d, sizes, p) for d in p.shape)
-    if a.shape != shape:
-        raise ValueError(f"{func}: `{p.name}` must have shape {shape}, got {a.shape}")
-    if stored and not a.flags.writeable:
-        raise ValueError(f"{func}: `{p.name}` is written, but its array is read-only")
-    return a.view(np.uint16) if p.dtype == "float16" else a
+    try:
+        found = given(a)
+        if found is None:
+            raise TypeError(f"must be an array, got {type(a).__name__}")
+        refuse_other(found, p.dtype, shape)
+        if stored:
+            refuse_written(found, a)
+    except TypeError as error:
+        raise ArgumentError(f"{func}: `{p.name}` {error}") from None
+    return found.array.view(np.uint16) if p.dtype == "float16" else found.array
 
 
 def _size(e: Expr, sizes: dict[str, int], p: Buffer) -> int:

@@ -489,7 +489,7 @@ def test_arguments_that_do_not_fit():
     a, b, c = np.zeros((7, 5), np.float32), np.zeros((5, 13), np.float32), np.zeros((7, 13), np.float32)
     for args, error, message in (
         ((a, b), TypeError, "main(A, B, C) takes 3 argument(s), got 2"),
-        ((a, b.tolist(), c), TypeError, "main: `B` must be a numpy array of dtype float32, got list"),
+        ((a, b.tolist(), c), TypeError, "main: `B` must be an array, got list"),
         ((a, b.astype(np.float64), c), TypeError, "main: `B` must have dtype float32, got float64"),
         ((a, b.T, c), ValueError, "main: `B` must have shape (5, 13), got (13, 5)"),
         ((c[:, :5], b, c), ValueError, "main: `A` and `C` share memory, and one of them is written"),
@@ -498,7 +498,7 @@ def test_arguments_that_do_not_fit():
             run(func, *args)
         assert str(caught.value) == message
     c.flags.writeable = False
-    with pytest.raises(ValueError, match="main: `C` is written, but its array is read-only"):
+    with pytest.raises(ValueError, match="main: `C` is written but the array is read-only"):
         run(func, a, b, c)
 
 

@@ -1,0 +1,168 @@
+"""Arrays that calls are given, numpy's and those of other libraries, with their dtypes; and results as arrays like them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import dtypes
+
+ON_HOST = (1, 3)  # of DLPack's devices: kDLCPU, kDLCUDAHost
+BITS = "numpy holds its bits as uint16, ml_dtypes and torch have it"  # of bfloat16
+
+
+class ArgumentError(TypeError, ValueError):
+    """An argument of a call that does not fit its parameter."""
+
+
+class Given(NamedTuple):
+    """An array in the host's memory: its elements as numpy holds them (those of bfloat16 as bits, in uint16), their dtype, and
+    whether they are the memory of what was given, not a copy."""
+
+    array: np.ndarray
+    dtype: str
+    shared: bool = True
+
+
+class Back(NamedTuple):
+    """The way from an array in storage of a dtype to one of another library, and whether that copies the elements."""
+
+    of: Callable[[np.ndarray, str], Any]
+    copies: bool = False
+
+
+def given(a: Any) -> Given | None:
+    """The elements of an array; None for what is no array, as Python's numbers and lists are none.
+
+    It may be numpy's, torch's, or have DLPack, `__array_interface__` or `__array__`. TypeError, which says what it must be, for
+    one on a device, one that its library does not give away, or one whose elements mean something else than they are.
+    """
+    shared = True
+    if isinstance(a, np.ndarray):
+        found = np.asarray(a)
+        if found is not a and isinstance(a, np.ma.MaskedArray):
+            raise TypeError("must be an array without a mask, got MaskedArray; .filled() makes one")
+    elif isinstance(a, (np.generic, type)):
+        return None
+    elif (torch := sys.modules.get("torch")) is not None and isinstance(a, torch.Tensor):
+        return _of_torch(a, torch)
+    elif hasattr(a, "__dlpack__") or hasattr(a, "__array_interface__") or hasattr(a, "__array__"):
+        found, shared = _of_library(a)
+    elif hasattr(a, "__cuda_array_interface__"):
+        raise _elsewhere(a)
+    else:
+        return None
+    if not found.dtype.isnative:
+        raise TypeError(f"must be in this machine's byte order, got {found.dtype.str}")
+    name = found.dtype.name
+    return Given(found.view(np.uint16) if name == "bfloat16" else found, name, shared)
+
+
+def read(a: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The elements of an argument that is read alone, which may be a number or lists of them, too, of the dtype that numpy finds
+    for them. TypeError, which says what it must be."""
+    found = given(a)
+    if found is None and isinstance(a, (bool, int, float, list, tuple, np.generic)):
+        try:
+            found = given(np.asarray(a))
+        except ValueError as error:
+            raise TypeError(f"must be an array, got {type(a).__name__}: {error}") from None
+    if found is None:
+        raise TypeError(f"must be an array, got {type(a).__name__}")
+    refuse_other(found, dtype, shape)
+    return found.array
+
+
+def refuse_other(found: Given, dtype: str, shape: tuple[int, ...]) -> None:
+    """TypeError unless an array has this shape and dtype, or is bits in uint16 for bfloat16."""
+    if found.array.shape != shape:
+        raise TypeError(f"must have shape {shape}, got {found.array.shape}")
+    if found.dtype != dtype and (dtype, found.dtype) != ("bfloat16", "uint16"):
+        raise TypeError(f"must have dtype {dtype}, got {found.dtype}{f' ({BITS})' if dtype == 'bfloat16' else ''}")
+
+
+def refuse_written(found: Given, a: Any) -> None:
+    """TypeError unless an array that was given can be written."""
+    if not found.shared:
+        raise TypeError(f"is written, but {type(a).__name__} gives a copy of its elements; pass an array of numpy")
+    if not found.array.flags.writeable:
+        raise TypeError("is written but the array is read-only")
+
+
+def need_dtype(found: Given) -> str:
+    """The dtype of an array, if it is one of the IR. Raises TypeError."""
+    if found.dtype not in dtypes.TABLE:
+        raise TypeError(f"must have one of the dtypes {', '.join(dtypes.TABLE)}, got {found.dtype}")
+    return found.dtype
+
+
+def like(arrays: Iterable[Any]) -> Back | None:
+    """The way results of a call with these arguments become arrays of the first library that is not numpy, bfloat16 that of
+    ml_dtypes where an argument has it; None where they stay numpy's."""
+    back: Back | None = None
+    for a in arrays:
+        if isinstance(a, np.ndarray):
+            if back is None and a.dtype.isbuiltin == 2 and a.dtype.name == "bfloat16":
+                back = Back(partial(_typed, bfloat16=a.dtype))
+        elif (torch := sys.modules.get("torch")) is not None and isinstance(a, torch.Tensor):
+            return Back(partial(_as_torch, torch=torch))
+        elif not isinstance(a, (np.generic, type)) and hasattr(a, "__array_namespace__"):
+            return Back(partial(_as_library, namespace=a.__array_namespace__()), copies=True)
+    return back
+
+
+def _typed(array: np.ndarray, dtype: str, bfloat16: np.dtype) -> np.ndarray:
+    return array.view(bfloat16) if dtype == "bfloat16" else array
+
+
+def _as_library(array: np.ndarray, dtype: str, namespace: Any) -> Any:
+    bfloat16 = np.dtype(getattr(sys.modules.get("ml_dtypes"), "bfloat16", np.uint16))
+    return namespace.asarray(_typed(array, dtype, bfloat16), copy=True)
+
+
+def _as_torch(array: np.ndarray, dtype: str, torch: Any) -> Any:
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if dtype == "bfloat16" else torch.from_numpy(array)
+
+
+def _elsewhere(a: Any) -> TypeError:
+    return TypeError(f"must be in the host's memory, got a {type(a).__name__} on a device")
+
+
+def _of_torch(a: Any, torch: Any) -> Given:
+    """A tensor of torch, whose own `numpy()` refuses what is no plain memory: gradients, sparse, fake and negated tensors."""
+    if a.device.type not in ("cpu", "meta"):
+        raise _elsewhere(a)
+    try:
+        if a.dtype is not torch.bfloat16:
+            array = a.numpy()
+            return Given(array, array.dtype.name)
+        if a.requires_grad:
+            a.numpy()  # refuses, as `view` does not
+        return Given(a.view(torch.int16).numpy().view(np.uint16), "bfloat16")
+    except (RuntimeError, TypeError) as error:
+        raise TypeError(f"must be an array that numpy can read, got {type(a).__name__}: {str(error).splitlines()[0]}") from None
+
+
+def _of_library(a: Any) -> tuple[np.ndarray, bool]:
+    """The array of an object with one of the interfaces, and whether its memory is that of the object."""
+    reason: Exception | str = "it has none of its interfaces"
+    if hasattr(a, "__dlpack__"):
+        try:
+            return np.from_dlpack(a), True
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            reason = error
+        try:
+            if int(a.__dlpack_device__()[0]) not in ON_HOST:
+                raise _elsewhere(a)
+        except (AttributeError, BufferError, RuntimeError, ValueError):
+            pass
+    if hasattr(a, "__array_interface__") or hasattr(a, "__array__"):
+        try:
+            return np.asarray(a), hasattr(a, "__array_interface__")
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            reason = error
+    raise TypeError(f"must be an array that numpy can read, got {type(a).__name__}: {reason}")
