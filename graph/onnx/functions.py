@@ -1,4 +1,4 @@
-"""Operators that ONNX defines as functions of others, and nodes of such functions as nodes of a file."""
+"""Operators that ONNX defines as functions of others, nodes of such functions as nodes of a file, and the order of nodes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ..ops import Operator, alternatives, find, result_types
 from ..reference import run_call
 from .functions import arguments, function_of, names_read, needed, ordered, resolved
 from .inputs import element_type, inputs
-from .refusals import HOLDERS, OF_FIRST, OF_SEQUENCES, SEQUENCES, domain_of, folds, operands_of, refusal, trimmed
+from .refusals import HOLDERS, OF_FIRST, OF_SEQUENCES, SEQUENCES, UNUSED, domain_of, folds, misfit, refusal, trimmed
 from .weights import as_onnx, weights
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Importer:
             raise ValueError(reason)
         foldable = folds(node, known) and node.op_type not in SEQUENCES
         folded = self._folded(node, inputs, scope) if foldable else None
-        results = self._written(node, inputs, scope) if folded is None else folded
+        results = self._written(node, inputs, known, scope) if folded is None else folded
         scope.values.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
     def inlined(self, nodes: Sequence[onnx.NodeProto], scope: Scope, outputs: Sequence[str]) -> tuple[Any, ...]:
@@ -194,8 +194,9 @@ class Importer:
         named = zip(node.output, found, strict=False)
         return [self.constant(self._name(name, scope), np.asarray(a)) if name else None for name, a in named]
 
-    def _written(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> Sequence[Any]:
-        """The outputs of a node, by a call of its operator; where that is not there, or refuses, by calls of others."""
+    def _written(self, node: onnx.NodeProto, inputs: Sequence[Any], known: Container[str], scope: Scope) -> Sequence[Any]:
+        """The outputs of a node, by a call of its operator; where that is not there, or refuses, by calls of others. Of the
+        inputs those that are `known` are constants."""
         if node.op_type == "Identity" and isinstance(inputs[0], TensorSequence):
             return inputs
         if node.op_type not in (*SEQUENCES, *HOLDERS):
@@ -205,15 +206,18 @@ class Importer:
         start, opset = len(self.calls), scope.opsets[""]
 
         def attempt(found: Operator) -> Any:
-            given = trimmed([v for n, v in enumerate(inputs) if n not in found.operands])
-            attributes = self._attributes(node, inputs, found)
+            operands, tensors = found.taken(inputs, lambda v: self._array(v) is not None)
+            given = trimmed([inputs[n] for n in tensors])
+            attributes = self._attributes(node, {a: _operand(self.constants[inputs[n].name]) for n, a in operands})
             if not found.composite:
                 return self.called(found, given, attributes, self._outputs(node, scope), opset)
             results = found.define(Writer(self, scope, scope.below(node)), *given, **attributes)
             return self._settled(node, scope, start, results if isinstance(results, tuple) else (results,))
 
-        if known := alternatives(node.op_type, opset):
-            return _first(known, attempt)
+        if found := alternatives(node.op_type, opset):
+            fitting = [o for o in found if not misfit(node, o, known)] or found[:1]
+            most = max(len(o.operands) for o in fitting)  # what is constant is not taken for a tensor
+            return _first([o for o in fitting if len(o.operands) == most], attempt)
         return self._settled(node, scope, start, self._function(node, inputs, scope))
 
     def _function(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> tuple[Any, ...]:
@@ -274,12 +278,11 @@ class Importer:
         self.calls.append(call)
         return values
 
-    def _attributes(self, node: onnx.NodeProto, inputs: Sequence[Any], found: Operator) -> dict[str, Any]:
-        """The attributes that an operator takes, with its operands."""
-        attributes = {a.name: _attribute(a) for a in node.attribute}
-        attributes |= {a: _operand(self.constants[inputs[n].name]) for n, a in operands_of(node, found.operands)}
+    def _attributes(self, node: onnx.NodeProto, operands: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a node as operators take them, with its operands."""
+        attributes = {a.name: _attribute(a) for a in node.attribute if a.name not in UNUSED} | dict(operands)
         for name in ELEMENT_TYPES & set(attributes):
-            attributes[name] = element_type(int(attributes[name]), "its result")
+            attributes[name] = element_type(attributes[name], "its result")
         if node.op_type == "Split" and "split" not in attributes:
             attributes["num_outputs"] = len(node.output)
         return attributes
@@ -319,6 +322,9 @@ class Writer:
 
     def constant(self, array: Any, dtype: str | None = None) -> Value:
         return self.file.constant(fresh(self.file.taken, f"{self.prefix}_constant"), np.asarray(array, dtype))
+
+    def known(self, value: Value) -> np.ndarray | None:
+        return self.file.constants.get(value.name)
 
     def inline(self, graph: onnx.GraphProto, inputs: Sequence[Any] = ()) -> tuple[Any, ...]:
         from onnx import numpy_helper

@@ -55,11 +55,12 @@ def _input(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | None, sy
     return Value(info.name, found, dtype)
 
 
-def element_type(number: int, what: str) -> str:
-    """The element type of `dtypes` that a number of ONNX stands for; GraphError where it is not there."""
+def element_type(number: int | str, what: str) -> str:
+    """The element type of `dtypes` that a number of ONNX stands for, or its name there; GraphError where it is not there."""
     import onnx
 
-    name = onnx.TensorProto.DataType.Name(number).lower() if number in onnx.TensorProto.DataType.values() else str(number)
+    name = onnx.TensorProto.DataType.Name(number) if number in onnx.TensorProto.DataType.values() else str(number)
+    name = name.lower()
     name = {"float": "float32", "double": "float64"}.get(name, name)
     if name not in dtypes.TABLE:
         raise GraphError(f"{what} has the element type {name}, which is not there")

@@ -20,6 +20,7 @@ OF_SEQUENCES = ("ConcatFromSequence", "SequenceAt", "SequenceErase", "SequenceIn
 SEQUENCES = (*OF_SEQUENCES, "SequenceConstruct", "SequenceEmpty", "SplitToSequence")
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 HOLDERS = ("If", "Loop", "Scan")  # hold graphs, through which sequences go as they are
+UNUSED = ("consumed_inputs", "output_sequence")  # attributes of old versions that change no result
 SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
 
 
@@ -37,7 +38,7 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
     for name in node.input if node.op_type in OF_CONSTANTS and not domain else ():
         if name not in known:
             return f"its input `{name}` must be constant"
-    if reasons := [_misfit(node, o, known) for o in found]:
+    if reasons := [misfit(node, o, known) for o in found]:
         return "" if "" in reasons else reasons[0]
     if not domain and has_function(node.op_type, opset):
         return ""
@@ -59,28 +60,23 @@ def folds(node: onnx.NodeProto, known: Container[str]) -> bool:
     return plain and all(name in known for name in node.input if name)
 
 
-def operands_of(node: onnx.NodeProto, operands: Mapping[int, str]) -> list[tuple[int, str]]:
-    """The operands that a node has: their positions, and the names of the attributes that they become."""
-    return [(n, a) for n, a in operands.items() if n < len(node.input) and node.input[n]]
-
-
 def trimmed(inputs: Sequence[Any]) -> list[Any]:
     """Inputs without those at the end that are left out."""
     count = max((n + 1 for n, given in enumerate(inputs) if given), default=0)
     return list(inputs[:count])
 
 
-def _misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
+def misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
     """Why an operator does not take a node; empty if it does."""
-    operands = operands_of(node, found.operands)
+    operands, tensors = found.taken(node.input, lambda name: name in known)
     for n, attribute in operands:
         if node.input[n] not in known:
             return f"its {attribute}, `{node.input[n]}`, must be constant"
-    given = {a.name for a in node.attribute} | {a for _, a in operands}
+    given = {a.name for a in node.attribute if a.name not in UNUSED} | {a for _, a in operands}
     if unknown := found.unknown(given):
         return f"the attribute {unknown[0]} is not there"
     if missing := [a for a in found.required if a not in given]:
         return f"the attribute {missing[0]} is missing"
-    inputs = trimmed([name for n, name in enumerate(node.input) if n not in found.operands])
+    inputs = trimmed([node.input[n] for n in tensors])
     least, most = found.arity()
     return f"it has {len(inputs)} input(s)" if not least <= len(inputs) <= most or not all(inputs[:least]) else ""

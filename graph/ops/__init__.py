@@ -1,7 +1,7 @@
 """The operators, in the module of each family: small functions that make tensor expressions of tensors, or calls of others."""
 
 from . import (  # noqa: F401, I001
-    activations, control, convolution, elementwise, indexing, layout, norms, pooling, products, quantization, recurrence,
+    activations, control, convolution, earlier, elementwise, indexing, layout, norms, pooling, products, quantization, recurrence,
     resampling, resize, rows, sequences, winograd,
 )  # fmt: skip
 from .registry import (

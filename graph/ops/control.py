@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
-from .registry import composite, scalar
+import numpy as np
+
+from ..ir import Value
+from .registry import Apply, composite, scalar
 from .sequences import joined
-
-if TYPE_CHECKING:
-    import onnx
 
 MAX_STEPS = 256  # beyond that, a graph of all steps is too large to compile
 
@@ -19,6 +20,20 @@ def branch(apply, *, condition, then_branch, else_branch):
     return apply.inline(then_branch if scalar("the condition", condition) else else_branch)
 
 
+@composite("If")
+def both_branches(apply, condition, *, then_branch, else_branch):
+    """Of what both branches make, that of the one that a condition chooses."""
+    both = zip(apply.inline(then_branch), apply.inline(else_branch), strict=True)
+    return tuple(_chosen(apply, condition, a, b, "the branches") for a, b in both)
+
+
+def _chosen(apply: Apply, condition: Value, a: Any, b: Any, what: str) -> Value:
+    """The first of two values where a condition, one number, holds, else the second."""
+    if not (isinstance(a, Value) and isinstance(b, Value) and (a.shape, a.dtype) == (b.shape, b.dtype)):
+        raise ValueError(f"its condition is not constant, and {what} differ in type: {a} and {b}")
+    return a if a == b else apply("Where", apply("Reshape", condition, shape=()), a, b)
+
+
 @composite("Scan", 9)
 def scan(
     apply, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None, scan_output_axes=None,
@@ -27,47 +42,57 @@ def scan(
     """The steps of a loop over slices of its last inputs, one after the other."""
     states, scanned = inputs[:-num_scan_inputs], inputs[-num_scan_inputs:]
     axes, backward = scan_input_axes or (0,) * num_scan_inputs, scan_input_directions or (0,) * num_scan_inputs
-    steps, made = _checked(scanned[0].shape[axes[0]]), []
+    steps, made = scanned[0].shape[axes[0]], []
+    if steps > MAX_STEPS:
+        raise ValueError(f"loops of up to {MAX_STEPS} steps are supported, this one has {steps}")
     for step in range(steps):
         places = (apply.constant(steps - 1 - step if turned else step, "int64") for turned in backward)
         slices = [apply("Gather", x, place, axis=axis) for x, place, axis in zip(scanned, places, axes, strict=True)]
         results = apply.inline(body, (*states, *slices))
         states, rest = results[: len(states)], results[len(states) :]
         made.append(rest)
-    outputs = len(made[0])
-    rows = zip(zip(*made, strict=True), scan_output_axes or (0,) * outputs, scan_output_directions or (0,) * outputs, strict=True)
+    outputs = len(body.output) - len(states)
+    order, turned = scan_output_axes or (0,) * outputs, scan_output_directions or (0,) * outputs
+    if not made:
+        slices = [apply.constant(np.zeros(np.delete(x.shape, axis), x.dtype)) for x, axis in zip(scanned, axes, strict=True)]
+        return (*states, *_no_rows(apply, apply.inline(body, (*states, *slices))[len(states) :], order))
+    rows = zip(zip(*made, strict=True), order, turned, strict=True)
     return (*states, *(joined(apply, parts[::-1] if turned else parts, axis) for parts, axis, turned in rows))
 
 
-@composite("Loop", 11, operands={0: "count", 1: "condition"})
-def loop(apply, *states, body, count=None, condition=None):
-    """The steps of a loop one after the other, if their number is constant and its condition always holds."""
-    if count is None or not scalar("the condition", True if condition is None else condition) or not _always_goes_on(body):
-        raise ValueError("only loops of a constant number of steps are there")
-    true, made = apply.constant(True), []
-    for step in range(_checked(int(scalar("the count", count)))):
-        _, *results = apply.inline(body, (apply.constant(step, "int64"), true, *states))
-        states = results[: len(states)]
+@composite("Loop", operands={0: "count"})
+def loop(apply, condition=None, *states, body, count=None):
+    """The steps of a loop one after the other, up to the one after which its condition is known not to hold.
+
+    Where that is not known, a step leaves the states as they are where the condition does not hold."""
+    steps = MAX_STEPS + 1 if count is None else int(scalar("the count", count))
+    going = apply.constant(True) if condition is None else condition
+    made: list[Sequence[Any]] = []
+    outputs = len(body.output) - 1 - len(states)
+    for step in range(steps):
+        goes_on = apply.known(going)
+        if goes_on is not None and not goes_on.all():
+            break
+        if step == MAX_STEPS:
+            raise ValueError(f"loops of up to {MAX_STEPS} steps are supported, this one has {'more' if count is None else steps}")
+        goes, *results = apply.inline(body, (apply.constant(step, "int64"), going, *states))
+        if condition is None and ((holds := apply.known(goes)) is None or not holds.all()):
+            raise ValueError("its body says when it ends, but it is given no condition, which then is not looked at")
+        new = results[: len(states)]
+        if goes_on is None:
+            if outputs:
+                raise ValueError("its condition is not constant, on which the shape of its scan outputs depends")
+            new = [_chosen(apply, going, a, b, "the states of two steps") for a, b in zip(new, states, strict=True)]
+            goes = apply("And", going, goes)
         made.append(results[len(states) :])
+        states, going = tuple(new), goes
+    if not made and outputs:
+        results = apply.inline(body, (apply.constant(0, "int64"), apply.constant(True), *states))
+        return (*states, *_no_rows(apply, results[1 + len(states) :], (0,) * outputs))
     return (*states, *(joined(apply, parts, 0) for parts in zip(*made, strict=True)))
 
 
-def _checked(count: int) -> int:
-    """A number of steps, if that many can be written out."""
-    if not 1 <= count <= MAX_STEPS:
-        raise ValueError(f"loops of 1 to {MAX_STEPS} steps are there, this one has {count}")
-    return count
-
-
-def _always_goes_on(graph: onnx.GraphProto) -> bool:
-    """Whether the condition that a step gives is the one it was given, or a constant that holds."""
-    from onnx import numpy_helper
-
-    name = graph.output[0].name
-    makers = {n.output[0]: n for n in graph.node if n.output}
-    while name in makers and makers[name].op_type == "Identity":
-        name = makers[name].input[0]
-    if name in makers and makers[name].op_type == "Constant":
-        return bool(numpy_helper.to_array(makers[name].attribute[0].t).all())
-    holds = {i.name: bool(numpy_helper.to_array(i).all()) for i in graph.initializer}
-    return holds.get(name, name == graph.input[1].name)
+def _no_rows(apply: Apply, results: Sequence[Value], axes: Sequence[int]) -> list[Value]:
+    """The scan outputs of a loop without steps: of what a step would give, none along each axis."""
+    rows = (np.expand_dims(np.empty(v.shape, v.dtype), axis).take([], axis) for v, axis in zip(results, axes, strict=True))
+    return list(map(apply.constant, rows))

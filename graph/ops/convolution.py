@@ -154,7 +154,7 @@ def _given(
     return [Window(e, k, stride, dilation, before, after, 0) for e, k, stride, dilation, before, after in axes]
 
 
-def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: float) -> te.Tensor:
+def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr) -> te.Tensor:
     """A stage that puts a value before and after each axis, or crops where negative; `x` itself where nothing is to be done."""
     if not any(before) and not any(after):
         return x
@@ -166,13 +166,14 @@ def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: float)
             limits += [i >= b] if b > 0 else []
             limits += [i < b + extent] if a > 0 else []
         inner = tuple(i - b if b else i for i, b in zip(index, before, strict=True))
-        return te.if_then_else(te.all(*limits), x[inner], te.const(value, x.dtype)) if limits else x[inner]
+        return te.if_then_else(te.all(*limits), x[inner], value) if limits else x[inner]
 
     return te.compute([b + e + a for b, e, a in zip(before, extents, after, strict=True)], formula, name="pad")
 
 
 def padded_for(x: te.Tensor, moved: Sequence[Window], value: float) -> te.Tensor:
-    return pad(x, (0, 0, *(w.before for w in moved)), (0, 0, *(w.needed for w in moved)), value)
+    before, after = (w.before for w in moved), (w.needed for w in moved)
+    return pad(x, (0, 0, *before), (0, 0, *after), te.const(value, x.dtype))
 
 
 def steps_of(moved: Sequence[Window]) -> list[te.ReduceAxis]:

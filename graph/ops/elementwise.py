@@ -12,7 +12,7 @@ import numpy as np
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import composite, label, need, operator, scalar, shape_of
+from .registry import composite, element, label, need, operator, shape_of
 
 Formula = Callable[..., Any]
 
@@ -85,16 +85,16 @@ def _ones(dtype: str) -> int:
     return -1 if dtypes.TABLE[dtype].kind == "int" else int(dtypes.limits(dtype)[1])
 
 
-unary("Abs", 6, lambda x: x if dtypes.TABLE[x.dtype].kind == "uint" else te.abs(x), "number")
-unary("Neg", 6, lambda x: -x, "number")
+unary("Abs", 1, lambda x: x if dtypes.TABLE[x.dtype].kind == "uint" else te.abs(x), "number")
+unary("Neg", 1, lambda x: -x, "number")
 unary("Sign", 9, _sign, "number")
-unary("Reciprocal", 6, lambda x: one(x) / x)
-unary("Ceil", 6, te.ceil)
-unary("Floor", 6, te.floor)
+unary("Reciprocal", 1, lambda x: one(x) / x)
+unary("Ceil", 1, te.ceil)
+unary("Floor", 1, te.floor)
 unary("Round", 11, te.nearbyint)
-unary("Sqrt", 6, te.sqrt)
-unary("Exp", 6, te.exp)
-unary("Log", 6, te.log)
+unary("Sqrt", 1, te.sqrt)
+unary("Exp", 1, te.exp)
+unary("Log", 1, te.log)
 unary("Erf", 9, te.erf)
 unary("Sin", 7, te.sin)
 unary("Cos", 7, te.cos)
@@ -104,7 +104,7 @@ unary("Acos", 7, te.acos)
 unary("Atan", 7, te.atan)
 unary("Sinh", 9, te.sinh)
 unary("Cosh", 9, te.cosh)
-unary("Tanh", 6, te.tanh)
+unary("Tanh", 1, te.tanh)
 unary("Asinh", 9, te.asinh)
 unary("Acosh", 9, te.acosh)
 unary("Atanh", 9, te.atanh)
@@ -121,19 +121,19 @@ def _is_infinite(x: Expr, *, detect_negative=1, detect_positive=1) -> Expr:
 unary("IsInf", 10, _is_infinite, called="is_inf")
 
 
-@operator("Clip", 6, operands={1: "min", 2: "max"})
-def clip(x, *, min=None, max=None):
+@operator("Clip", operands={1: "min", 2: "max"})
+def clip(x, min=None, max=None):
     need("the input", x, dtype="number")
-    low, high = scalar("min", min), scalar("max", max)
+    low, high = element("min", min, x.dtype), element("max", max, x.dtype)
 
     def formula(a: Expr) -> Expr:
-        clipped = a if low is None else te.maximum(a, like(a, low))
-        return clipped if high is None else te.minimum(clipped, like(a, high))
+        clipped = a if low is None else te.maximum(a, low)
+        return clipped if high is None else te.minimum(clipped, high)
 
     return elementwise("clip", formula, x)
 
 
-@operator("Cast", 6)
+@operator("Cast")
 def cast(x, *, to, saturate=1, round_mode="up"):
     """Conversion to the element type named `to`; `saturate` and `round_mode` concern 8-bit floats alone."""
     dtypes.check(to)
@@ -244,7 +244,7 @@ def power(x, y):
 
 
 def _variadic(name: str, combine: Formula, dtype: str = "float", mean: bool = False) -> None:
-    @operator(name, since=8)
+    @operator(name)
     def define(*xs):
         same_type(*xs, dtype=dtype)
 

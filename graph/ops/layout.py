@@ -13,7 +13,7 @@ from tir.ir import Expr
 
 from .convolution import pad as padded
 from .elementwise import elementwise
-from .registry import composite, need, operator, scalar, shape_of
+from .registry import composite, element, need, operator, shape_of
 from .rows import normal_axes, replaced
 from .sequences import sliced
 
@@ -95,11 +95,11 @@ def bit_cast(x, *, to):
     return te.compute(x.shape, lambda *i: x[i].astype(to), name="view")  # only the type counts: there is no kernel of a view
 
 
-@composite("Dropout", 7, operands={1: "ratio", 2: "training_mode"})
-def dropout(apply, x, *, ratio=0.5, training_mode=0, seed=0):
+@composite("Dropout", 10, operands={1: "ratio", 2: "training_mode"})
+def dropout(apply, x, ratio=0.5, *, training_mode=0, seed=0):
     """The input, and a mask that keeps all of it."""
-    if training_mode:
-        raise ValueError("only inference is there")
+    if training_mode and ratio != 0:
+        raise ValueError("only inference is supported")
     return x, apply.constant(np.ones(x.shape, bool))
 
 
@@ -226,7 +226,7 @@ def expand(x, *, shape):
 
 
 @operator("Pad", 2, operands={1: "pads", 2: "value", 3: "axes"})
-def pad(x, *, pads, value=0.0, axes=None, mode="constant"):
+def pad(x, value=0.0, *, pads, axes=None, mode="constant"):
     """Elements before and after each axis, as `mode` says; `pads`: all numbers before, then all after; negative ones crop."""
     named = range(x.ndim) if axes is None else [normal_axes([a], x.ndim)[0] for a in axes]
     if len(pads) != 2 * len(named) or len(set(named)) < len(named):
@@ -235,7 +235,7 @@ def pad(x, *, pads, value=0.0, axes=None, mode="constant"):
     for n, axis in enumerate(named):
         before[axis], after[axis] = pads[n], pads[len(named) + n]
     if mode == "constant":
-        result = padded(x, before, after, scalar("the value", value))
+        result = padded(x, before, after, element("the value", value, x.dtype))
         return result if result is not x else te.compute(x.shape, lambda *i: x[i], name="copy")
     if mode not in MODES:
         raise ValueError(f"mode must be constant, {', '.join(MODES)}, got {mode!r}")
@@ -286,13 +286,13 @@ def tile(x, *, repeats):
 
 
 @operator("Trilu", 14, operands={1: "k"})
-def trilu(x, *, k=0, upper=1):
+def trilu(x, k=0, *, upper=1):
     """The upper, or the lower, triangles of matrices, from the `k`th diagonal above the main one; zeros elsewhere."""
     need("the input", x, ranks=range(2, 9))
-    offset = int(scalar("k", k))
+    offset = element("k", k, "int64")
 
     def formula(*i: Expr) -> Expr:
-        above = i[-1] - i[-2]
+        above = (i[-1] - i[-2]).astype("int64")
         return te.select(above >= offset if upper else above <= offset, x[i], te.const(0, x.dtype))
 
     return te.compute(x.shape, formula, name="trilu")

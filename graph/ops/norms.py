@@ -45,7 +45,7 @@ def _centred(rows: Rows, mean: te.Tensor) -> te.Tensor:
     return te.compute(rows.x.shape, lambda *i: wide(rows.x[i]) - mean[rows.outer(i)], name="centred")
 
 
-@operator("InstanceNormalization", 6)
+@operator("InstanceNormalization")
 def instance_normalization(x, scale, bias, *, epsilon=1e-5):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with the statistics of each image and channel."""
     need("the input", x, dtype="float", ranks=range(3, 9))

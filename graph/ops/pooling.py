@@ -55,7 +55,7 @@ def max_pool(
     return top, te.compute(top.shape, formula, name="where")
 
 
-@operator("AveragePool", 7)
+@operator("AveragePool")
 def average_pool(
     x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0
 ):  # fmt: skip
@@ -84,7 +84,7 @@ def _power(p: int) -> tuple[Callable[[Expr], Expr], Callable[[Expr], Expr]]:
     return lambda e: te.pow(te.abs(e), float(p)), lambda e: te.pow(e, 1 / p)
 
 
-@operator("LpPool", 2)
+@operator("LpPool")
 def lp_pool(x, *, kernel_shape, p=2, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0):
     """The root of the sum of powers of magnitudes."""
     need("the input", x, dtype="float")
@@ -145,7 +145,7 @@ def global_max_pool(x):
     return _over_image(x, te.max, "global_max", lambda e: e)
 
 
-@operator("GlobalLpPool", 2)
+@operator("GlobalLpPool")
 def global_lp_pool(x, *, p=2):
     need("the input", x, dtype="float")
     power, root = _power(p)

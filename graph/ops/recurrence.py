@@ -12,7 +12,8 @@ from typing import Any
 from tir import te
 from tir.ir import Expr
 
-from .registry import NEWEST, Apply, composite, define, operator, shape_of
+from ..ir import Value
+from .registry import NEWEST, Apply, composite, define, need, operator, shape_of
 
 ALPHA = ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu")  # activations that have such a number
 BETA = ("Affine", "ScaledTanh", "HardSigmoid")
@@ -149,16 +150,10 @@ def lstm_step(
 
 
 @operator("SequenceMask", NEWEST)
-def sequence_mask(*, lengths, steps):
+def sequence_mask(lengths, *, steps):
     """(T, N): whether time step t belongs to sequence n, which has `lengths[n]` of the steps."""
-
-    def formula(t: Expr, n: Expr) -> Expr:
-        length: Expr = te.const(lengths[-1])
-        for number, each in enumerate(lengths[:-1]):
-            length = te.select(te.equal(n, te.const(number)), te.const(each), length)
-        return t < length
-
-    return te.compute((steps, len(lengths)), formula, name="mask")
+    need("sequence_lens", lengths, (None,), "integer")
+    return te.compute((steps, *lengths.shape), lambda t, n: t.astype(lengths.dtype) < lengths[n], name="mask")
 
 
 # --- all steps ---------------------------------------------------------------------------------------------------------
@@ -202,11 +197,19 @@ class _Recurrence:
             )
         if hidden_size not in (None, self.units):
             raise ValueError(f"hidden_size {hidden_size} contradicts the weights, {list(shape_of(r))}")
-        lengths = tuple(sequence_lens or ())
-        if lengths and (len(lengths) != self.sequences or not 0 <= min(lengths) <= max(lengths) <= self.steps):
-            raise ValueError(f"sequence_lens {list(lengths)} do not fit {self.sequences} sequence(s) of {self.steps} steps")
-        ends = any(length < self.steps for length in lengths)
-        self.live = apply("SequenceMask", lengths=lengths, steps=self.steps) if ends else None
+        self.live = self._live(sequence_lens)
+
+    def _live(self, lengths: Any) -> Value | None:
+        """Whether each step belongs to each sequence (T, N), from the `lengths` of these; None where all do."""
+        count = self.sequences if lengths is None else lengths.shape[0] if isinstance(lengths, Value) else len(lengths)
+        known = () if isinstance(lengths, Value) else lengths or (self.steps,)
+        if count != self.sequences or not all(0 <= length <= self.steps for length in known):
+            raise ValueError(
+                f"sequence_lens {list(known) or count} do not fit {self.sequences} sequence(s) of {self.steps} steps"
+            )
+        if known and min(known) == self.steps:
+            return None
+        return self.apply("SequenceMask", self.apply.constant(known, "int32") if known else lengths, steps=self.steps)
 
     def turned(self, x: Any) -> Any:
         """The first two dimensions exchanged, where the layout asks for it."""
@@ -263,7 +266,7 @@ class _Recurrence:
         return {"activations": tuple(names[first:end]), "alphas": share(alphas, ALPHA), "betas": share(betas, BETA)}
 
 
-@composite("RNN", 7, operands={4: "sequence_lens"})
+@composite("RNN", operands={4: "sequence_lens"})
 def rnn(
     apply, x, w, r, b=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(), clip=None,
     direction="forward", hidden_size=None, layout=0, sequence_lens=None,
@@ -280,7 +283,7 @@ def rnn(
     return recurrence.run(start, initial_h)
 
 
-@composite("GRU", 7, operands={4: "sequence_lens"})
+@composite("GRU", operands={4: "sequence_lens"})
 def gru(
     apply, x, w, r, b=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(), clip=None,
     direction="forward", hidden_size=None, layout=0, linear_before_reset=0, sequence_lens=None,
@@ -300,7 +303,7 @@ def gru(
     return recurrence.run(start, initial_h)
 
 
-@composite("LSTM", 7, operands={4: "sequence_lens"})
+@composite("LSTM", operands={4: "sequence_lens"})
 def lstm(
     apply, x, w, r, b=None, initial_h=None, initial_c=None, p=None, *, activations=None, activation_alpha=(), activation_beta=(),
     clip=None, direction="forward", hidden_size=None, input_forget=0, layout=0, sequence_lens=None,
@@ -319,3 +322,15 @@ def lstm(
         return bias, step
 
     return recurrence.run(start, initial_h, initial_c)
+
+
+def _of_open_lengths(name: str, define: Callable[..., tuple[Any, ...]]) -> None:
+    @composite(name)
+    def recurrence(apply, x, w, r, b=None, sequence_lens=None, initial_h=None, *others, **attributes):
+        """With the lengths of sequences that are not known before."""
+        return define(apply, x, w, r, b, initial_h, *others, sequence_lens=sequence_lens, **attributes)
+
+
+_of_open_lengths("RNN", rnn)
+_of_open_lengths("GRU", gru)
+_of_open_lengths("LSTM", lstm)

@@ -19,7 +19,10 @@ import inspect
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from tir import dtypes, te
 from tir.ir import PrimFunc, sayable
@@ -50,6 +53,9 @@ class Apply(Protocol):
     def constant(self, array: Any, dtype: str | None = None) -> Value:
         """A new constant."""
 
+    def known(self, value: Value) -> np.ndarray | None:
+        """The elements of a value that is constant, else None."""
+
     def inline(self, graph: onnx.GraphProto, inputs: Sequence[Any] = ()) -> tuple[Any, ...]:
         """The outputs of a graph that the node holds."""
 
@@ -59,8 +65,9 @@ class Operator:
     """An operator in the versions `since` to `until` of the operator set.
 
     `define` makes tensors of tensors; of a composite, values of an `Apply` and values. `operands` are the positions of inputs
-    that must be constants, and become the attributes of those names. A `view` has the elements of its first input in their order,
-    so that it needs no kernel.
+    that become the attributes of those names, as they are constants. They must be, but where the name is that of a positional
+    parameter: such operands are attributes if all of them are constants, else tensors. A `view` has the elements of its first
+    input in their order, so that it needs no kernel.
     """
 
     name: str
@@ -75,7 +82,19 @@ class Operator:
         """The names of attributes that it does not take, in order."""
         if any(p.kind is p.VAR_KEYWORD for p in self._parameters):
             return []
-        return sorted(set(given) - {p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY})
+        return sorted(set(given) - {p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY} - self._tensors)
+
+    def taken(self, given: Sequence[Any], constant: Callable[[Any], bool]) -> tuple[list[tuple[int, str]], list[int]]:
+        """The inputs that become attributes, with the names of these, and those that are tensors; by their positions."""
+        there = {n: name for n, name in self.operands.items() if n < len(given) and given[n]}
+        open_ = any(name in self._tensors and not constant(given[n]) for n, name in there.items())
+        fixed = {n for n, name in self.operands.items() if not (open_ and name in self._tensors)}
+        return [(n, name) for n, name in there.items() if n in fixed], [n for n in range(len(given)) if n not in fixed]
+
+    @property
+    def fixed(self) -> list[int]:
+        """The positions of the inputs that must be constants."""
+        return [n for n, name in self.operands.items() if name not in self._tensors]
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -88,6 +107,11 @@ class Operator:
         if any(p.kind is p.VAR_POSITIONAL for p in inputs):
             return 0 if self.composite else 1, NEWEST
         return sum(p.default is p.empty for p in inputs), len(inputs)
+
+    @property
+    def _tensors(self) -> set[str]:
+        """The names of operands that may be tensors."""
+        return set(self.operands.values()) & {p.name for p in self._parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
 
     @property
     def _parameters(self) -> list[inspect.Parameter]:
@@ -260,3 +284,14 @@ def scalar(what: str, value: Any) -> Any:
             raise ValueError(f"{what} must be one number, got {list(value)}")
         return value[0]
     return value
+
+
+def element(what: str, given: Any, dtype: str) -> Any:
+    """An operand of one element, a number or a tensor, as an expression of an element type; None where it is left out."""
+    if isinstance(given, te.Tensor):
+        need(what, given, dtype=dtype)
+        if prod(shape_of(given)) != 1:
+            raise ValueError(f"{what} must be one number, got a tensor of {list(shape_of(given))}")
+        return given[tuple(te.const(0) for _ in range(given.ndim))]
+    number = scalar(what, given)
+    return None if number is None else te.const(number, dtype)

@@ -125,7 +125,7 @@ def axes_of(
 
 @composite("Resize", 11, operands={1: "roi", 2: "scales", 3: "sizes"})
 def resize(
-    apply: Apply, x: Value, *, roi=(), scales=(), sizes=(), antialias=0, axes=None, coordinate_transformation_mode="half_pixel",
+    apply: Apply, x: Value, roi=(), *, scales=(), sizes=(), antialias=0, axes=None, coordinate_transformation_mode="half_pixel",
     cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0, keep_aspect_ratio_policy="stretch", mode="nearest",
     nearest_mode="round_prefer_floor",
 ):  # fmt: skip
@@ -133,8 +133,11 @@ def resize(
     if mode not in ("nearest", "linear", "cubic"):
         raise ValueError(f"mode {mode!r} is not there")
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
+    if cropped and isinstance(roi, Value):
+        raise ValueError(f"its roi, `{roi.name}`, must be constant")
+    part = roi if cropped else ()
     weighted = Interpolation(mode, bool(antialias), cubic_coeff_a, bool(exclude_outside))
-    for axis in axes_of(x.shape, axes, keep_aspect_ratio_policy, roi, scales, sizes):
+    for axis in axes_of(x.shape, axes, keep_aspect_ratio_policy, part, scales, sizes):
         if axis.before == axis.after and axis.scale == 1 and not cropped:
             continue
         place = coordinates(axis, coordinate_transformation_mode)
@@ -152,6 +155,6 @@ def resize(
 
 
 @composite("Resize", 10, 10, operands={1: "scales"})
-@composite("Upsample", 9, 10, operands={1: "scales"})
+@composite("Upsample", 7, 10, operands={1: "scales"})
 def upsample(apply, x, *, scales, mode="nearest"):
     return resize(apply, x, scales=scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")

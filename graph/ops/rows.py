@@ -9,7 +9,8 @@ from typing import Any
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import narrow, need, operator, scalar, shape_of, wide
+from ..ir import Value
+from .registry import composite, narrow, need, operator, scalar, shape_of, wide
 
 
 def normal_axes(axes: Sequence[int], rank: int) -> list[int]:
@@ -150,20 +151,6 @@ _extreme("ArgMax", te.max)
 _extreme("ArgMin", te.min)
 
 
-@operator("Hardmax", 13)
-def hardmax(x, *, axis=-1):
-    """1 at the first largest element along an axis, 0 elsewhere."""
-    need("the input", x, dtype="float")
-    (along,) = normal_axes([axis], x.ndim)
-    where = extreme(x, axis, te.max, True, False, "where")
-
-    def formula(*i: Expr) -> Expr:
-        hit = te.equal(i[along].astype("int64"), where[replaced(i, along, te.const(0))])
-        return te.select(hit, te.const(1, x.dtype), te.const(0, x.dtype))
-
-    return te.compute(x.shape, formula, name="hardmax")
-
-
 def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral: int) -> None:
     """An operator that combines, for each element, those up to it along an axis: `exclusive` without itself, or from it on."""
     label = name.lower()
@@ -188,6 +175,18 @@ def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral:
             return before.astype(x.dtype)
 
         return te.compute(x.shape, formula, name="last") if exclusive or reverse else narrow(total, x.dtype)
+
+    @composite(name, since)
+    def along_any(apply, x, axis, **attributes):
+        """Along each axis, of which an operand chooses one."""
+        if not isinstance(axis, Value) or prod(axis.shape) != 1:
+            raise ValueError("the axis must be one number")
+        rank = len(x.shape)
+        found = apply(name, x, axis=0, **attributes)
+        for n in range(1, rank):
+            names = (apply("Equal", axis, apply.constant(place, axis.dtype)) for place in (n, n - rank))
+            found = apply("Where", apply("Or", *names), apply(name, x, axis=n, **attributes), found)
+        return found
 
 
 _scan("CumSum", 11, lambda x, y: x + y, 0)
@@ -260,5 +259,27 @@ def _along_axes(name: str, define: Callable[[te.Tensor, Sequence[int]], te.Tenso
         return define(x, range(first, x.ndim))
 
 
+def _hardmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
+    """1 at the first largest element along axes, 0 elsewhere."""
+    need("the input", x, dtype="float")
+    rows = Rows(x, axes)
+    top = rows.reduce(te.max, lambda *i: x[i], "top")
+
+    def number(*i: Expr) -> Expr:
+        """The place along the axes, row by row."""
+        found: Expr = te.const(0)
+        for n in rows.axes:
+            found = found * shape_of(x)[n] + i[n]
+        return found
+
+    def first(*i: Expr) -> Expr:
+        return te.select(te.equal(x[i], top[rows.outer(i)]), number(*i), te.const(rows.count - 1))
+
+    where = rows.reduce(te.min, first, "where")
+    one, zero = te.const(1, x.dtype), te.const(0, x.dtype)
+    return te.compute(x.shape, lambda *i: te.select(te.equal(number(*i), where[rows.outer(i)]), one, zero), name="hardmax")
+
+
+_along_axes("Hardmax", _hardmax)
 _along_axes("Softmax", _softmax)
 _along_axes("LogSoftmax", _log_softmax)

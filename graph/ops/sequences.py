@@ -49,6 +49,14 @@ def sequence_at(apply, sequence, *, position):
     return sequence.tensors[_place(sequence, position, 0)]
 
 
+@composite("SequenceAt", 11)
+def sequence_at_open(apply, sequence, position):
+    """One of tensors of one type, at a position that is not constant."""
+    if not sequence.tensors or len({(x.shape, x.dtype) for x in sequence.tensors}) > 1:
+        raise ValueError("its position must be constant, as the tensors of the sequence differ in type")
+    return apply("Gather", joined(apply, sequence.tensors, 0), apply("Reshape", position, shape=()), axis=0)
+
+
 @composite("SequenceInsert", 11, operands={2: "position"})
 def sequence_insert(apply, sequence, x, *, position=None):
     place = len(sequence.tensors) if position is None else _place(sequence, position, 1)

@@ -91,7 +91,7 @@ def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
     counts = [-(-w.outputs // m) for w, m in zip(moved, tile, strict=True)]
     before = [w.before for w in moved]
     after = [t * m + w.kernel - 1 - w.before - w.extent for t, m, w in zip(counts, tile, moved, strict=True)]
-    padded = pad(x, (0, 0, *before), (0, 0, *after), 0)
+    padded = pad(x, (0, 0, *before), (0, 0, *after), te.const(0, x.dtype))
     pixels = shape_of(padded)[2:]
     found = te.compute([images, *pixels, channels], lambda n, *i: padded[(n, i[-1], *i[:-1])], name="channels_last")
     points = 0

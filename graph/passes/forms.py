@@ -108,7 +108,9 @@ def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
 def _padded(r: Rewriting, call: Call) -> list[Call] | None:
     """A convolution that pads an image itself, where a call before it puts zeros around it."""
     pad, spatial = r.producer(call.inputs[0], "Pad"), len(call.outputs[0].shape) - 2
-    if pad is None or pad.attribute("mode", "constant") != "constant" or call.attribute("auto_pad", "NOTSET") != "NOTSET":
+    if pad is None or len(pad.inputs) > 1 or pad.attribute("mode", "constant") != "constant":
+        return None
+    if call.attribute("auto_pad", "NOTSET") != "NOTSET":
         return None
     pads, axes = pad.attribute("pads"), pad.attribute("axes") or range(spatial + 2)
     around = [0] * (2 * spatial + 4)  # before all axes, and after

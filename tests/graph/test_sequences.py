@@ -99,7 +99,13 @@ def test_a_sequence_is_no_tensor(node, message):
     assert message in str(caught.value)
 
 
-def test_an_open_position_is_refused():
-    nodes = [helper.make_node("SplitToSequence", ["x"], ["s"]), helper.make_node("SequenceAt", ["s", "n"], ["y"])]
-    with pytest.raises(GraphError, match="SequenceAt of opset 18: its position, `n`, must be constant"):
-        load_onnx(model(nodes, {"x": X, "n": np.array(0)}, ["y"]))
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_an_open_position(place):
+    """One of tensors of one type is chosen while the network runs; where they differ it must be known before."""
+    nodes = [helper.make_node("SplitToSequence", ["x", *sizes], ["s"], axis=1) for sizes in ([], ["c"])]
+    nodes = [[node, helper.make_node("SequenceAt", ["s", "n"], ["y"])] for node in nodes]
+    given = {"x": X, "n": np.array(place)}
+    (found,) = evaluate(load_onnx(model(nodes[0], given, ["y"])), given)
+    np.testing.assert_array_equal(found, X[:, place][:, None])
+    with pytest.raises(GraphError, match="its position must be constant, as the tensors of the sequence differ in type"):
+        load_onnx(model(nodes[1], given, ["y"], {"c": np.array([1, X.shape[1] - 1])}))
