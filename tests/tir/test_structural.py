@@ -39,3 +39,34 @@ def test_which_name_is_used_where_counts() -> None:
     one = te.create_prim_func([A, B, te.compute((7,), lambda i: A[i] - B[i], name="C")])
     other = te.create_prim_func([B, A, te.compute((7,), lambda i: A[i] - B[i], name="C")])
     assert not tir.structural_equal(one, other)
+
+
+def annotated(names: str = "ABCijklm", key: str = "A") -> tir.PrimFunc:
+    """`chain` with attributes and annotations that name its buffers, loops, blocks and axes; those of `key` name another."""
+    a, b, c, i, j, *_ = names
+    s = tir.Schedule(chain(names).with_attr("global_symbol", names).with_attr("constants", [dict(A=a, C=c)[key]]))
+    first = s.get_loops(b)[0]
+    s.annotate(b, "simplify_const_tensor_indices", [f"v_{i}"])
+    s.annotate(c, "non_temporal", c)
+    s.annotate(first, "prefetch", [[a, 8]])
+    s.annotate(first, "note", {"of": {a: f"{first} below {b}", "steps": 3}, "on": [True, 1.5, None]})
+    s.annotate(b, "note", f"{b} is read by {c}")
+    return s.func
+
+
+def test_names_in_attributes_and_annotations_do_not_count() -> None:
+    assert tir.structural_equal(annotated(), annotated("XYZabcde"))
+    n, size = te.var("n"), te.var("size")
+    one, other = (
+        te.create_prim_func([A := te.placeholder((m,), name="A"), te.compute((m,), lambda i, A=A: A[i] + 1.0), m])
+        for m in (n, size)
+    )
+    assert tir.structural_equal(one.with_attr("assumed", ["n % 4 == 0"]), other.with_attr("assumed", ["size % 4 == 0"]))
+    assert not tir.structural_equal(one.with_attr("assumed", ["n % 4 == 0"]), other.with_attr("assumed", ["size % 8 == 0"]))
+
+
+def test_what_an_attribute_names_counts() -> None:
+    assert not tir.structural_equal(annotated(), annotated("XYZabcde", key="C"))
+    assert not tir.structural_equal(chain().with_attr("constants", ["A"]), chain("BACijklm").with_attr("constants", ["A"]))
+    assert not tir.structural_equal(chain().with_attr("note", "a"), chain().with_attr("note", "b"))
+    assert not tir.structural_equal(chain().with_attr("note", 1), chain().with_attr("note", 2))
