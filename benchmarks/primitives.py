@@ -150,6 +150,7 @@ def elementwise(block: str, producer: str, consumer: str, depth: int = 0) -> dic
         "merge": lambda s: [own(s, producer), own(s, block)],
         "add_unit_loop": lambda s: [block],
         "unroll": lambda s: [j(s)],
+        "serial": lambda s: [j(s)],
         "vectorize": lambda s: [j(s)],
         "parallel": lambda s: [i(s)],
         "bind": lambda s: [i(s), "blockIdx.x"],

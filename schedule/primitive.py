@@ -431,7 +431,7 @@ def need_serial(loop: For, what: str) -> None:
         raise ScheduleError(
             f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and only serial loops can be {what}",
             (loop, KIND_WORDS[loop.kind]),
-            hint=f"loops are {what} first and marked afterwards",
+            hint=f"loops are {what} first and marked afterwards; serial({loop.name!r}) takes the mark away",
         )
     if loop.annotations:
         keys = listing(k for k, _ in loop.annotations)

@@ -58,6 +58,7 @@ from .primitives.loops.loop_partition import loop_partition
 from .primitives.loops.merge import merge
 from .primitives.loops.parallel import parallel
 from .primitives.loops.reorder import reorder
+from .primitives.loops.serial import serial
 from .primitives.loops.split import split
 from .primitives.loops.tile import tile
 from .primitives.loops.unroll import unroll
@@ -466,6 +467,7 @@ class Schedule:
     parallel = method(parallel)
     vectorize = method(vectorize)
     unroll = method(unroll)
+    serial = method(serial)
     add_unit_loop = method(add_unit_loop)
     bind = method(bind)
     loop_partition = method(loop_partition)

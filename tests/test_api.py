@@ -82,6 +82,7 @@ TENSORIR = {
 }
 OURS = [
     "tile",
+    "serial",
     "stage_mem",
     "stage_padding",
     "factor_out",

@@ -38,7 +38,7 @@ def need_markable(loop: For, kind: Kind, *others: Kind) -> None:
         raise ScheduleError(
             f"`{loop.name}` is already {KIND_WORDS[loop.kind]}",
             (loop, KIND_WORDS[loop.kind]),
-            hint="split it, before it is marked, to mark its parts differently",
+            hint=f"serial({loop.name!r}) takes the mark away",
         )
 
 
@@ -57,7 +57,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     Of the buffers that are `private` each iteration has its own; they are only looked for where nothing else helps.
     """
     loop = last_loop(above)
-    if loop.extent.is_one:
+    if loop.extent.is_one or _has_disjoint_iterations(above):
         return
     around = loops_in(above[:-1])
     below = loops(loop.body)
@@ -181,7 +181,7 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
     )
 
 
-def has_disjoint_iterations(path: list[Stmt]) -> bool:
+def _has_disjoint_iterations(path: list[Stmt]) -> bool:
     """Whether the last loop of a path holds one block, which writes at places that depend on all axes that the loop drives, and
     whose instances in different iterations differ in a spatial axis: by enumeration, where places that come from fused and split
     loops are beyond algebra."""

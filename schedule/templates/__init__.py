@@ -27,6 +27,7 @@ from . import (
     gemm,
     gemv,
     low_precision,
+    marks,
     narrow,
     normal_form,
     pixels,
@@ -57,6 +58,7 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
     Nothing is measured or random. `target` is a `codegen.Target` of a processor.
     """
     s = OpenSchedule(func, target, at_seed=True)
+    marks.plain_loops(s)
     if not s.left() or build(s):
         return None
     annotate.annotate(s)
@@ -67,6 +69,7 @@ def cycles(func: PrimFunc, target: Any) -> float:
     """About how many cycles the sums of products of a function take on one core of `target`, a processor, with what makes their
     operands, each by the template of the fewest; infinite where one is of no known kind."""
     s = OpenSchedule(func, target, at_seed=True)
+    marks.plain_loops(s)
     total = 0.0
     for name in s.left():
         if (filtered := winograd.matches(s, name)) is not None:

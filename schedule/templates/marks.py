@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
@@ -11,7 +12,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import About, Role
 from schedule.schedule import Schedule
 from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbytes
-from tir.traverse import driving, loaded_names, loads, loops_to, stores, variables, walk_stmts
+from tir.traverse import blocks, driving, loaded_names, loads, loops, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
 
@@ -23,6 +24,18 @@ PREFETCH_DISTANCES = (4, 16)  # iterations by which what comes from memory is fe
 PACKED_DISTANCE = 32  # iterations, of two vectors each, that make a page: hardware prefetchers end there
 UNSAID = {"schedule": "static", "chunk": 0, "prefetch": ()}  # what a loop without these annotations does
 CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
+
+
+def plain_loops(s: Schedule) -> None:
+    """Take the marks and annotations of the loops around blocks away, as those of a program that was scheduled before; what runs
+    at the same time for a reason that is not known stays."""
+    for loop in loops(s.func):
+        if blocks(loop):
+            for key, _ in loop.annotations:
+                s.unannotate(loop.name, key)
+            if loop.kind is not Kind.SERIAL:
+                with suppress(ScheduleError):
+                    s.serial(loop.name)
 
 
 def done(s: OpenSchedule, *names: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from codegen.target import Target
 from costmodel import CostModel
 from schedule import Schedule, ScheduleError, replay_json
-from schedule.templates.marks import parallel
+from schedule.templates.marks import parallel, plain_loops
 from tir.ir import NOT_SPATIAL, Const, Kind, PrimFunc
 from tir.traverse import blocks, driving, loops_to
 
@@ -83,6 +83,7 @@ class ActionBeam(TracePolicy):
         """The fastest schedules that were not in a beam; at first the function as it is."""
         left = [t for t in self.measured if t not in self._expanded and self.measured[t] < np.inf]
         start = Schedule(self.func)
+        plain_loops(start)
         if start.trace.to_json() not in self._expanded:
             return [start]
         return [replay_json(self.func, t) for t in sorted(left, key=self.measured.__getitem__)[:WIDTH]]

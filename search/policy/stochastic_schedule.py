@@ -10,7 +10,7 @@ from contextlib import suppress
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from schedule.primitive import find_block, find_loop
-from schedule.templates.marks import parallel
+from schedule.templates.marks import parallel, plain_loops
 from tir.ir import NOT_SPATIAL, Axis, Kind, Var
 from tir.traverse import blocks, driving, iterations, loops_to
 
@@ -24,6 +24,7 @@ UNROLL = (0, 16, 64, 512)  # statements that an unrolled nest may have
 def multi_level_tiles(s: Schedule) -> None:
     """Tiles every stage, consumers first, as S R S; a stage that only copies may instead be computed, or inlined, where it is
     read."""
+    plain_loops(s)
     outputs = s.get_output_blocks()
     for block in reversed(s.get_child_blocks("root")):
         if block not in outputs and not find_block(s.func, block).is_reduction:

@@ -12,6 +12,7 @@ from schedule import ScheduleError, templates
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import annotate, gpu
 from schedule.templates.gpu import elements
+from schedule.templates.marks import plain_loops
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 
@@ -82,10 +83,11 @@ class Derivation:
         then the function as it is, unless the templates know all of its many blocks. ValueError if a size is symbolic."""
         check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
+        plain_loops(nothing)
         nothing.pending = nothing.left()
         if self.templates is None:
             return [Partial(nothing)]
-        known = OpenSchedule(self.func, self.target)
+        known = nothing.copy()
         known.pending = self.templates(known)
         if not known.pending and len(nothing.pending) > MANY_BLOCKS:
             return [Partial(known)]

@@ -43,8 +43,8 @@ def test_which_name_is_used_where_counts() -> None:
 
 def annotated(names: str = "ABCijklm", key: str = "A") -> tir.PrimFunc:
     """`chain` with attributes and annotations that name its buffers, loops, blocks and axes; those of `key` name another."""
-    a, b, c, i, j, *_ = names
-    s = tir.Schedule(chain(names).with_attr("global_symbol", names).with_attr("constants", [dict(A=a, C=c)[key]]))
+    a, b, c, i, *_ = names
+    s = tir.Schedule(chain(names).with_attr("global_symbol", names).with_attr("constants", [{"A": a, "C": c}[key]]))
     first = s.get_loops(b)[0]
     s.annotate(b, "simplify_const_tensor_indices", [f"v_{i}"])
     s.annotate(c, "non_temporal", c)

@@ -37,7 +37,7 @@ from tir.traverse import blocks, driving, substitute, variables
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
 from ...legality.dataflow import shared
-from ...legality.independence import has_disjoint_iterations, independent_iterations
+from ...legality.independence import independent_iterations
 from ...legality.iter_map import proving
 from ...legality.requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
 from ...primitive import DEPENDENT_EXTENT_HINT, block_at, blocks_below, loop_at, loops_on, nest_at, primitive, replace_path
@@ -188,8 +188,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
 def _axis_of(above: list[Stmt]) -> Axis:
     """What an iteration variable of a new block is that a loop drives, the last of a path."""
     try:
-        if not has_disjoint_iterations(above):
-            independent_iterations(above, "spatial")
+        independent_iterations(above, "spatial")
     except ScheduleError:
         return Axis.OPAQUE
     return Axis.SPATIAL

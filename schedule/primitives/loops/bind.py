@@ -8,7 +8,7 @@ from tir.nearest import did_you_mean
 from tir.traverse import blocks, driving, loads, loops, loops_in, stored_names, stores, variables, walk
 
 from ...error import ScheduleError
-from ...legality.independence import has_disjoint_iterations, independent_iterations, need_markable, need_no_lanes
+from ...legality.independence import independent_iterations, need_markable, need_no_lanes
 from ...legality.privatisation import private_buffers
 from ...legality.reducer import reducer_of
 from ...primitive import blocks_below, loop_at, nest_at, primitive, replace_path
@@ -143,6 +143,6 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         own = {name for name in private_buffers(func, above) if scopes[name] in OWN_SCOPES[kind] or scopes[name] in SHARED}
         return {name for name in own if scopes[name] in OWN_SCOPES[kind] or _same_for_all(target, name)}
 
-    if not (kind == "threadIdx" and _reduces_together(target, outside)) and not has_disjoint_iterations(above):
+    if not (kind == "threadIdx" and _reduces_together(target, outside)):
         independent_iterations(above, "bound", private)
     return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

@@ -6,7 +6,7 @@ from tir.ir import Kind, PrimFunc
 from tir.traverse import loops, variables
 
 from ...error import ScheduleError
-from ...legality.independence import has_disjoint_iterations, independent_iterations, need_markable, need_no_lanes
+from ...legality.independence import independent_iterations, need_markable, need_no_lanes
 from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, constant_extent, loop_at, primitive, replace_path
 
 
@@ -39,6 +39,5 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
                 (inner, f"runs over {inner.extent}"),
                 hint=DEPENDENT_EXTENT_HINT,
             )
-    if not has_disjoint_iterations(above):
-        independent_iterations(above, "vectorized")
+    independent_iterations(above, "vectorized")
     return replace_path(func, above, target.with_(kind=Kind.VECTORIZED)), None

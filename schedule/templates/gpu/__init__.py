@@ -18,6 +18,7 @@ from schedule.schedule import Schedule
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 
+from ..marks import plain_loops
 from ..template import Template, Verdict
 from . import elements, products, rows, split_sum, tensor_cores, windows
 
@@ -48,6 +49,7 @@ def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedul
     the block is annotated so, which lets the factors be rounded to 10 bits of mantissa.
     """
     s = OpenSchedule(func, Device(GPU.of(arch)), [b.name for b in blocks(func)], at_seed=True)
+    plain_loops(s)
     for name in s.pending if tf32 else ():
         if products.matches(s.block(name)) is not None:
             s.annotate(name, tensor_cores.TF32, True)

@@ -1,11 +1,17 @@
 """The schedule made by formula where the library knows no pattern."""
 
 import numpy as np
+import pytest
 
+import codegen
 import tir
 from codegen import Target
+from schedule import replay
 from search.policy.default_schedule import constructed
+from search.population.sample import sample
 from search.space.derivation import MANY_BLOCKS
+from search.space.generation import generate
+from tests.programs import matmul
 from tir import te
 from tir.traverse import blocks
 
@@ -60,3 +66,44 @@ def test_the_same_again():
     func = stages(MANY_BLOCKS + 1)
     target = Target("llvm", num_cores=2)
     assert constructed(func, target).trace == constructed(func, target).trace
+
+
+MARKS = {
+    "parallel": lambda s, loop: s.parallel(loop),
+    "vectorize": lambda s, loop: s.vectorize(loop),
+    "unroll": lambda s, loop: s.unroll(loop),
+    "bind": lambda s, loop: s.bind(loop, "threadIdx.x"),
+    "annotate": lambda s, loop: s.annotate(loop, "pragma_auto_unroll_max_step", 16),
+}
+
+
+def scheduled_before(func, mark):
+    """`func` with the mark on a loop of each block that may have it."""
+    s = tir.Schedule(func)
+    for block in blocks(func):
+        MARKS[mark](s, s.get_loops(block.name)[0 if mark != "vectorize" else 1])
+    return s.func
+
+
+@pytest.mark.parametrize("target", ["llvm -num-cores 2", "cuda -arch sm_90"])
+@pytest.mark.parametrize("mark", MARKS)
+def test_marks_of_an_earlier_schedule_go(mark, target):
+    """The schedule is that of the function without them."""
+    for func in (matmul(16, 32, 8), stages(2)):
+        s, plain = tir.default_schedule(scheduled_before(func, mark), target), tir.default_schedule(func, target)
+        assert s.func == plain.func and s.func != func
+        assert {step.name for step in s.trace.steps[: len(s.trace) - len(plain.trace)]} <= {"serial", "unannotate"}
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_marked_functions_are_searched(mark):
+    func, target = scheduled_before(stages(2), mark), Target("llvm", num_cores=2)
+    for of, wanted in zip(generate(func, target), generate(stages(2), target), strict=True):
+        assert of.columns == wanted.columns and of.tiles == wanted.tiles
+        row = sample(of, target, 1, np.random.default_rng(0))[0]
+        assert tir.verify(replay(func, of.trace(row)).func).ok
+
+
+def test_statements_in_no_block_keep_their_marks():
+    func = codegen.lower(scheduled_before(stages(1), "parallel"), Target("llvm", num_cores=2))
+    assert tir.default_schedule(func, "llvm -num-cores 2").func == func

@@ -98,7 +98,7 @@ bind('j', 'blockIdx.x'): threads cannot start blocks: a loop bound to blockIdx m
 bind('i', 'blockIdx.x'): `i` is already parallel
     8 |     for i in T.parallel(7):
       |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: split it, before it is marked, to mark its parts differently
+  hint: serial('i') takes the mark away
 """,
     )
     s = Schedule(matmul())

@@ -115,7 +115,7 @@ fuse('j', 'i'): `i` is outside `j`
 fuse('i', 'j'): `j` is unrolled, and only serial loops can be fused
     9 |         for j in T.unroll(13):
       |         ^^^^^^^^^^^^^^^^^^^^^^ unrolled
-  hint: loops are fused first and marked afterwards
+  hint: loops are fused first and marked afterwards; serial('j') takes the mark away
 """,
     )
 

@@ -199,7 +199,7 @@ loop_partition('i', [4, None]): the extent of `i` is not a constant
 loop_partition('i', [4, None]): `i` is parallel, and only serial loops can be partitioned
     8 |     for i in T.parallel(13):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: loops are partitioned first and marked afterwards
+  hint: loops are partitioned first and marked afterwards; serial('i') takes the mark away
 """,
     )
     s = Schedule(matmul())

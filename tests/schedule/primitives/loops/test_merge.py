@@ -345,7 +345,7 @@ merge('i', 'i_2'): what stands between the nests depends on them through `D`, an
 merge('i', 'i_1'): `i_1` is parallel, and only serial loops can be merged
    13 |     for i_1 in T.parallel(7):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: loops are merged first and marked afterwards
+  hint: loops are merged first and marked afterwards; serial('i_1') takes the mark away
 """,
     )
     s = Schedule(mlp())

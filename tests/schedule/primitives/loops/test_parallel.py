@@ -338,7 +338,7 @@ def test_marked_loops():
 parallel('i0'): `i0` is already vectorized
     8 |     for i0 in T.vectorized(7):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
-  hint: split it, before it is marked, to mark its parts differently
+  hint: serial('i0') takes the mark away
 """,
     )
     refuse(

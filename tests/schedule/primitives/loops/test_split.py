@@ -186,7 +186,7 @@ def test_marked_and_annotated_loops_are_refused():
 split('i', [None, 4]): `i` is parallel, and only serial loops can be split
     8 |     for i in T.parallel(13):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: loops are split first and marked afterwards
+  hint: loops are split first and marked afterwards; serial('i') takes the mark away
 """,
     )
     s = Schedule(vector())

@@ -39,6 +39,6 @@ unroll('i'): the extent of `i` is not a constant
 unroll('i'): `i` is already parallel
     8 |     for i in T.parallel(13):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: split it, before it is marked, to mark its parts differently
+  hint: serial('i') takes the mark away
 """,
     )
