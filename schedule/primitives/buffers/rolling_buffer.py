@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
-from tir.arith.polynomial import add, as_constant, polynomial
+from tir.arith.polynomial import as_constant, polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, conjunction, conjuncts
-from tir.traverse import move_accesses, replace_buffers, substitute, variables
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Store, conjunction, conjuncts
+from tir.traverse import driving, move_accesses, replace_buffers, substitute, variables
 
 from ...error import ScheduleError
 from ...legality.axis_windows import Window, covered_windows
@@ -17,6 +19,8 @@ from ...legality.iter_map import proving
 from ...legality.requirements import need_final_inputs, need_own_temporary, own_axes, single_store
 from ...primitive import primitive
 from ...rewriting.edits import edited, unstated
+
+MAX_STEPS = 1024  # of a loop that are tried, where its window moves by other numbers of elements from one to the next
 
 
 @primitive
@@ -32,34 +36,26 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
                      S(X[r * s], ..., X[r * s + W - 1])
            => for r: for x in range(W) where r == 0 or x >= W - s: X[(r * s + x) % W] = f(r * s + x)
                      S(X[(r * s) % W], ..., X[(r * s + W - 1) % W])
-    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes; the innermost loop
-              around it that holds other statements is serial, and holds all readers, behind the block; an iteration writes a
-              window of W elements of one dimension, which starts 0 < s < W elements after the one before, and the same part of
-              all other dimensions; the readers reach nothing else; and what the block reads is the same in all iterations: what
-              writes it in the loop stands before the block, and writes to each element what it always writes there.
+    Legal     if the block is data parallel, or a reduction with its init that is whole in an iteration, and makes a temporary
+              that it alone writes, by one store at its own axes. The loop that rolls is the innermost around it that holds
+              other statements and moves the window: it and those inside of it are serial, and hold all readers, behind the
+              block; an iteration writes a window of W elements of one dimension, which starts 0 < s < W elements after the one
+              before (s may differ from one to the next), and the same part of all other dimensions; the readers reach nothing
+              else; and what the block reads is the same in all iterations: what writes it in the loop stands before the block,
+              and writes to each element what it always writes there.
     Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
     """
     scope, leaf = locate(func, block)
     producer = leaf.block
     buffer = buffer_of(producer, write_buffer_index, written=True)
-    if any(it.axis is not Axis.SPATIAL for it in producer.iters):
-        raise ScheduleError(
-            f"`{block}` reduces, and its elements are not final where they are stored",
-            (producer, "the block"),
-            hint="only what is stored once can be kept",
-        )
+    ordered = next((it for it in producer.iters if it.axis is Axis.OPAQUE), None)
+    if ordered is not None:
+        reason = f"the axis `{ordered.var.name}` of `{block}` is opaque, so what an iteration computes may change"
+        raise ScheduleError(reason, (producer, "the block"))
     need_own_temporary(scope, leaf, "kept")
-    store = single_store(producer)
-    places = own_axes(producer, store)
-    loop = _rolling_loop(leaf)
-    _need_fixed_surroundings(scope, leaf, loop, buffer)
-    outer = leaf.loops[: leaf.loops.index(loop) + 1]
+    places = own_axes(producer, _only_store(producer, buffer))
+    loop, share, dim, step = _rolling(scope, leaf, buffer, places)
     ranges = ranges_of(leaf.loops, scope.ranges)
-    with proving(
-        f"which part of `{buffer.name}` an iteration of `{loop.name}` computes", (loop, "the loop"), (producer, "computes")
-    ):
-        share = covered_windows(producer, outer, leaf.inside(outer))
-    dim, step = _rolling_dimension(producer, buffer, places, share, loop)
     axis = places[dim]
     assert axis is not None
     window = share[axis]
@@ -75,7 +71,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
         return b, tuple(simplify(i % length) if n == dim else i for n, i in enumerate(indices))
 
     rolling = next(it for it in producer.iters if it.var.name == axis)
-    first = simplify(rolling.binding - window.start, ranges) >= simplify(length - step)
+    first = simplify(rolling.binding - window.start, ranges) >= simplify(length - step, ranges)
     predicate = conjunction(producer.predicate, Binary("or", loop.var.equal(0), first))
     iters = tuple(it.with_(axis=Axis.OPAQUE) if it is rolling else it for it in producer.iters)
     users = [x for x in scope.leaves if buffer.name in x.reads | x.writes and x is not leaf]
@@ -88,8 +84,44 @@ def _plain(stmt, name: str):
     return unstated(stmt, name) if isinstance(stmt, Block) else stmt
 
 
-def _rolling_loop(leaf: Leaf) -> For:
-    """The innermost loop around a block that holds other statements."""
+def _only_store(block: Block, buffer: Buffer) -> Store:
+    """The store of a block, if it makes one buffer, by one store, in place of a reduction's also in its init; refuses others."""
+    if block.init is None:
+        return single_store(block)
+    match block.init, block.body:
+        case Store(b, place), Store(buffer=c, indices=there) as store if b == c == buffer and place == there:
+            return store
+    reason = f"`{block.name}` is more than a store to `{buffer.name}`, and its init"
+    raise ScheduleError(reason, (block, "the block"), hint="only what is reduced by one store can be kept")
+
+
+def _rolling(scope: Scope, leaf: Leaf, buffer: Buffer, places: list[str | None]) -> tuple[For, dict[str, Window], int, Expr]:
+    """The loop that rolls, the window of an iteration, the dimension in which that moves, and by how much; the innermost such."""
+    refusal: ScheduleError | None = None
+    for loop in _serial_loops(leaf):
+        _need_fixed_surroundings(scope, leaf, loop, buffer)
+        outer = leaf.loops[: leaf.loops.index(loop) + 1]
+        try:
+            beyond = sorted(driving(leaf.block, Axis.REDUCE) & {x.name for x in outer})
+            if beyond:
+                raise ScheduleError(
+                    f"`{beyond[0]}` drives the reduction of `{leaf.name}`, whose elements are not final in an iteration of it",
+                    (loop, "the loop"),
+                    (leaf.stmt, "reduces"),
+                    hint="only a reduction that is whole in an iteration can be kept",
+                )
+            what = f"which part of `{buffer.name}` an iteration of `{loop.name}` computes"
+            with proving(what, (loop, "the loop"), (leaf.stmt, "computes")):
+                share = covered_windows(leaf.block, outer, leaf.inside(outer))
+            return (loop, share, *_rolling_dimension(leaf.block, buffer, places, share, loop))
+        except ScheduleError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def _serial_loops(leaf: Leaf) -> list[For]:
+    """The loops around a block that hold other statements, innermost first, as far as they are serial."""
     around = leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
     if not around:
         raise ScheduleError(
@@ -103,7 +135,7 @@ def _rolling_loop(leaf: Leaf) -> For:
             (around[-1], "the loop"),
             hint="mark other loops",
         )
-    return around[-1]
+    return list(takewhile(lambda x: x.kind is Kind.SERIAL, reversed(around)))
 
 
 def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer) -> None:
@@ -134,8 +166,8 @@ def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer
 
 def _rolling_dimension(
     block: Block, buffer: Buffer, places: list[str | None], share: dict[str, Window], loop: For
-) -> tuple[int, int]:
-    """The dimension in which the window of an iteration moves, and by how much; refuses none and several."""
+) -> tuple[int, Expr]:
+    """The dimension in which the window of an iteration moves, and by how much from the one before; refuses none and several."""
     moving = [n for n, v in enumerate(places) if v is not None and loop.name in variables(share[v].start)]
     if len(moving) != 1:
         many = f"{len(moving)} dimensions" if moving else "no dimension"
@@ -148,10 +180,14 @@ def _rolling_dimension(
     axis = places[moving[0]]
     assert axis is not None
     start, extent = share[axis].start, share[axis].extent
-    later = substitute(start, {loop.var: loop.var + 1})
-    step = as_constant(add(polynomial(simplify(later)), polynomial(simplify(start)), -1))
-    if step is None or type(extent) is not Const or not 0 < step < extent.value:
-        moves = "by a changing number of elements" if step is None else f"by {step} element(s)"
+    step = simplify(start - substitute(start, {loop.var: loop.var - 1}))
+    steps = [as_constant(polynomial(step))]
+    if steps == [None] and type(loop.extent) is Const and loop.extent.value <= MAX_STEPS:
+        at = [substitute(step, {loop.var: Const(n, loop.var.dtype)}) for n in range(1, loop.extent.value)]
+        steps = [as_constant(polynomial(simplify(e))) for e in at]
+    known = [n for n in steps if n is not None]
+    if len(known) < len(steps) or type(extent) is not Const or min(known) < 0 or not min(known) < extent.value or not max(known):
+        moves = f"by {step} element(s)" if type(step) is Const else "by a changing number of elements"
         raise ScheduleError(
             f"the window of {extent} element(s) that `{block.name}` computes in an iteration of `{loop.name}` moves {moves}, "
             "so nothing of it is computed again",

@@ -65,13 +65,14 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     Rewrite   for i: for k0: for k1: C[i] = C[i] + f(i, k0 * 4 + k1)               # from 0
            => for i: for k0: for k1: C_rf[k0, i] = C_rf[k0, i] + f(i, k0 * 4 + k1)  # from 0, k0 spatial
               for i: for k0:         C[i] = C[i] + C_rf[k0, i]                      # from 0
-    Legal     if one block is below the loop, a reduction with its init, and with all iterations in one of the enclosing block. Of
-              the loops around it, let L be those that hold nothing else: `loop` and all others (of extent above 1) that drive the
-              reduction are in L, so that what else writes C does so before or after both nests; none drives spatial axes as well;
-              L visits each point once; the extent of `loop` depends on no other loop; no condition concerns both the
-              reduction and loops of other axes. The operation is recognised: +, *, min, max, and, or with its identity as init,
-              or a reducer of several values, taken to be associative (and commutative, where the order changes), with its init
-              as identity, if no numbers that are tried refute it. Floating results differ by rounding.
+    Legal     if one block is below the loop, a reduction with its init, and with all iterations in one of the enclosing block.
+              Of the loops around it, let L be those that hold nothing else: `loop`, which drives the reduction or is of extent
+              1, and all others (of extent above 1) that drive the reduction are in L, so that what else writes C does so before
+              or after both nests; none drives spatial axes as well; L visits each point once; the extent of `loop` depends on
+              no other loop; no condition concerns both the reduction and loops of other axes. The operation is recognised: +,
+              *, min, max, and, or with its identity as init, or a reducer of several values, taken to be associative (and
+              commutative, where the order changes), with its init as identity, if no numbers that are tried refute it. Floating
+              results differ by rounding.
     Example   rows: s.rfactor("k", 0)
     """
     target = find_loop(func, loop)
@@ -100,7 +101,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
         )
         for o in reducer.outputs
     )
-    kept = {it.var.name for it in block.spatial}
+    kept = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL or target.name not in variables(it.binding)}
     lane = Var(names.axis(f"v_{loop}", kept), target.var.dtype)
     places = tuple(Load(b, (*o.indices[:axis], lane, *o.indices[axis:])) for b, o in zip(partial, reducer.outputs, strict=True))
     lets = tuple(Var(names.loop(f"v_{b.name}"), b.dtype) for b in partial) if len(partial) > 1 else ()
@@ -129,7 +130,7 @@ def _need_reduction_loop(leaf: Leaf, target: For) -> set[str]:
     """The loops that drive the reduction: `target` among them, and none of them drives spatial axes as well."""
     block = leaf.block
     placing, reducing = driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE)
-    if target.name not in reducing or target.name in placing:
+    if (target.name not in reducing and not target.extent.is_one) or target.name in placing:
         what = "drives spatial axes" if target.name in placing else "drives nothing"
         others = [x.name for x in leaf.loops if x.name in reducing - placing]
         raise ScheduleError(
@@ -182,7 +183,7 @@ def _axis_number(block: Block, factor_axis: int, rank: int) -> int:
 def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
     """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
     reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and not x.extent.is_one]
-    return bool(reducing) and reducing[0] is target
+    return target.extent.is_one or (bool(reducing) and reducing[0] is target)
 
 
 def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:

@@ -1,6 +1,6 @@
 from schedule import Schedule
-from tests.programs import chain, relu_of_matmul, stencil
-from tests.schedule.harness import Checked, check, refuse
+from tests.programs import chain, stencil
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tir import te
 from tir.script import parse
 
@@ -219,16 +219,6 @@ rolling_buffer('B', 0): the window of 1 element(s) that `B` computes in an itera
   hint: there is nothing to keep
 """,
     )
-    s = Schedule(relu_of_matmul())
-    refuse(
-        s,
-        """
-rolling_buffer('C', 0): `C` reduces, and its elements are not final where they are stored
-   10 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
-  hint: only what is stored once can be kept
-""",
-    )
     s = Schedule(stencil())
     s.compute_at("P", "i_2")
     s.unroll("i_2")
@@ -241,6 +231,182 @@ rolling_buffer('P', 0): `i_2` is not serial, so an iteration cannot use what the
   hint: mark other loops
 """,
     )
+
+
+POOLS = """
+@T.prim_func
+def main(A: T.Buffer((11, 9), "int8"), C: T.Buffer((7, 5), "int8")):
+    B = T.alloc_buffer((9, 7), "int8")
+    for i, j, k, l in T.grid(9, 7, 3, 3):
+        with T.block("B"):
+            v_i, v_j, v_k, v_l = T.axis.remap("SSRR", [i, j, k, l])
+            with T.init():
+                B[v_i, v_j] = T.int8(-128)
+            B[v_i, v_j] = T.max(B[v_i, v_j], A[v_i + v_k, v_j + v_l])
+    for i, j, k, l in T.grid(7, 5, 3, 3):
+        with T.block("C"):
+            v_i, v_j, v_k, v_l = T.axis.remap("SSRR", [i, j, k, l])
+            with T.init():
+                C[v_i, v_j] = T.int8(-128)
+            C[v_i, v_j] = T.max(C[v_i, v_j], B[v_i + v_k, v_j + v_l])
+"""
+
+
+def pools_in_tiles(rows: int, columns: int) -> Checked:
+    """A max pool of a max pool, which is computed for tiles of that."""
+    s = Checked(parse(POOLS))
+    outer, inner = s.split("i_1", [None, rows])
+    side, along = s.split("j_1", [None, columns])
+    s.reorder(outer, side, inner, along)
+    s.compute_at("B", side)
+    return s
+
+
+def test_maxima_of_windows():
+    """Elements that are reduced are kept, too, once their whole reduction is done."""
+    s = pools_in_tiles(3, 2)
+    s.rolling_buffer("B", 0)
+    check(
+        s,
+        """
+        B = T.alloc_buffer((9, 4), "int8")
+        for i_1_0, j_1_0 in T.grid(3, 3):
+            for ax0, ax1, ax2, ax3 in T.grid(5, 4, 3, 3):
+                with T.block("B"):
+                    v_i = T.axis.spatial(9, i_1_0 * 3 + ax0)
+                    v_j = T.axis.opaque(7, j_1_0 * 2 + ax1)
+                    v_k = T.axis.reduce(3, ax2)
+                    v_l = T.axis.reduce(3, ax3)
+                    T.where(i_1_0 * 3 + ax0 < 9 and j_1_0 * 2 + ax1 < 7 and (j_1_0 == 0 or ax1 >= 2))
+                    with T.init():
+                        B[v_i, v_j % 4] = T.int8(-128)
+                    B[v_i, v_j % 4] = T.max(B[v_i, v_j % 4], A[v_i + v_k, v_j + v_l])
+            for i_1_1, j_1_1, k_1, l_1 in T.grid(3, 2, 3, 3):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
+                    v_j = T.axis.spatial(5, j_1_0 * 2 + j_1_1)
+                    v_k = T.axis.reduce(3, k_1)
+                    v_l = T.axis.reduce(3, l_1)
+                    T.where(i_1_0 * 3 + i_1_1 < 7 and j_1_0 * 2 + j_1_1 < 5)
+                    with T.init():
+                        C[v_i, v_j] = T.int8(-128)
+                    C[v_i, v_j] = T.max(C[v_i, v_j], B[v_i + v_k, (v_j + v_l) % 4])
+        """,
+    )
+
+
+def test_a_loop_inside_of_which_nothing_moves_does_not_roll():
+    """Where a tile has all columns, or columns of its own, the rows roll."""
+    s = pools_in_tiles(3, 5)
+    s.rolling_buffer("B", 0)
+    assert (
+        'B = T.alloc_buffer((5, 7), "int8")' in s.script
+        and "T.where(i_1_0 * 3 + ax0 < 9 and (i_1_0 == 0 or ax0 >= 2))" in s.script
+    )
+    same_numbers(s.before, s.func)
+    alone = Checked(parse(POOLS.replace("B[v_i + v_k, v_j + v_l]", "B[v_i + v_k, v_j]")))
+    outer, inner = alone.split("i_1", [None, 3])
+    side, along = alone.split("j_1", [None, 2])
+    alone.reorder(outer, side, inner, along)
+    alone.compute_at("B", side)
+    alone.rolling_buffer("B", 0)
+    assert 'B = T.alloc_buffer((5, 7), "int8")' in alone.script and "(i_1_0 == 0 or ax0 >= 2)" in alone.script
+    same_numbers(alone.before, alone.func)
+
+
+def test_the_step_may_change():
+    """Rows of an image that grows by one half: windows that start 1 or 2 rows after the one before."""
+    grown = """
+    @T.prim_func
+    def main(A: T.Buffer((12,), "float32"), C: T.Buffer((7, 3), "float32")):
+        B = T.alloc_buffer((12,))
+        for r in range(7):
+            for x in range(3):
+                with T.block("B"):
+                    v = T.axis.spatial(12, r * 3 // 2 + x)
+                    B[v] = A[v] * T.float32(2.0)
+            for y in range(3):
+                with T.block("C"):
+                    u, w = T.axis.remap("SS", [r, y])
+                    C[u, w] = B[u * 3 // 2 + w]
+    """
+    s = Checked(parse(grown))
+    s.rolling_buffer("B", 0)
+    assert "T.where(r == 0 or " in s.script
+    same_numbers(s.before, s.func)
+    refuse(
+        Schedule(parse(grown.replace("r * 3 // 2", "r * 3 % 7").replace("u * 3 // 2", "u * 3 % 7"))),
+        """
+rolling_buffer('B', 0): the window of 3 element(s) that `B` computes in an iteration of `r` moves by a changing number of elements, so nothing of it is computed again
+    8 |     for r in range(7):
+      |     ^^^^^^^^^^^^^^^^^^ the loop
+    9 |         for x in range(3):
+   10 |             with T.block("B"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: there is nothing to keep
+""",
+    )
+
+
+def test_reductions_that_are_not_kept():
+    outside = """
+    @T.prim_func
+    def main(A: T.Buffer((10, 3), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((10,))
+        for k, r in T.grid(3, 8):
+            for x in range(3):
+                with T.block("B"):
+                    v = T.axis.spatial(10, r + x)
+                    v_k = T.axis.reduce(3, k)
+                    with T.init():
+                        B[v] = T.float32(0)
+                    B[v] = B[v] + A[v, v_k]
+            with T.block("C"):
+                u = T.axis.spatial(8, r)
+                C[u] = B[u] + B[u + 2]
+    """
+    init = "            with T.init():\n                B[v_i, v_j] = T.int8(-128)\n"
+    for text, message in (
+        (
+            outside,
+            """
+rolling_buffer('B', 0): `k` drives the reduction of `B`, whose elements are not final in an iteration of it
+    8 |     for k, r in T.grid(3, 8):
+      |            ^ the loop
+    9 |         for x in range(3):
+   10 |             with T.block("B"):
+      |             ^^^^^^^^^^^^^^^^^^ reduces
+  hint: only a reduction that is whole in an iteration can be kept
+""",
+        ),
+        (
+            POOLS.replace(init, "", 1),
+            """
+rolling_buffer('B', 0): `B` updates `B` without an init, so it cannot be kept
+    9 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ reads and writes B
+  hint: say with T.init() what `B` starts from
+""",
+        ),
+        (
+            POOLS.replace('remap("SSRR"', 'remap("SORR"', 1),
+            """
+rolling_buffer('B', 0): the axis `v_j` of `B` is opaque, so what an iteration computes may change
+    9 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+        ),
+        (
+            POOLS.replace(init, init.replace("v_j]", "0]"), 1),
+            """
+rolling_buffer('B', 0): `B` is more than a store to `B`, and its init
+    9 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: only what is reduced by one store can be kept
+""",
+        ),
+    ):
+        refuse(Schedule(parse(text)), message)
 
 
 TRIANGLE = """

@@ -118,6 +118,29 @@ def test_inner_part_as_the_last_dimension():
     )
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_loop_of_one_iteration(axis):
+    """Such as a split leaves: the one partial result is the whole."""
+    s = Checked(
+        parse(f"""
+    @T.prim_func
+    def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7,), "float32")):
+        for i, u, k in T.grid(7, {"1, 13" if axis else "13, 1"}):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                v_k = T.axis.reduce(13, {"k" if axis else "u"})
+                with T.init():
+                    B[v_i] = T.float32(0)
+                B[v_i] = B[v_i] + A[v_i, v_k]
+    """)
+    )
+    s.rfactor("u" if axis else "k", axis)
+    shape, place = ("(7, 1)", "v_i, v_u") if axis else ("(1, 7)", "v_k_1, v_i")
+    assert f"B_rf = T.alloc_buffer({shape})" in s.script and f"B[v_i] = B[v_i] + B_rf[{place}]" in s.script, s.script
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
+
+
 def test_whole_reduction_leaves_no_init():
     s = Checked(matmul())
     s.rfactor("k", 1)
