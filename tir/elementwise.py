@@ -118,6 +118,16 @@ def ceildiv(a, b) -> Any:
     return (a + b - 1) // b if isinstance(b, Const) and b.value > 0 else -(-a // b)
 
 
+def toward_zero(op: str, a, b, positive: bool = False) -> Expr:
+    """`//` or `%` of two integers where the quotient is rounded toward 0; `positive` says that `b` is above 0."""
+    result = binary(op, a, b)
+    a, b = result.a, result.b
+    if dtypes.TABLE[result.dtype].kind == "uint":
+        return result
+    low = all(a < 0 if positive else not_equal(a < 0, b < 0), not_equal(result if op == "%" else binary("%", a, b), 0))
+    return result + cast(low, result.dtype) if op == "//" else result - select(low, b, 0)
+
+
 def clip(x, low, high) -> Expr:
     """The number of `low` .. `high` that is next to `x`."""
     return minimum(maximum(x, low), high)

@@ -87,12 +87,8 @@ class Expressions:
             return f"{op}imum<{kind}>({self(a)}, {self(b)})", ATOM
         if op in ("//", "%"):
             if dtypes.is_float(a.dtype):
-                quotient = rounded(
-                    f"{_function('floor', a.dtype)}({rounded(f'{self.at(a, 6)} / {self.at(b, 7)}', a.dtype)})", a.dtype
-                )
-                if op == "//":
-                    return quotient, ATOM
-                return rounded(f"({self.at(a, 5)} - {rounded(f'{quotient} * {self.at(b, 7)}', a.dtype)})", a.dtype), ATOM
+                name = "float_quotient" if op == "//" else "float_remainder"
+                return rounded(f"{name}<{kind}>({self(a)}, {self(b)})", a.dtype), ATOM
             (low, _), (least, _) = self.bounds(a), self.bounds(b)
             if a.dtype.startswith("u") or (low is not None and low >= 0 and least is not None and least > 0):
                 return f"{self.at(a, 6)} {'/' if op == '//' else '%'} {self.at(b, 7)}", 6

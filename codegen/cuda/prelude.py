@@ -34,14 +34,30 @@ FUNCTIONS = {
     "minimum": """template <typename T> __device__ __forceinline__ T minimum(T a, T b) { return b < a ? b : a; }""",
     "maximum": """template <typename T> __device__ __forceinline__ T maximum(T a, T b) { return b > a ? b : a; }""",
     "magnitude": """template <typename T> __device__ __forceinline__ T magnitude(T a) { return a < 0 ? -a : a; }""",
-    "floordiv": """// Division that rounds toward minus infinity.
+    "floordiv": """// Division that rounds toward minus infinity; the least number by -1 wraps around, which has no meaning in C.
 template <typename T> __device__ __forceinline__ T floordiv(T a, T b) {
+  if (b == (T)-1) return (T)(0 - (unsigned long long)a);
   T q = a / b;
   return (a % b != 0 && (a % b < 0) != (b < 0)) ? q - 1 : q;
 }""",
     "floormod": """template <typename T> __device__ __forceinline__ T floormod(T a, T b) {
+  if (b == (T)-1) return 0;
   T r = a % b;
   return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}""",
+    "float_remainder": """// The remainder of floor division, which has the sign of b.
+template <typename T> __device__ __forceinline__ T float_remainder(T a, T b) {
+  T r = sizeof(T) == 4 ? fmodf(a, b) : fmod(a, b);
+  return r == 0 ? copysign(r, b) : (b < 0) != (r < 0) ? r + b : r;
+}""",
+    "float_quotient": """// Floor division.
+template <typename T> __device__ __forceinline__ T float_quotient(T a, T b) {
+  if (b == 0) return a / b;
+  T r = sizeof(T) == 4 ? fmodf(a, b) : fmod(a, b), q = (a - r) / b;
+  if (r != 0 && (b < 0) != (r < 0)) q -= 1;
+  if (q == 0) return copysign(q, a / b);
+  T whole = floor(q);
+  return q - whole > (T)0.5 ? whole + 1 : whole;
 }""",
     "truncated": """// Toward zero; what is not finite becomes 0.
 template <typename T, typename F> __device__ __forceinline__ T truncated(F x) { return x - x == 0 ? (T)(long long)x : (T)0; }""",

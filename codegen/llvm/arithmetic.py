@@ -344,10 +344,7 @@ class Arithmetic(Memory):
             case "min" | "max":  # the first where they are equal, as with zeros of both signs
                 result = self.select(self.compare("olt" if op == "min" else "ogt", y, x), y, x)
             case "//" | "%":
-                result = self.math("floor", self.rounded(self.binary("div", x, y), dtype))
-                if op == "%":
-                    result = self.rounded(result, dtype)
-                    result = self.binary("sub", x, self.rounded(self.binary("mul", result, y), dtype))
+                result = self.math("floordiv" if op == "//" else "floormod", x, y)
             case _:
                 raise CodegenError(f"operator `{op}` is not for floats")
         return self.rounded(result, dtype)

@@ -1,4 +1,4 @@
-"""Straight-line LLVM IR functions, written with operators on their values."""
+"""Small LLVM IR functions, written with operators on their values: straight lines, but for what is rarely needed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ MAX_HORNER_COEFFICIENTS = 8  # polynomials with more coefficients are split in t
 
 @dataclass(eq=False, slots=True)
 class Body(Instructions):
-    """Straight-line LLVM IR under construction: the instructions so far and the intrinsics that they call."""
+    """LLVM IR under construction: the instructions so far and the intrinsics that they call."""
 
     avx512: bool = False
     fused: bool = True  # the processor has fused multiply-adds
     narrow: bool = False  # the result is float32
     lines: list[str] = field(default_factory=list)
     intrinsics: set[str] = field(default_factory=set)
+    label: str = "entry"  # of the block that is being written
 
     def op(self, text: str, type: str, lanes: int = 1, key: object = None, frame: object = None) -> Value:
         value = Value(f"%v{len(self.lines)}", type, lanes, self)
@@ -45,6 +46,18 @@ class Body(Instructions):
             return x * y + z
         x, y, z = (self.convert("fpext", v, "double") for v in (x, y, z))
         return self.convert("fptrunc", x * y + z, "float")
+
+    def where_all(self, good: Value, quick: Value, write: Callable[[], Value]) -> Value:
+        """`quick` where every lane of a mask is good; else, for all lanes, what other instructions give, behind a branch."""
+        every = good if good.lanes == 1 else self.invoke(f"llvm.vector.reduce.and.{good.suffix}", "i1", 1, good)
+        before, number = self.label, len(self.lines)
+        self.lines += [f"  br {every}, label %joined{number}, label %other{number}", f"other{number}:"]
+        self.label = f"other{number}"
+        other = write()
+        self.lines += [f"  br label %joined{number}", f"joined{number}:"]
+        text = f"phi {quick.full} [ {quick.name}, %{before} ], [ {other.name}, %{self.label} ]"
+        self.label = f"joined{number}"
+        return self.op(text, quick.type, quick.lanes)
 
     # Minimum and maximum with a number that pass NaN on, and are one instruction on x86 (minps returns its second operand there).
 
@@ -89,4 +102,5 @@ def function(
     result = write(body, *arguments)
     taken = ", ".join(map(str, arguments))
     head = f"define internal {result.full} @{name}({taken}) alwaysinline nounwind willreturn memory(none) {{"
-    return "\n".join([head, *body.lines, f"  ret {result}", "}", ""]), frozenset(body.intrinsics)
+    label = [] if body.label == "entry" else ["entry:"]
+    return "\n".join([head, *label, *body.lines, f"  ret {result}", "}", ""]), frozenset(body.intrinsics)

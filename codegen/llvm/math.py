@@ -402,6 +402,47 @@ def _rsqrt(b: Body, fmt: Format, x: Value) -> Value:
     return 1.0 / b.intrinsic("sqrt", x)
 
 
+def _fmod(b: Body, fmt: Format, x: Value, y: Value) -> Value:
+    """C's fmod, exactly: |x| - q |y| for q = trunc(|x| / |y|), where q is small enough that both are exact.
+
+    A quotient that was rounded up to a whole number makes q too large by 1, and the difference negative. float32 is computed in
+    float64, where products of 29 and 24 bits are exact.
+    """
+    single = fmt.dtype == "float32"
+    limit = 2.0**29 if single else 2.0**52 if b.fused else 2.0
+    size, by = (b.intrinsic("fabs", b.convert("fpext", v, "double") if single else v) for v in (x, y))
+    ratio = size / by
+    whole = b.intrinsic("trunc", ratio)
+    rest = b.fma(-whole, by, size) if b.fused else size - whole * by
+    rest = b.select(b.compare("olt", rest, 0.0), rest + by, rest)
+    quick = b.intrinsic("copysign", b.convert("fptrunc", rest, "float") if single else rest, x)
+    exact = b.compare("olt", ratio, limit) & b.compare("olt", by, INF)
+    return b.where_all(exact, quick, lambda: _of_library("fmod")(b, fmt, x, y))
+
+
+def _away(b: Body, rest: Value, y: Value) -> Value:
+    """Whether the quotient toward zero that leaves a rest is above the floor of the quotient."""
+    return b.compare("une", rest, 0.0) & (b.compare("olt", y, 0.0) ^ b.compare("olt", rest, 0.0))
+
+
+def _floormod(b: Body, fmt: Format, x: Value, y: Value) -> Value:
+    """numpy's remainder, which has the sign of y."""
+    rest = _fmod(b, fmt, x, y)
+    found = b.select(_away(b, rest, y), rest + y, rest)
+    return b.select(b.compare("oeq", rest, 0.0), b.intrinsic("copysign", rest, y), found)
+
+
+def _floordiv(b: Body, fmt: Format, x: Value, y: Value) -> Value:
+    """numpy's floor division: the whole number next to (x - fmod(x, y)) / y, less 1 where that is above the quotient."""
+    rest, ratio = _fmod(b, fmt, x, y), x / y
+    exact = (x - rest) / y
+    exact = b.select(_away(b, rest, y), exact - 1.0, exact)
+    whole = b.intrinsic("floor", exact)
+    whole = b.select(b.compare("ogt", exact - whole, 0.5), whole + 1.0, whole)
+    found = b.select(b.compare("oeq", exact, 0.0), b.intrinsic("copysign", exact, ratio), whole)
+    return b.select(b.compare("oeq", y, 0.0), ratio, found)
+
+
 def _intrinsic(name: str) -> Callable[[Body, Format, Value], Value]:
     return lambda b, fmt, x: b.intrinsic(name, x)
 
@@ -446,9 +487,12 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "trunc": _intrinsic("trunc"),
     "copysign": lambda b, fmt, x, y: b.intrinsic("copysign", x, y),
     **{name: _of_library(name) for name in LIBRARY},
+    "fmod": _fmod,  # which calls it where quotients are large
 }
-# Of one argument, for what programs write otherwise: exp(min(x, 0)).
-SHORTER: dict[str, Callable[..., Value]] = {"capped_exp": _capped_exp}
+# For what programs write otherwise, with the number of arguments: exp(min(x, 0)), x // y and x % y.
+OTHERS: dict[str, tuple[int, Callable[..., Value]]] = {
+    "capped_exp": (1, _capped_exp), "floordiv": (2, _floordiv), "floormod": (2, _floormod),
+}  # fmt: skip
 
 
 # --- The interface --------------------------------------------------------------------------------------------------------
@@ -456,7 +500,7 @@ SHORTER: dict[str, Callable[..., Value]] = {"capped_exp": _capped_exp}
 
 def function_name(op: str, dtype: str, lanes: int) -> str:
     """The name, without @, of the function for `lanes` elements: tir.exp.v16f32, or tir.exp.f32 where lanes is 1."""
-    if op not in FUNCTIONS and op not in SHORTER:
+    if op not in FUNCTIONS and op not in OTHERS:
         raise ValueError(f"no math function {op!r}; there are {', '.join(FUNCTIONS)}")
     if dtype not in FORMATS:
         raise TypeError(f"math functions are for float32 and float64, not {dtype!r}; convert the operand to float32 first")
@@ -470,11 +514,11 @@ def definition(op: str, dtype: str, lanes: int, avx512: bool = False, fused: boo
     """The LLVM IR of `op` on vectors of `lanes` elements of dtype float32 or float64 (on scalars where `lanes` is 1), and the
     `declare` lines of the intrinsics that it calls; a module holds each once.
 
-    The function is internal, is to be inlined, and takes one argument, or two for pow and fmod. `avx512` says that the target has
+    The function is internal, is to be inlined, and takes one argument or two. `avx512` says that the target has
     AVX-512F and AVX-512VL, with which exp and similar functions are shorter; `fused`, that it has fused multiply-adds. Raises
     ValueError for an unknown op and TypeError for another dtype.
     """
     name = function_name(op, dtype, lanes)
     fmt = FORMATS[dtype]
-    arity, write = (1, SHORTER[op]) if op in SHORTER else (INTRINSICS[op].arity, FUNCTIONS[op])
+    arity, write = OTHERS[op] if op in OTHERS else (INTRINSICS[op].arity, FUNCTIONS[op])
     return function(name, [fmt.scalar] * arity, lanes, lambda b, *x: write(b, fmt, *x), avx512, fused)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tir import dtypes, te
+from tir.elementwise import toward_zero
 from tir.ir import Expr
 
 from .registry import composite, element, label, need, operator, shape_of
@@ -153,13 +154,8 @@ def _binary(name: str, since: int, formula: Formula, dtype: str | None = "number
 
 
 def _divide(x: Expr, y: Expr) -> Expr:
-    """The quotient; of integers truncated toward zero."""
-    if dtypes.is_float(x.dtype):
-        return x / y
-    if dtypes.TABLE[x.dtype].kind == "uint":
-        return x // y
-    quotient = te.abs(x) // te.abs(y)
-    return te.select(te.equal(x < zero(x), y < zero(y)), quotient, -quotient)
+    """The quotient; of integers rounded toward zero."""
+    return x / y if dtypes.is_float(x.dtype) else toward_zero("//", x, y)
 
 
 _binary("Add", 7, lambda x, y: x + y)
@@ -192,11 +188,9 @@ def _shift(x: Expr, y: Expr, *, direction) -> Expr:
 
 def _remainder(x: Expr, y: Expr, *, fmod=0) -> Expr:
     """With the sign of the divisor, or, with `fmod`, with that of the dividend."""
-    if not dtypes.is_float(x.dtype):
-        return x - _divide(x, y) * y if fmod else x % y
-    rest = te.fmod(x, y)
-    turned = te.all(te.not_equal(rest, zero(x)), te.not_equal(rest < zero(x), y < zero(y)))
-    return rest if fmod else te.select(turned, rest + y, rest)
+    if not fmod:
+        return x % y
+    return te.fmod(x, y) if dtypes.is_float(x.dtype) else toward_zero("%", x, y)
 
 
 _binary("BitShift", 11, _shift, "integer", "bit_shift")

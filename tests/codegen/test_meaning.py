@@ -2,14 +2,20 @@
 
 import operator
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
 import tir
+from codegen.cuda import lower_cuda
+from search.measure.reference import from_float
+from tests.arrays import widened
+from tests.codegen.cuda.emulation import compiler, emulate
 from tests.codegen.harness import ONE, same
 from tests.codegen.test_llvm_vs_interpreter import HOW, INTEGERS, scheduled
 from tir import dtypes, te
+from tir.interpreter import run
 from tir.ir import PrimFunc
 from tir.script import parse
 
@@ -119,6 +125,96 @@ def test_quotients_of_indices_are_rounded_up_for_divisors_of_both_signs():
     assert found == [-((6 - i) // -4) * 100 - ((6 - i) // -3) for i in range(13)]
     with pytest.raises(TypeError, match=r"^ceildiv needs integer arguments, got float32; use te.ceil\(a / b\)$"):
         te.ceildiv(te.placeholder((1,))[0], 2)
+
+
+# --- floats -------------------------------------------------------------------------------------------------------------
+
+INF = float("inf")
+FLOATS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.1,
+    0.7,
+    1.5,
+    -2.0,
+    3.0,
+    5.5,
+    -7.5,
+    1e-3,
+    12345.0,
+    INF,
+    -INF,
+    float("nan"),
+    2.0**31,
+    1e20,
+    -1e20,
+    1e-30,
+    1e38,
+)
+
+
+def float_pairs(dtype: str) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Two arrays of all pairs of some floats, as kernels take them, and what numpy makes of them; of halves in float32."""
+    with np.errstate(all="ignore"):
+        x, y = (c.ravel() for c in np.meshgrid(widened(from_float(np.array(FLOATS), dtype), dtype), FLOATS))
+        x, y = (from_float(v, dtype) for v in (x, y))
+        a, b = (widened(v, dtype).astype(dtypes.computed(dtype)) for v in (x, y))
+        found = {"//": a // b, "%": a % b, "fmod": np.fmod(a, b)}
+        return x, y, {op: from_float(v, dtype) for op, v in found.items()}
+
+
+def division_of_floats(dtype: str, n: int) -> PrimFunc:
+    return program(dtype, n, [operator.floordiv, operator.mod, te.fmod])
+
+
+def need_equal(found: np.ndarray, expected: np.ndarray, dtype: str, what: str) -> None:
+    """Assert that floats are the same, zeros of the same sign."""
+    x, y = widened(found, dtype), widened(expected, dtype)
+    wrong = ~((x == y) & (np.signbit(x) == np.signbit(y)) | np.isnan(x) & np.isnan(y))
+    assert not wrong.any(), f"{what}: {x[wrong][:5]} found, {y[wrong][:5]} expected"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_floor_division_of_floats_is_that_of_numpy(dtype):
+    """2147483648.0 % 3.0 is 2, 5.5 % inf is 5.5, 1 % 0.1 is next to 0.1: whatever the quotient, the remainder is exact."""
+    x, y, expected = float_pairs(dtype)
+    func = division_of_floats(dtype, len(x))
+    runs = {f"interpreter, fast={fast}": partial(run, func, fast=fast) for fast in (False, True)}
+    for target in (ONE, f"{ONE} -mcpu x86-64"):  # the latter has no fused multiply-add
+        runs |= {f"{how} on {target}": tir.build(scheduled(func, how), target) for how in ("scalar", "strips")}
+    for name, call in runs.items():
+        outputs = [np.zeros_like(x) for _ in expected]
+        call(x, y, *outputs)
+        for (op, wanted), found in zip(expected.items(), outputs, strict=True):
+            need_equal(found, wanted, dtype, f"{op} in {name}")
+
+
+@pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
+def test_arithmetic_of_cuda():
+    """Integers near the ends of their types, and division of floats."""
+    integer = {dtype: [(a, b) for a in ends(dtype) for b in ends(dtype) if b] for dtype in ("int8", "int64")}
+    table = {op: OPERATIONS[op] for op in ("*", "neg", "abs")} | DIVISIONS
+    formulas = [formula for formula, _ in table.values()]
+    funcs = [program(dtype, len(pairs), formulas) for dtype, pairs in integer.items()]
+    floats = {dtype: float_pairs(dtype) for dtype in ("float16", "float64")}
+    funcs += [division_of_floats(dtype, len(x)) for dtype, (x, _, _) in floats.items()]
+    target = tir.Target("cuda")
+    kernels = dict(
+        zip((*integer, *floats), emulate(*(lower_cuda(tir.default_schedule(f, target).func, target) for f in funcs)), strict=True)
+    )
+    for dtype, pairs in integer.items():
+        args = [np.array(column, dtype) for column in zip(*pairs, strict=True)]
+        outputs = [np.zeros(len(pairs), dtype) for _ in table]
+        kernels[dtype](*args, *outputs)
+        for (op, (_, meaning)), found in zip(table.items(), outputs, strict=True):
+            assert found.tolist() == [wrapped(meaning(x, y), dtype) for x, y in pairs], (dtype, op)
+    for dtype, (x, y, expected) in floats.items():
+        outputs = [np.zeros_like(x) for _ in expected]
+        kernels[dtype](x, y, *outputs)
+        for (op, wanted), found in zip(expected.items(), outputs, strict=True):
+            need_equal(found, wanted, dtype, op)
 
 
 # --- conditions ---------------------------------------------------------------------------------------------------------

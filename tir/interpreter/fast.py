@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from .errors import Trap
-from .plain import SHARED, allocator, precision, round_to
+from .plain import SHARED, allocator, float_divisions, precision, round_to
 
 
 def njit(fn: Callable) -> Callable:
@@ -89,7 +89,7 @@ def fast_names() -> dict[str, Any]:
         "float32": np.float32, "float64": np.float64, "int": njit(lambda x: np.int64(x)), "inf": math.inf, "nan": math.nan,
         "Trap": Trap,
     }  # fmt: skip
-    names |= {name: njit(fn) for name, fn in SHARED.items()}
+    names |= {name: njit(fn) for name, fn in (SHARED | float_divisions()).items()}
     names |= {f.__name__: njit(f) for f in functions}
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
     names |= {d: rounder(d) for d in dtypes.TABLE if dtypes.is_half(d)}

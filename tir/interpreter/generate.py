@@ -346,12 +346,8 @@ class Generator:
         p = PRECEDENCE[op]
         dtype = a.dtype
         if dtypes.is_float(dtype) and op in ("//", "%"):
-            quotient = _rounded(f"floor({_rounded(f'{self._expr(a, 6)} / {self._expr(b, 7)}', dtype)})", dtype, always=True)
-            if op == "//":
-                return quotient
-            product = _rounded(f"{quotient} * {self._expr(b, 7)}", dtype)
-            text = f"{self._expr(a, 5)} - {product}"
-            return _rounded(text, dtype) if dtypes.is_half(dtype) else f"({text})"
+            text = f"{'quotient' if op == '//' else 'rest'}_{dtypes.computed(dtype)}({self._expr(a)}, {self._expr(b)})"
+            return _rounded(text, dtype)
         checked = op in ("//", "%") and not (isinstance(b, Const) and b.value != 0)
         if checked:
             site = self._site(DivisionByZero, f"`{e}` divides {{value}} by zero")
@@ -383,8 +379,8 @@ def _accumulates(loop: For) -> bool:
     return loop.kind is Kind.THREAD and any(b.init and loop.name in driving(b, Axis.REDUCE) for b in blocks(loop))
 
 
-def _rounded(text: str, dtype: str, always: bool = False) -> str:
-    return f"{dtype}({text})" if always or dtypes.is_half(dtype) else f"({text})"
+def _rounded(text: str, dtype: str) -> str:
+    return f"{dtype}({text})" if dtypes.is_half(dtype) else text
 
 
 def _braces(text: str, literal: bool = False) -> str:

@@ -34,6 +34,30 @@ def floormod(a, b, site):
     return a % b
 
 
+def float_division(one):
+    """The floor division of floats and its remainder, as numpy has them; `one` is 1 of their dtype."""
+
+    def quotient(a, b):
+        if b == 0:
+            return a / b
+        rest = np.fmod(a, b)
+        exact = (a - rest) / b
+        if rest != 0 and (b < 0) != (rest < 0):
+            exact = exact - one
+        if exact == 0:
+            return np.copysign(exact, a / b)
+        whole = np.floor(exact)
+        return whole + one if exact - whole > 0.5 else whole
+
+    def rest(a, b):
+        found = np.fmod(a, b)
+        if found == 0:
+            return np.copysign(found, b)
+        return found + b if (b < 0) != (found < 0) else found
+
+    return quotient, rest
+
+
 def select(condition, true_value, false_value):
     return true_value if condition else false_value
 
@@ -109,7 +133,13 @@ def plain_names() -> dict[str, Any]:
     }  # fmt: skip
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
     names |= {f"allocate_{d}": allocator(d) for d in dtypes.TABLE}
-    return names
+    return names | float_divisions()
+
+
+def float_divisions() -> dict[str, Callable]:
+    """The functions of `float_division` for each dtype in which floats are computed."""
+    made = {one.dtype.name: float_division(one) for one in (np.float32(1), np.float64(1))}
+    return {f"{f.__name__}_{dtype}": f for dtype, both in made.items() for f in both}
 
 
 def allocator(dtype: str) -> Callable:

@@ -18,7 +18,7 @@ from ..arith.polynomial import as_constant, polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..intrinsics import INTRINSICS
-from ..ir import Address, Binary, Buffer, Const, Expr, Foreign, Node, Select, Text, as_expr, binary, cast
+from ..ir import Address, Binary, Buffer, Const, Expr, Foreign, Node, Text, as_expr, binary, cast
 from ..nearest import did_you_mean
 from . import ir as namespace_ir
 from . import namespace
@@ -357,15 +357,7 @@ class Expressions(Operators, Elements):
                     raise self.error(f"`{self.text(node.func)}` divides integers, got {result.dtype}", node)
                 if prove(Binary("and", binary(">=", a, 0), binary(">", b, 0)), self.ranges):
                     return result
-                # Rounded down, a quotient that is negative and not whole is one too low.
-                below = binary("<", a, 0)
-                if not prove(binary(">", b, 0), self.ranges):
-                    other = Binary("and", binary(">", a, 0), binary("<", b, 0))
-                    below = Binary("or", Binary("and", below, binary(">", b, 0)), other)
-                low = Binary("and", below, binary("!=", binary("%", a, b), 0))
-                if op == "//":
-                    return binary("+", result, Select(low, Const(1, result.dtype), Const(0, result.dtype)))
-                return binary("-", result, Select(low, b, Const(0, result.dtype)))
+                return elementwise.toward_zero(op, a, b, prove(binary(">", b, 0), self.ranges))
             case "ramp" | "broadcast" if self.lane is None:
                 raise self.error(f"`{self.text(node.func)}` {form.place}", node, "write a loop: for i in T.vectorized(16):")
             case "ramp":

@@ -169,7 +169,7 @@ def test_monotonic_up_to_the_error(op: str, dtype: str) -> None:
     assert np.all(np.diff(y) >= -2 * BOUNDS[op, dtype] * np.spacing(np.abs(y[:-1])))
 
 
-@pytest.mark.parametrize(("op", "dtype"), CASES)
+@pytest.mark.parametrize(("op", "dtype"), [(op, dtype) for op, dtype in CASES if op != "fmod"])  # which has a branch
 def test_text_is_straight_line_without_fast_math(op: str, dtype: str) -> None:
     text, declared = math.definition(op, dtype, 8)
     body = text.splitlines()[1:-1]
