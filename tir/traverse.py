@@ -21,6 +21,8 @@ from .ir import (
     Binary,
     Block,
     Buffer,
+    Call,
+    Cast,
     Const,
     Expr,
     For,
@@ -32,6 +34,7 @@ from .ir import (
     Node,
     Opaque,
     PrimFunc,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -211,16 +214,26 @@ def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
 
 
 def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
-    """Replace free variables, all at once; keys are variables or their names."""
+    """Replace free variables, all at once; keys are variables or their names. What is well typed stays so, also where a value has
+    another dtype than its variable: index arithmetic around it becomes the wider of both, a value of memory is converted."""
     by_name = {k if isinstance(k, str) else k.name: v for k, v in mapping.items()}
     if not by_name:
         return node
+    dtypes = {name: v.dtype for name, v in by_name.items()}
     buffers: dict[int, Node] = {}
+    mixed = False
 
     def visit(n: Node) -> Node:
+        nonlocal mixed
         kind = type(n)
         if kind is Var:
-            return by_name.get(n.name, n)  # type: ignore[attr-defined]
+            name = n.name  # type: ignore[attr-defined]
+            if name not in by_name:
+                return n
+            if dtypes[name] == n.dtype:  # type: ignore[attr-defined]
+                return by_name[name]
+            mixed = True
+            return _of_dtype(by_name[name], n.dtype)  # type: ignore[attr-defined]
         if kind is Const:
             return n
         if kind is Buffer:
@@ -228,9 +241,40 @@ def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
             if known is None:
                 known = buffers[id(n)] = map_children(n, visit)
             return known
-        return map_children(n, visit)
+        new = map_children(n, visit)
+        return _typed(new) if mixed and new is not n else new
 
     return visit(node)  # type: ignore[return-value]
+
+
+_INDICES = ("int32", "int64")  # dtypes of index arithmetic, which is exact
+
+
+def _of_dtype(value: Expr, dtype: str) -> Expr:
+    """A value in place of one of another dtype: index arithmetic as it is, for `_typed` to fit what is around it to."""
+    plain = value.dtype in _INDICES and dtype in _INDICES and not any(type(n) in (Load, Call) for n in walk(value))
+    return value if plain else Cast(dtype, value)
+
+
+def _typed(n: Node) -> Node:
+    """A node of which some operands may have become wider or narrower: index arithmetic in the wider, what has one dtype in that."""
+
+    def fitted(e: Expr, dtype: str) -> Expr:
+        return e if e.dtype == dtype else e.with_(dtype=dtype) if type(e) is Const else Cast(dtype, e)
+
+    match n:
+        case Binary(_, a, b) if a.dtype != b.dtype:
+            return n.with_(a=fitted(a, "int64"), b=fitted(b, "int64"))
+        case Select(_, a, b) if a.dtype != b.dtype:
+            return n.with_(true_value=fitted(a, "int64"), false_value=fitted(b, "int64"))
+        case Store(buffer, _, value):
+            return n.with_(value=fitted(value, buffer.dtype))
+        case Let(var, value):
+            return n.with_(value=fitted(value, var.dtype))
+        case Call(_, args, dtype):
+            return n.with_(args=tuple(fitted(a, dtype) for a in args))
+        case _:
+            return n
 
 
 def replace_buffers(node: N, mapping: Mapping[str, Buffer]) -> N:

@@ -90,8 +90,10 @@ def _polynomial(expr: Expr) -> Polynomial:
             return {(expr,): 1}
 
 
-def to_expr(p: Polynomial, dtype: str = "int32") -> Expr:
-    """The polynomial as an expression: a positive term first, then terms in order, the constant last."""
+def to_expr(p: Polynomial, dtype: str | None = None) -> Expr:
+    """The polynomial as an expression, by default of the dtype of its atoms: a positive term first, then terms in order, the
+    constant last."""
+    dtype = dtype or next((a.dtype for m in p for a in m), "int32")
     result: Expr | None = None
     terms = sorted(p.items(), key=lambda term: term[0] == ())
     if terms and terms[0][1] < 0:
