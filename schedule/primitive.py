@@ -14,7 +14,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tir.ir import Block, Buffer, Const, For, Kind, Node, Opaque, PrimFunc, Seq, Stmt, seq
+from tir.dtypes import limits
+from tir.ir import Block, Buffer, Const, Expr, For, Kind, Node, Opaque, PrimFunc, Seq, Stmt, seq
 from tir.memo import memoized
 from tir.nearest import did_you_mean
 from tir.traverse import foreign_calls, fresh, loops, map_statements, named_buffers, names, stores, substatements, walk_stmts
@@ -116,6 +117,7 @@ class Primitive(Generic[P, R]):
             made: Any = self.function(func, *args, **kwargs)
             new, names = made
             _need_kept_memory(func, new)
+            _need_countable(new)
         except ScheduleError as error:
             raise error.located(self.text(bound), func) from None
         return without_stale_annotations(func, new), names
@@ -126,6 +128,40 @@ class Primitive(Generic[P, R]):
         except ScheduleError as error:
             raise error.located(self.raw_text(args, kwargs), func) from None
         return self.apply(func, bound)
+
+
+def _need_countable(func: PrimFunc) -> None:
+    """Refuse a step after which a loop, an axis or a dimension of a buffer has more steps than its dtype can count."""
+    found = _uncountable(func.body) or _too_long(func.allocs)
+    if found is not None:
+        name, extent, dtype = found
+        raise ScheduleError(
+            f"`{name}` would count to {extent}, and {dtype} ends at {limits(dtype)[1]}",
+            hint="make the function with sizes of int64, as te.const(7, 'int64') or T.int64(7)",
+        )
+
+
+def _too_long(buffers: Iterable[Buffer]) -> tuple[str, int, str] | None:
+    return next(((b.name, n, dim.dtype) for b in buffers for dim in b.shape if (n := _beyond(dim, dim.dtype))), None)
+
+
+def _beyond(extent: Expr, dtype: str) -> int:
+    """A constant extent that is beyond its dtype or another one; else 0."""
+    if type(extent) is not Const or type(extent.value) is not int:
+        return 0
+    return extent.value if extent.value > min(limits(dtype)[1], limits(extent.dtype)[1]) else 0
+
+
+@memoized
+def _uncountable(s: Stmt) -> tuple[str, int, str] | None:
+    """The first loop, axis or buffer below with too many steps for its dtype: the name, the number, the dtype."""
+    found = None
+    if type(s) is For and (n := _beyond(s.extent, s.var.dtype)):
+        found = s.name, n, s.var.dtype
+    elif type(s) is Block:
+        found = next(((it.var.name, n, it.var.dtype) for it in s.iters if (n := _beyond(it.extent, it.var.dtype))), None)
+        found = found or _too_long(s.allocs)
+    return found or next((x for inner in substatements(s) if (x := _uncountable(inner)) is not None), None)
 
 
 def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:

@@ -257,7 +257,7 @@ def _of_dtype(value: Expr, dtype: str) -> Expr:
 
 
 def _typed(n: Node) -> Node:
-    """A node of which some operands may have become wider or narrower: index arithmetic in the wider, what has one dtype in that."""
+    """A node, some operands of which have become wider or narrower: index arithmetic in the wider, what has one dtype in that."""
 
     def fitted(e: Expr, dtype: str) -> Expr:
         return e if e.dtype == dtype else e.with_(dtype=dtype) if type(e) is Const else Cast(dtype, e)

@@ -269,11 +269,12 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
 
 def _counting_down(index_map: IndexMap) -> set[str]:
     """The indices that are subtracted in an output, and nowhere added."""
+    names = {v.name for v in index_map.inputs}
     signs: dict[str, set[bool]] = {}
     for e in index_map.outputs:
         for monomial, coefficient in polynomial(simplify(e)).items():
             match monomial:
-                case (Var(name),):
+                case (Var(name),) if name in names:
                     signs.setdefault(name, set()).add(coefficient < 0)
     return {name for name, found in signs.items() if found == {True}}
 

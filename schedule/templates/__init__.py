@@ -9,9 +9,11 @@ schedules it on an `OpenSchedule`. The computed numbers are the seeds of the ope
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from typing import Any
 
+from schedule.error import ScheduleError
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
@@ -173,4 +175,5 @@ def _inline_permutations(s: Schedule) -> None:
         ):
             continue
         if source.buffer.name not in (product.left.buffer.name, product.right.buffer.name):
-            s.compute_inline(block)
+            with suppress(ScheduleError):
+                s.compute_inline(block)

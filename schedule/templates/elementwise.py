@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import gcd
 
+from schedule.error import ScheduleError
 from schedule.machine import CACHE_LINE_BYTES
 from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
@@ -42,7 +43,10 @@ def inline_chain(s: Schedule, block: str) -> None:
                 and epilogue(s, producer, rows=True) == block
                 and tree_size(own) + tree_size(made) * _reads(own, made) <= MAX_INLINED_NODES
             ):
-                s.compute_inline(producer)
+                try:
+                    s.compute_inline(producer)
+                except ScheduleError:  # other blocks write its buffer, too
+                    continue
                 break
         else:
             return
