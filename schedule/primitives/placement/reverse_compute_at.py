@@ -210,7 +210,9 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
     that is one to one; None where there is none, or where it reads at its axes already."""
     block = moved.block
     written = set().union(*(p.writes for p in feeding))
-    places = {x.indices for x in loads(block) if x.buffer.name in written}
+    ranges = ranges_of([block])
+    found = {x.indices for x in loads(block) if x.buffer.name in written}
+    places = {tuple(fixed if type(fixed := simplify(i, ranges)) is Const else i for i in indices) for indices in found}
     axes = [it.var.name for it in block.iters]
     if len(places) != 1 or all(affine_index(i, axes) is not None or type(i) is Const for i in next(iter(places))):
         return None

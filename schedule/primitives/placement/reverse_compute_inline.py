@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Iter, Load, PrimFunc, Stmt, Store, Var, all_zero, conjunction
-from tir.traverse import loads, rewrite, substitute
+from tir.ir import (
+    TRUE,
+    Axis,
+    Block,
+    Const,
+    Expr,
+    For,
+    If,
+    Iter,
+    Load,
+    PrimFunc,
+    Stmt,
+    Store,
+    Var,
+    all_zero,
+    conjunction,
+    conjuncts,
+)
+from tir.traverse import loads, rewrite, substitute, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Window, affine_index, windows
+from ...legality.axis_windows import Window, affine_index, windows, windows_of_tries
 from ...legality.dataflow import Leaf, Scope, locate, shared_loops, span
+from ...legality.instances import instances
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
 from ...primitive import primitive
 from ...rewriting.edits import Names, edited, without_buffers
-from ...rewriting.index_map import IndexMap, invert, place_names
+from ...rewriting.index_map import IndexMap, Layout, invert, place_names
 
 
 @primitive
@@ -27,15 +46,20 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     Rewrite   for i: X[i] = f(i)
               for i: Y[i] = g(X[i])
            => for i: Y[i] = g(f(i))            # if i is in the domain of the block, unless that is proved
-    Legal     if both are data parallel, single stores; X is a temporary written by the producer alone, at its own axes, and read
-              by the block alone, at its own axes plus constants, or outside of common loops at an index map of its axes that is
-              provably one to one, such as `i * 16 + j` with j < 16; always the same element, each element once at most; both
-              run over their whole domains, once, and in each iteration of the loops around both over the same part; the
-              producer reads nothing that the block writes; and no statement between the two writes what else the block reads,
-              or touches what it writes.
+    Legal     if both are data parallel, single stores, the producer perhaps with an init; X is a temporary written by the
+              producer alone, at its own axes, or outside of common loops at an index map of these that is one to one and leaves
+              nothing out, and read by the block alone, at its own axes plus constants, or outside of common loops at an index
+              map of its axes that is provably one to one, such as `i * 16 + j` with j < 16; always the same element, each
+              element once at most; both run over their whole domains, once, the producer at least where the block does, and in
+              each iteration of the loops around both over the same part; the producer reads nothing that the block writes; and
+              no statement between the two writes what else the block reads, or touches what it writes.
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
+    plain = [(x.block, stored) for x in scope.leaves if x.writes & leaf.inputs and (stored := _without_init(x.stmt)) is not None]
+    if plain:
+        with suppress(ScheduleError):
+            return reverse_compute_inline(edited(func, plain), block)
     consumer = leaf.block
     if consumer.is_reduction:
         raise ScheduleError(
@@ -48,7 +72,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     first = single_store(producer)
     name = first.buffer.name
     _need_nothing_between(scope, made, leaf, name)
-    mapping, read = _matched_axes(func, made, leaf, name)
+    mapping, read = _matched_axes(scope, made, leaf, first)
 
     ranges = ranges_of([producer])
     inside = [*read]
@@ -140,16 +164,51 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
         )
 
 
-def _matched_axes(func: PrimFunc, made: Leaf, leaf: Leaf, name: str) -> tuple[dict[str, Expr], list[Expr]]:
-    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer `name` what `made` writes there, and
-    conditions on these under which it does; those that follow from its domain are left out."""
-    consumer = leaf.block
-    producer = made.block
-    places = own_axes(producer, single_store(producer))
-    axes = {it.var.name: it for it in consumer.spatial}
+def _without_init(stmt: Stmt) -> Block | None:
+    """A block that reduces nothing as the store alone, which reads what the init stores; None for any other statement."""
+    match stmt:
+        case Block(init=Store(b, place, start), body=Store(c, there) as store) if (
+            b == c and place == there and not stmt.is_reduction
+        ):
+            visit = lambda n: start if type(n) is Load and n.buffer == b and n.indices == place else None  # noqa: E731
+            return stmt.with_(init=None, body=store.with_(value=rewrite(store.value, visit)))
+    return None
+
+
+Source = tuple[Expr, Expr]  # the index at which the producer writes a dimension, and how many values that takes
+
+
+def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list[Source | None]:
+    """Where the producer writes each dimension, None where at 0: at an axis of its own, or, if it is `apart` from its reader, at
+    an index map of its axes, one to one, that leaves nothing out."""
     theirs = {it.var.name: it for it in producer.iters}
+    try:
+        return [None if v is None else (theirs[v].var, theirs[v].extent) for v in own_axes(producer, store)]
+    except ScheduleError:
+        inputs = [it for it in producer.spatial if not it.extent.is_one]
+        fixed = all_zero(it.var for it in producer.spatial if it.extent.is_one)
+        index_map = IndexMap(tuple(it.var for it in inputs), tuple(simplify(substitute(i, fixed)) for i in store.indices))
+        names = place_names(func, Names.of(func), len(store.indices))
+        if not apart or (layout := _inverse(index_map, [it.extent for it in inputs], names)) is None or layout.conditions:
+            raise
+        return list(zip(store.indices, layout.extents, strict=True))
+
+
+def _inverse(index_map: IndexMap, extents: Sequence[Expr], names: Sequence[str]) -> Layout | None:
+    try:
+        return invert(index_map, extents, names)
+    except ScheduleError:
+        return None
+
+
+def _matched_axes(scope: Scope, made: Leaf, leaf: Leaf, store: Store) -> tuple[dict[str, Expr], list[Expr]]:
+    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer what the `store` of `made` writes,
+    and conditions on these under which it does; those that follow from its domain are left out."""
+    consumer, name = leaf.block, store.buffer.name
+    axes = {it.var.name: it for it in consumer.spatial}
     common = shared_loops(leaf.above, made.above)
-    written, run = (_share(x, common, leaf.name) for x in (made, leaf))
+    sources = _sources(scope.func, made.block, store, not common)
+    written, run = _share(made, common, leaf.name), _share(leaf, common, leaf.name)
 
     def refusal(reason: str) -> ScheduleError:
         instead = f"compute_inline({made.name!r}) puts the formula of the producer into `{leaf.name}`"
@@ -158,27 +217,27 @@ def _matched_axes(func: PrimFunc, made: Leaf, leaf: Leaf, name: str) -> tuple[di
     first, *others = dict.fromkeys(load.indices for load in loads(consumer) if load.buffer.name == name)
     if others:
         raise refusal(f"`{leaf.name}` reads several elements of `{name}`")
-    sources = [None if v is None else theirs[v] for v in places]
+    _need_run_where_read(scope, made, leaf, dict(zip((s and s[0] for s in sources), first, strict=True)))
     strange = next((i for i, source in zip(first, sources, strict=True) if not _reads_at_axis(i, source, axes)), None)
     if strange is not None:
         if common or type(strange) is Const:
             raise refusal(f"`{leaf.name}` reads `{name}` at `{strange}`, which is not an axis of its own")
         try:
-            return _inverted(func, first, sources, axes)
+            return _inverted(scope.func, first, sources, axes)
         except ScheduleError:
             reason = f"`{leaf.name}` reads `{name}` at `{strange}`, which is neither an axis of its own nor a part of a map"
             raise refusal(f"{reason} of its axes that is shown to be one to one") from None
     mapping: dict[str, Expr] = {}
-    for index, source, v in zip(first, sources, places, strict=True):
+    for index, source in zip(first, sources, strict=True):
         read = affine_index(index, axes)
-        if source is None or v is None or read is None:
+        if source is None or read is None:
             continue
-        axis = axes[read[0]]
-        inside = read[0] not in mapping and read[1] >= 0 and prove(axis.extent + read[1] <= source.extent, {})
-        same = not common or (written[v] == run[read[0]] and read[1] == 0)
+        (place, extent), axis = source, axes[read[0]]
+        inside = read[0] not in mapping and read[1] >= 0 and prove(axis.extent + read[1] <= extent, {})
+        same = not common or (type(place) is Var and written[place.name] == run[read[0]] and read[1] == 0)
         if not inside or not same:
             raise refusal(f"`{leaf.name}` reads other elements of `{name}` than `{made.name}` makes there")
-        mapping[read[0]] = simplify(source.var - read[1])
+        mapping[read[0]] = simplify(place - read[1])
     for v, it in axes.items():
         if v not in mapping:
             if not it.extent.is_one:
@@ -187,15 +246,15 @@ def _matched_axes(func: PrimFunc, made: Leaf, leaf: Leaf, name: str) -> tuple[di
     return mapping, []
 
 
-def _reads_at_axis(index: Expr, source: Iter | None, axes: Mapping[str, Iter]) -> bool:
+def _reads_at_axis(index: Expr, source: Source | None, axes: Mapping[str, Iter]) -> bool:
     """Whether an index is an axis plus a constant, or 0 where all is that the producer writes."""
     if source is not None and affine_index(index, axes) is not None:
         return True
-    return index.is_zero and (source is None or source.extent.is_one)
+    return index.is_zero and (source is None or source[1].is_one)
 
 
 def _inverted(
-    func: PrimFunc, indices: Sequence[Expr], sources: Sequence[Iter | None], axes: Mapping[str, Iter]
+    func: PrimFunc, indices: Sequence[Expr], sources: Sequence[Source | None], axes: Mapping[str, Iter]
 ) -> tuple[dict[str, Expr], list[Expr]]:
     """The axes of a block in terms of the producer's, from the indices at which it reads what that writes at its axes."""
     inputs = [it for it in axes.values() if not it.extent.is_one]
@@ -203,11 +262,11 @@ def _inverted(
     outputs = tuple(simplify(substitute(i, fixed)) for i in indices)
     index_map = IndexMap(tuple(it.var for it in inputs), outputs)
     layout = invert(index_map, [it.extent for it in inputs], place_names(func, Names.of(func), len(indices)))
-    at = {p: Const(0, p.dtype) if source is None else source.var for p, source in zip(layout.places, sources, strict=True)}
+    at = {p: Const(0, p.dtype) if source is None else source[0] for p, source in zip(layout.places, sources, strict=True)}
     mapping = {it.var.name: substitute(e, at) for it, e in zip(inputs, layout.inverse, strict=True)}
     read: list[Expr] = []
     for extent, place, source in zip(layout.extents, layout.places, sources, strict=True):
-        least = Const(1, extent.dtype) if source is None else source.extent
+        least = Const(1, extent.dtype) if source is None else source[1]
         if not prove(extent <= least, {}):
             raise ScheduleError("it reads beyond what is written")
         read.append(at[place] < extent)
@@ -215,6 +274,27 @@ def _inverted(
 
 
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
-    """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain."""
+    """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain, but that the
+    producer of `block` may leave points out for good."""
+    found = windows if x.name == block else windows_of_tries
     with proving(f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)):
-        return windows(x.block, common, x.inside(common))
+        return found(x.block, common, x.inside(common))
+
+
+def _need_run_where_read(scope: Scope, made: Leaf, leaf: Leaf, read: Mapping[Expr | None, Expr]) -> None:
+    """Refuse a producer with conditions that may keep it from making an element that is read; `read` are the indices by the
+    places at which it writes."""
+    kept = [c for c in conjuncts(made.block.predicate) if not prove(c, {}, [d for it in made.block.iters for d in it.domain])]
+    if not kept:
+        return
+    _, conditions, lost = instances(scope, made)
+    at = {v: i for v, i in read.items() if type(v) is Var}
+    known = {v.name for v in at}
+    there = [simplify(substitute(c, at)) for c in conditions if variables(c) <= known]
+    if lost or len(there) < len(conditions) or not all(prove(c, ranges_of([leaf.block])) for c in there):
+        raise ScheduleError(
+            f"`{made.name}` does not run where `{kept[0]}` is false, and may leave out what `{leaf.name}` reads",
+            (made.stmt, "the producer"),
+            (leaf.stmt, "reads what it makes"),
+            hint=_instead(leaf.name),
+        )

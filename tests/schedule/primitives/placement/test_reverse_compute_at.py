@@ -510,3 +510,41 @@ def test_terms_that_are_left_out_stay_out(terms, condition):
                     C[v_i] = C[v_i] + B[v_i, v_k]
         """,
     )
+
+
+def test_reads_at_parts_of_one_value():
+    """Of an axis of 3 values, `v // 8` is 0, and no part of an index map."""
+    s = Checked(
+        parse("""
+    @T.prim_func
+    def main(A: T.Buffer((1, 4, 8, 5), "float32"), C: T.Buffer((3, 20), "float32")):
+        B = T.alloc_buffer((1, 4, 8, 5))
+        for n, i, j, k in T.grid(1, 4, 8, 5):
+            with T.block("B"):
+                v_n, v_i, v_j, v_k = T.axis.remap("SSSS", [n, i, j, k])
+                B[v_n, v_i, v_j, v_k] = A[v_n, v_i, v_j, v_k] + T.float32(1)
+        for j, i in T.grid(3, 20):
+            with T.block("C"):
+                v_j, v_i = T.axis.remap("SS", [j, i])
+                C[v_j, v_i] = B[v_j // 8, v_i // 5, v_j, v_i % 5] * T.float32(3)
+    """)
+    )
+    s.reverse_compute_at("C", "i")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((1, 4, 8, 5))
+        for n, i in T.grid(1, 4):
+            for j, k in T.grid(8, 5):
+                with T.block("B"):
+                    v_n, v_i, v_j, v_k = T.axis.remap("SSSS", [n, i, j, k])
+                    B[v_n, v_i, v_j, v_k] = A[v_n, v_i, v_j, v_k] + T.float32(1.0)
+            for ax0, ax1 in T.grid(3, 5):
+                with T.block("C"):
+                    v0 = T.axis.spatial(1, 0)
+                    v1 = T.axis.spatial(4, i)
+                    v2 = T.axis.spatial(3, ax0)
+                    v3 = T.axis.spatial(5, ax1)
+                    C[v2, v1 * 5 + v3] = B[0, v1, v2, v3] * T.float32(3.0)
+        """,
+    )

@@ -2,6 +2,7 @@ from schedule import Schedule
 from tests.programs import chain, relu_of_matmul, stencil, sums_of_chain
 from tests.schedule.harness import Checked, check, refuse
 from tir import te
+from tir.script import parse
 
 
 def test_chain():
@@ -279,5 +280,132 @@ def test_elements_that_are_not_read_are_left_out():
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 if v_j < 13 and v_i * 13 + v_j < 91:
                     D[v_i * 13 + v_j] = A[v_i, v_j] * T.float32(2.0) + T.float32(1.0)
+        """,
+    )
+
+
+def rows_in_groups(write: str, read: str, domain: str = "12, 7", groups: str = "3, 4, 7") -> Checked:
+    """B = A + 1, stored as `write`, and C = 3 B, read as `read`."""
+    return Checked(
+        parse(f"""
+    @T.prim_func
+    def main(A: T.Buffer((12, 7), "float32"), C: T.Buffer(({groups}), "float32")):
+        B = T.alloc_buffer(({groups}))
+        for i, j in T.grid({domain}):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                {write} = A[v_i, v_j] + T.float32(1)
+        for a, b, c in T.grid({groups}):
+            with T.block("C"):
+                v_a, v_b, v_c = T.axis.remap("SSS", [a, b, c])
+                C[v_a, v_b, v_c] = {read} * T.float32(3)
+    """)
+    )
+
+
+def test_a_producer_that_writes_at_a_map_of_its_axes():
+    """What a step before has made of a producer: the axes of the block become the indices at which that writes."""
+    s = rows_in_groups("B[v_i // 4, v_i % 4, v_j]", "B[v_a, v_b, v_c]")
+    s.reverse_compute_inline("C")
+    check(
+        s,
+        """
+        for i, j in T.grid(12, 7):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i // 4, v_i % 4, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        """,
+    )
+
+
+def test_refuses_a_map_that_leaves_elements_out():
+    for write, strange in (("B[v_i // 5, v_i % 5, v_j]", "v_i // 5"), ("B[v_i // 4, 0, v_j]", "v_i // 4")):
+        refuse(
+            rows_in_groups(write, "B[v_a, v_b, v_c]", groups="3, 5, 7"),
+            f"""
+        reverse_compute_inline('C'): `B` writes `B` at `{strange}`, which is not an axis of its own
+           11 |             {write} = A[v_i, v_j] + T.float32(1.0)
+              |             {"^" * (len(write) + 31)} the store
+          hint: it must write at X[i, j, ...], each index an axis of the block, or 0
+        """,
+        )
+
+
+def runs_in_part(condition: str) -> Checked:
+    """C = 3 (A + 1) of 6 rows, where the producer has 7, and runs where a condition holds."""
+    return Checked(
+        parse(f"""
+    @T.prim_func
+    def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((6, 13), "float32")):
+        B = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                T.where({condition})
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1)
+        for i, j in T.grid(6, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3)
+    """)
+    )
+
+
+def test_a_producer_that_runs_where_it_is_read():
+    s = runs_in_part("i < 6")
+    s.reverse_compute_inline("C")
+    check(
+        s,
+        """
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                T.where(i < 6)
+                if v_i < 6:
+                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        """,
+    )
+    for condition in ("i < 5", "j < 12", "i + j < 17"):
+        refuse(
+            runs_in_part(condition),
+            f"""
+        reverse_compute_inline('C'): `B` does not run where `{condition}` is false, and may leave out what `C` reads
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the producer
+              ...
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads what it makes
+          hint: reverse_compute_at('C', ...) runs it right after its producer
+        """,
+        )
+
+
+def test_a_producer_with_an_init_that_reduces_nothing():
+    """A product of one term: the update reads what the init stores."""
+    s = Checked(
+        parse("""
+    @T.prim_func
+    def main(A: T.Buffer((7, 1), "float32"), E: T.Buffer((1, 13), "float32"), C: T.Buffer((13, 7), "float32")):
+        B = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                with T.init():
+                    B[v_i, v_j] = T.float32(0)
+                B[v_i, v_j] = B[v_i, v_j] + A[v_i, 0] * E[0, v_j]
+        for j, i in T.grid(13, 7):
+            with T.block("C"):
+                v_j, v_i = T.axis.remap("SS", [j, i])
+                C[v_j, v_i] = B[v_i, v_j]
+    """)
+    )
+    s.reverse_compute_inline("C")
+    check(
+        s,
+        """
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_j, v_i] = T.float32(0.0) + A[v_i, 0] * E[0, v_j]
         """,
     )
