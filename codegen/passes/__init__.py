@@ -25,6 +25,7 @@ from .software_pipeline import inject_software_pipeline, lower_async_copies
 from .split_vectors import split_vectors
 from .thread_binding import lower_thread_binding, unify_thread_binding
 from .thread_storage_sync import thread_storage_sync
+from .thread_temporaries import thread_temporaries
 from .unroll import unroll
 from .unroll_steps import unroll_steps
 from .unswitch import unswitch
@@ -70,6 +71,7 @@ CPU_PASSES: tuple[Pass, ...] = (
 GPU_PASSES: tuple[Pass, ...] = (
     lower_cross_thread_reduction,
     lower_blocks,
+    thread_temporaries,
     simplify_all,
     unify_thread_binding,
     inject_virtual_thread,

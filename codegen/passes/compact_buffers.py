@@ -11,7 +11,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Buffer, Const, Expr, For, If, Kind, Let, PrimFunc, Region, Seq, Stmt, annotation
-from tir.traverse import accessed_names, move_accesses, replace_buffers, stores, variables, walk_stmts
+from tir.traverse import accessed_names, map_statements, move_accesses, replace_buffers, stores, variables, walk_stmts
 
 from .free_variables import part_with
 from .lower_blocks import ALIGNED
@@ -22,7 +22,8 @@ Ranges = dict[str, Interval]
 
 def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     """Each allocated buffer is placed in the innermost statement that holds all its accesses and needs nothing from an
-    earlier iteration, with the shape of the region touched there; its indices become relative to that region.
+    earlier iteration, with the shape of the region touched there; its indices become relative to that region. What is allocated
+    inside of a loop stays there: each iteration has its own.
 
     Of very many temporaries, those that are live one after the other share one (`share_temporaries`).
 
@@ -30,13 +31,22 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     strides that `storage_align` asked for are those of the shapes found here.
     """
     func = share_temporaries(func)
-    body = func.body
+    body = placed_deeper(func.body, {}, place)
     for buffer in func.allocs:
         if buffer.name in accessed_names(body):
             body = place(body, buffer, {})
     rules = annotation(func.attrs, ALIGNED, {})
     attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
     return func.with_(body=apply_strides(body, rules) if rules else body, allocs=(), attrs=attrs)
+
+
+def placed_deeper(s: Stmt, ranges: Ranges, place: Callable[[Stmt, Buffer, Ranges], Stmt]) -> Stmt:
+    """`s` with its allocations placed anew within the statements that they are around."""
+    inside = ranges_of([s], ranges)
+    new = map_statements(s, lambda x: placed_deeper(x, inside, place))
+    if isinstance(new, Allocate):
+        return place(new.body, new.buffer, ranges) if new.buffer.name in accessed_names(new.body) else new.body
+    return new
 
 
 def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:

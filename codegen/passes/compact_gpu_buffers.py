@@ -19,7 +19,7 @@ from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, R
 from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
-from .compact_buffers import allocate, apply_strides, place, touched, writes_before_reads
+from .compact_buffers import Ranges, allocate, apply_strides, place, placed_deeper, touched, writes_before_reads
 from .free_variables import used
 from .gpu_kernels import GPUError, GPUKernel, is_thread, map_kernels
 from .lower_blocks import ALIGNED
@@ -45,15 +45,24 @@ def compact_shared_buffers(func: PrimFunc, target) -> PrimFunc:
     """
 
     def change(kernel: GPUKernel) -> Stmt:
-        body = kernel.body
-        placed = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}  # by the author
-        for buffer in used(body).values():
-            if buffer.scope in SHARED and buffer.name not in placed:
-                body = place(body, buffer, kernel.ranges, partial(_written_first, kernel), partial(_tile_region, kernel))
+        def placed(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
+            if buffer.scope not in SHARED:
+                return Allocate(buffer, s)
+            return place(s, buffer, ranges, partial(_written_first, kernel), partial(_tile_region, kernel))
+
+        body = placed_deeper(kernel.body, kernel.ranges, placed)
+        for buffer in _of_function(body, *SHARED):
+            body = placed(body, buffer, kernel.ranges)
         return apply_strides(body, rules)
 
     rules = annotation(func.attrs, ALIGNED, {})
     return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in SHARED)), change)
+
+
+def _of_function(body: Stmt, *scopes: str) -> list[Buffer]:
+    """The buffers in some memories that a kernel uses and does not allocate."""
+    own = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}
+    return [b for b in used(body).values() if b.scope in scopes and b.name not in own]
 
 
 def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
@@ -179,18 +188,20 @@ def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
 def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
     """Local buffers are allocated where they are live, as large as what one thread touches.
 
-    An element may belong to one thread only: GPUError where that cannot be shown.
+    An element may belong to one thread only: GPUError where that cannot be shown of what the function allocates.
     """
 
+    def placed(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
+        return Allocate(buffer, s) if buffer.scope in SHARED else place(s, buffer, ranges)
+
     def change(kernel: GPUKernel) -> Stmt:
-        body = kernel.body
-        for buffer in used(body).values():
-            if buffer.scope in ("local", WARP_SCOPE):
-                _need_own(kernel, body, buffer)
-                if writes_before_reads(body, buffer, kernel.ranges):
-                    body = place(body, buffer, kernel.ranges)
-                else:
-                    body = allocate(body, buffer, kernel.ranges, touched(body, buffer, kernel.ranges))
+        body = placed_deeper(kernel.body, kernel.ranges, placed)
+        for buffer in _of_function(body, "local", WARP_SCOPE):
+            _need_own(kernel, body, buffer)
+            if writes_before_reads(body, buffer, kernel.ranges):
+                body = place(body, buffer, kernel.ranges)
+            else:
+                body = allocate(body, buffer, kernel.ranges, touched(body, buffer, kernel.ranges))
         return body
 
     return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in ("local", WARP_SCOPE))), change)

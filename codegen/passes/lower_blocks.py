@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from tir.arith.bounds import bounds, ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.simplify import simplify
 from tir.ir import (
@@ -16,8 +19,6 @@ from tir.ir import (
     Load,
     Node,
     PrimFunc,
-    Range,
-    Region,
     Seq,
     Stmt,
     Store,
@@ -30,6 +31,7 @@ from tir.ir import (
     seq,
 )
 from tir.traverse import (
+    accessed_names,
     driving,
     fresh,
     map_children,
@@ -37,8 +39,11 @@ from tir.traverse import (
     perfect_nest,
     replace_buffers,
     rewrite,
+    rewrite_statements,
+    stored_names,
     stores,
     substitute,
+    variables,
     walk,
     walk_stmts,
 )
@@ -53,10 +58,11 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
               => I(e) for the spatial loops inside k;  for k: if p: S(e)
 
     The init stands directly before the outermost loop that drives a reduce axis, if nothing but loops is between that loop and
-    the block; else it stays inside, under the condition that every reduce axis is at its first value. Buffers allocated by
-    blocks become the function's, and so does what `storage_align` asks for: {buffer: [[axis, factor, offset], ...]}; and the
-    buffers that `non_temporal` names. Those in scope "register" become local: only what `promote_registers` puts there has places
-    that are constants. Raises ValueError for annotations about memory that cannot be meant.
+    the block; else it stays inside, under the condition that every reduce axis is at its first value. A block's own buffers are
+    allocated where it stood, in a vectorised loop with a place for each lane. The function learns what `storage_align` asks for:
+    {buffer: [[axis, factor, offset], ...]}; and the buffers that `non_temporal` names. Those in scope "register" become local:
+    only what `promote_registers` puts there has places that are constants. Raises ValueError for annotations about memory that
+    cannot be meant.
     """
     bypassing = streamed(func)
     check_prefetches(func)
@@ -64,43 +70,38 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
     if placed:
         func = replace_buffers(func, placed)
     lowering = _Lowering(func)
-    body = lowering.stmt(func.body)
+    body = rewrite_statements(lowering.stmt(func.body), _lanes_apart)
     attrs = annotated(func.attrs, ALIGNED, lowering.aligned) if lowering.aligned else func.attrs
     attrs = annotated(attrs, NON_TEMPORAL, list(bypassing)) if bypassing else attrs
-    return func.with_(body=body, allocs=tuple(lowering.allocs), attrs=attrs)
+    return func.with_(body=body, attrs=attrs)
 
 
 class _Lowering:
-    """Lowers statements; `allocs` and `aligned` are what the function then allocates, and how."""
+    """Lowers statements; `aligned` is how buffers are to lie."""
 
     def __init__(self, func: PrimFunc):
         self.taken = names(func)
-        self.allocs: list[Buffer] = list(func.allocs)
         self.aligned: dict[str, list[list[int]]] = {}
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
-            case For(kind=Kind.VECTORIZED) if any(isinstance(x, Allocate) for x in walk_stmts(s)):
-                return self.stmt(_lanes_apart(s))
             case For():
                 loops = perfect_nest(s)
                 block = loops[-1].body if isinstance(loops[-1].body, Block) else None
                 reducing = set() if block is None else driving(block, Axis.REDUCE)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
-                    return seq(self.init_nest(loops, block, reducing), nest(loops, self.flat(block)))
+                    return seq(self.init_nest(loops, block, reducing), nest(loops, _allocated(_own(block), self.flat(block))))
                 return s.with_(body=self.stmt(s.body))
             case Block():
-                if s.init is None:
-                    return self.flat(s)
-                return seq(guarded(conjunction(s.predicate, *s.first_step), self.init(s)), self.flat(s))
+                first = () if s.init is None else (guarded(conjunction(s.predicate, *s.first_step), self.init(s)),)
+                return _allocated(_own(s), seq(*first, self.flat(s)))
             case Seq(stmts):
                 return seq(*(self.stmt(x) for x in stmts))
             case _:
                 return map_children(s, lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
 
     def flat(self, block: Block) -> Stmt:
-        """The block without its init."""
-        self.allocs.extend(block.allocs)
+        """The block without its init and its allocations."""
         written = _written(block)
         for entry in annotation(block.annotations, "buffer_dim_align", ()):
             match entry:
@@ -128,25 +129,46 @@ class _Lowering:
         # The predicate and the condition on the reduce axes, in the first iteration of the loops that reduce here. Reducing loops
         # further out, with something else between, stay in the condition.
         condition = conjunction(*(simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *block.first_step)))
-        return nest(kept, guarded(condition, substitute(self.init(block), zero)))
+        return nest(kept, guarded(condition, substitute(_allocated(_own(block), self.init(block)), zero)))
 
 
 def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     """Whether a reduction starts once for each iteration of the loops that do not drive it.
 
     A loop that drives no axis starts it again in each of its iterations. So does one that drives an axis, where it comes back to
-    the first step; and so do iterations that come back to the same place.
+    the first step; and so do iterations that come back to the same place. What it leaves in a temporary of the block is for the
+    first step alone.
     """
+    if block.init is None or stored_names(block.init) & {b.name for b in block.allocs}:
+        return False
     placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)
     repeated = any(x.name not in reducing | placing and not x.extent.is_one for x in loops)
     once = all(counts_once(block, loops, axis) for axis in (Axis.REDUCE, Axis.SPATIAL))
-    return block.init is not None and not reducing & placing and not repeated and once
+    return not reducing & placing and not repeated and once
 
 
-def _lanes_apart(loop: For) -> Stmt:
-    """A vectorised loop with what is allocated inside of it allocated outside, with an element for each lane in every place."""
-    inside = [x.buffer for x in walk_stmts(loop) if isinstance(x, Allocate)]
-    wide = {b.name: b.with_(shape=(*b.shape, loop.extent)) for b in inside}
+def _own(block: Block) -> list[Buffer]:
+    """The temporaries of a block where its axes are what they are bound to."""
+    return [substitute(b, {it.var: it.binding for it in block.iters}) for b in block.allocs]
+
+
+def _allocated(buffers: Sequence[Buffer], s: Stmt) -> Stmt:
+    """`s` with those of some buffers that it uses allocated around."""
+    used = accessed_names(s)
+    for b in reversed(buffers):
+        s = Allocate(b, s) if b.name in used else s
+    return s
+
+
+def _lanes_apart(s: Stmt) -> Stmt:
+    return apart(s, lambda buffer: True) if isinstance(s, For) and s.kind is Kind.VECTORIZED else s
+
+
+def apart(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
+    """A loop with the chosen ones of the buffers that are allocated inside of it allocated outside, with an element for each
+    iteration in every place."""
+    inside = [x.buffer for x in walk_stmts(loop.body) if isinstance(x, Allocate) and chosen(x.buffer)]
+    wide = {b.name: b.with_(shape=(*(_most(d, loop) for d in b.shape), loop.extent)) for b in inside}
 
     def visit(n: Node) -> Node | None:
         match n:
@@ -154,14 +176,15 @@ def _lanes_apart(loop: For) -> Stmt:
                 return body
             case Load(buffer, indices) | Store(buffer, indices) if buffer.name in wide:
                 return n.with_(buffer=wide[buffer.name], indices=(*indices, loop.var))
-            case Region(buffer, ranges) if buffer.name in wide:
-                return n.with_(buffer=wide[buffer.name], ranges=(*ranges, Range(loop.var, Const(1, loop.var.dtype))))
         return None
 
-    result: Stmt = loop.with_(body=rewrite(loop.body, visit))
-    for b in wide.values():
-        result = Allocate(b, result)
-    return result
+    return _allocated([*wide.values()], loop.with_(body=rewrite(loop.body, visit)) if wide else loop)
+
+
+def _most(extent: Expr, loop: For) -> Expr:
+    """The most that an extent inside of a loop is in one of its iterations, if it depends on that, and that is known."""
+    _, most = bounds(extent, ranges_of([loop])) if loop.name in variables(extent) else (None, None)
+    return extent if most is None else Const(most, extent.dtype)
 
 
 def _written(block: Block) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tir.analysis.context import accesses
-from tir.ir import For, If, Kind, PrimFunc, Seq, Stmt, Store, seq
+from tir.ir import Allocate, Buffer, For, If, Kind, PrimFunc, Seq, Stmt, Store, seq
 from tir.memory import SHARED
 from tir.traverse import loads, map_statements, stores, variables, walk_stmts
 
@@ -58,6 +58,8 @@ def _push(loop: For, body: Stmt, uniform) -> Stmt:
         case For(kind=Kind.VECTORIZED):
             return loop.with_(body=body)
         case For(_, extent) if loop.name not in variables(extent):
+            return body.with_(body=_push(loop, body.body, uniform))
+        case Allocate(Buffer() as buffer) if loop.name not in variables(buffer):
             return body.with_(body=_push(loop, body.body, uniform))
         case If(condition, then, orelse) if loop.name not in variables(condition) and not loads(condition):
             return body.with_(then=_push(loop, then, uniform), orelse=None if orelse is None else _push(loop, orelse, uniform))

@@ -4,7 +4,7 @@ import pytest
 
 from codegen import Target, lower
 from schedule import Schedule
-from tests.codegen.harness import check_pass, same
+from tests.codegen.harness import ONE, TWO, check_pass, same
 from tests.programs import matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var, seq
@@ -208,3 +208,98 @@ def test_every_order_computes_the_same(order):
     s = Schedule(func)
     s.reorder(*order)
     same(s.func, reference=func)
+
+
+# --- a block's own temporaries ----------------------------------------------------------------------------------------
+
+
+def turned_rows(shape: str = "9,", write: str = "t[va] = A[vi, vj, va]") -> PrimFunc:
+    """Each row the other way round, through a temporary of the block."""
+    return parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((4, 8, 9), "float32"), S: T.Buffer((4, 8, 9), "float32")):
+    for i, j in T.grid(4, 8):
+        with T.block("row"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            t = T.alloc_buffer(({shape}), "float32")
+            for a in range(9):
+                with T.block("x"):
+                    va = T.axis.spatial(9, a)
+                    {write}
+            for b in range(9):
+                with T.block("S"):
+                    vb = T.axis.spatial(9, b)
+                    S[vi, vj, vb] = t[8 - vb]
+        """
+    )
+
+
+KINDS = ("serial", "unroll", "vectorize", "parallel")
+
+
+@pytest.mark.parametrize("shape", ["9,", "9 + vj,"])
+@pytest.mark.parametrize("write", ["t[va] = A[vi, vj, va]", "if A[vi, vj, va] < T.float32(9): t[va] = A[vi, vj, va]"])
+@pytest.mark.parametrize("outer", KINDS)
+def test_each_run_of_a_block_has_its_own_temporary(outer, write, shape):
+    func = turned_rows(shape, write)
+    for inner in KINDS[:2] if outer == "vectorize" else KINDS[:3] if outer == "parallel" else KINDS:
+        s = Schedule(func)
+        for loop, kind in zip(s.get_loops("row"), (outer, inner), strict=True):
+            if kind != "serial":
+                getattr(s, kind)(loop)
+        same(s.func, reference=func, targets=[TWO if "parallel" in (outer, inner) else ONE])
+
+
+def test_temporaries_of_lanes_lie_side_by_side():
+    s = Schedule(turned_rows())
+    s.unroll("i")
+    s.vectorize("j")
+    check_pass(
+        s.func,
+        "lower_blocks",
+        """
+        for i in T.unroll(4):
+            t = T.decl_buffer((9, 8))
+            for j in T.vectorized(8):
+                for a in range(9):
+                    t[a, j] = A[i, j, a]
+                for b in range(9):
+                    S[i, j, b] = t[8 - b, j]
+        """,
+    )
+
+
+def test_temporaries_of_nested_blocks():
+    """One in the init of a reduction, one in its update, one around it; each is there where it is used."""
+    func = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((6, 4, 5), "float32"), C: T.Buffer((6, 4), "float32")):
+    for i in range(6):
+        with T.block("rows"):
+            vi = T.axis.spatial(6, i)
+            sums = T.alloc_buffer((4,), "float32")
+            for j, k in T.grid(4, 5):
+                with T.block("sum"):
+                    vj, vk = T.axis.remap("SR", [j, k])
+                    first = T.alloc_buffer((1,), "float32")
+                    term = T.alloc_buffer((2,), "float32")
+                    with T.init():
+                        first[0] = T.float32(2)
+                        sums[vj] = first[0]
+                    term[vk % 2] = A[vi, vj, vk]
+                    sums[vj] = sums[vj] + term[vk % 2]
+            for j in range(4):
+                with T.block("out"):
+                    vj = T.axis.spatial(4, j)
+                    C[vi, vj] = sums[3 - vj]
+        """
+    )
+    for kind in KINDS:
+        for order in (("j", "k"), ("k", "j")):
+            s = Schedule(func)
+            s.reorder(*order)
+            if kind != "serial":
+                getattr(s, kind)("i")
+            same(s.func, reference=func, targets=[TWO if kind == "parallel" else ONE])

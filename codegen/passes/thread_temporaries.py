@@ -1,0 +1,59 @@
+"""What blocks of a grid and threads allocate, each has for itself."""
+
+from __future__ import annotations
+
+from tir.ir import Allocate, Buffer, For, Kind, PrimFunc, Stmt, buffer_nbytes
+from tir.memory import SHARED, WARP_SCOPE
+from tir.traverse import map_statements, replace_buffers, walk_stmts
+
+from .gpu_kernels import is_thread
+from .lower_blocks import apart
+
+MAX_LOCAL_BYTES = 512 << 10  # bytes of a thread (CUDA C++ programming guide, technical specifications)
+HELD_TOGETHER = {"blockIdx": ("global",), "threadIdx": ("global", *SHARED), "vthread": ("global",)}  # memory, by kind of loop
+
+
+def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for b in blocks: for t in threads: x = alloc(n); S(x[i])
+              => for b in blocks: for t in threads: x = alloc(n, "local"); S(x[i])
+                 for b in blocks: x = alloc(n); for t in threads: S(x[i])
+              => x = alloc(n, B); for b in blocks: for t in threads: S(x[i, b])
+
+    Memory that the iterations of a loop hold together has a place for each. What is allocated around blocks and threads, or in
+    global memory, the function allocates.
+    """
+    hoisted: dict[str, Buffer] = {}
+
+    def hoist(s: Stmt, bound: bool) -> Stmt:
+        new = map_statements(s, lambda x: hoist(x, bound or _is_bound(s)))
+        if not isinstance(new, Allocate):
+            return new
+        scope, threads = new.buffer.scope, any(is_thread(x, "threadIdx") for x in walk_stmts(new.body))
+        around = not bound and any(map(_is_bound, walk_stmts(new.body)))
+        if around or scope in ("global", WARP_SCOPE) or (scope == "local" and threads):
+            hoisted[new.buffer.name] = new.buffer
+            return new.body
+        return new
+
+    body = hoist(_private(func.body, False), False)
+    return func.with_(body=body, allocs=(*func.allocs, *hoisted.values()))
+
+
+def _private(s: Stmt, bound: bool) -> Stmt:
+    """`s` with a place for each iteration in what is allocated in loops over blocks and threads; `bound`: it stands in one."""
+    new = map_statements(s, lambda x: _private(x, bound or _is_bound(s)))
+    if isinstance(new, For) and new.kind is Kind.THREAD:
+        scopes = HELD_TOGETHER[new.thread.split(".")[0]]
+        return apart(new, lambda b: b.scope in scopes)
+    if isinstance(new, Allocate) and new.buffer.scope == "global" and new.buffer.has_const_shape:
+        inside = [x for x in walk_stmts(new.body) if _is_bound(x)]
+        alone = not any(is_thread(x, "threadIdx") for x in inside) if bound else not inside
+        if alone and buffer_nbytes(new.buffer) <= MAX_LOCAL_BYTES:
+            local = new.buffer.with_(scope="local")
+            return Allocate(local, replace_buffers(new.body, {local.name: local}))
+    return new
+
+
+def _is_bound(s: Stmt) -> bool:
+    """Whether `s` is a loop bound to blocks or threads."""
+    return isinstance(s, For) and s.kind is Kind.THREAD
