@@ -55,7 +55,7 @@ def _run(args: argparse.Namespace) -> int:
     from codegen import backend
     from graph import GraphError
     from graph.reference import random_inputs
-    from search.measure.reference import to_float
+    from search.measure.rounding import to_float
 
     target = parse_processor(args.target, args.threads)
     missing = backend(target).missing(target)
@@ -103,7 +103,7 @@ def _check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.
     from graph import GraphError
     from graph.passes.check import PassCheck, check_passes, difference, widened
     from graph.reference import evaluate, remembering, run_call
-    from search.measure.reference import to_float
+    from search.measure.rounding import to_float
 
     def show(found: PassCheck) -> None:
         print(f"  {found.name:22} {found.calls:5} calls, changes outputs by {found.change:.2g}", flush=True)

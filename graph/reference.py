@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from schedule import Schedule
 from search.measure.reference import random_array
+from search.measure.rounding import by_rows
 from tir import dtypes, interpreter
 from tir.arrays import read
-from tir.ir import Axis, PrimFunc
-from tir.traverse import blocks, loads, variables
+from tir.ir import PrimFunc
 from tir.verify import verify
 
 from .ir import Call, Graph, GraphError
@@ -80,19 +79,7 @@ def _interpreted(func: PrimFunc, fast: bool) -> Callable[..., None]:
     """A function as the interpreter runs it, for equal calls; `fast` without traps where no access can lie outside."""
     if not fast:
         return interpreter.compile(func)
-    return interpreter.compile(_by_rows(func), fast=True, traps=bool(verify(func).findings))
-
-
-def _by_rows(func: PrimFunc) -> PrimFunc:
-    """A function whose reductions lie outside of the last spatial loop, where that walks along rows of what is read: each sum is
-    made in the order that it had, but of many elements at once."""
-    schedule = Schedule(func)
-    for block in blocks(func):
-        spatial, reduced = ([it for it in block.iters if it.axis is axis] for axis in (Axis.SPATIAL, Axis.REDUCE))
-        rows = {name for load in loads(block.body) if load.indices for name in variables(load.indices[-1])}
-        if spatial and reduced and spatial[-1].var.name in rows - {it.var.name for it in reduced}:
-            schedule.reorder(*(str(it.binding) for it in (*spatial[:-1], *reduced, spatial[-1])))
-    return schedule.func
+    return interpreter.compile(by_rows(func), fast=True, traps=bool(verify(func).findings))
 
 
 def arranged(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray]:

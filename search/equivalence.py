@@ -13,7 +13,8 @@ from tir.dtypes import is_float
 from tir.ir import Buffer, PrimFunc, const_shape, need_func
 
 from .measure.exact import largest_integers
-from .measure.reference import outputs, random_inputs, scale_of, to_float, tolerance
+from .measure.reference import DISTRIBUTIONS, outputs, random_inputs
+from .measure.rounding import MAX_BOUND, Expected, NoBound, Reference, to_float
 
 ONE_THREAD = "llvm -num-cores 1"
 
@@ -22,7 +23,8 @@ ONE_THREAD = "llvm -num-cores 1"
 class Equivalence:
     """Whether the results of two functions agree, on random inputs of so many `seeds`: the truth value of this object.
 
-    Where no result can be rounded on integers, they are compared bit by bit, else within `tolerance` of the scale of each output.
+    Where no result can be rounded on integers, they are compared bit by bit, else each with the first function in float64, within
+    the errors that rounding may make: of the scale of their elements, `tolerance` is the largest.
     `difference` says where they first differ; it is empty where they do not.
     """
 
@@ -36,14 +38,15 @@ class Equivalence:
     def __str__(self) -> str:
         if self.difference:
             return f"different: {self.difference}"
-        how = f"within {self.tolerance:.3g} of the scale of each output" if self.tolerance else "bit by bit"
+        how = f"within {self.tolerance:.3g} of the scale of each element" if self.tolerance else "bit by bit"
         return f"equal on {self.seeds} random inputs, {how}"
 
 
 def equivalent(f: PrimFunc | Schedule, g: PrimFunc | Schedule, *, seeds: int = 3, target: str = ONE_THREAD) -> Equivalence:
     """Run two functions, or what schedules have made of them, on the same random inputs, and compare what they write.
 
-    TypeError or ValueError where their parameters differ in shape or dtype, or a size is open; and what `tir.build` raises.
+    TypeError or ValueError where their parameters differ in shape or dtype, a size is open, or rounding may change results by
+    what would hide any fault, whatever the inputs; and what `tir.build` raises.
     """
     one, other = (x.func if isinstance(x, Schedule) else need_func(x, "equivalent") for x in (f, g))
     mine, its = ([(p.dtype, const_shape(p)) if isinstance(p, Buffer) else p for p in x.params] for x in (one, other))
@@ -53,34 +56,51 @@ def equivalent(f: PrimFunc | Schedule, g: PrimFunc | Schedule, *, seeds: int = 3
         )
     kernels = [build(x, target) for x in (one, other)]
     integers = largest_integers(one)
-    bound = 0.0 if integers is not None else tolerance(one)
+    reference = None if integers is not None else _reference(one, other)
+    distribution, bound = 0, 0.0
     for seed in range(seeds):
-        inputs = random_inputs(one, np.random.default_rng(seed), 0, integers)
+        inputs = random_inputs(one, np.random.default_rng(seed), distribution, integers)
+        expected = {} if reference is None else reference(inputs)
+        while reference is not None and any(e.loose for e in expected.values()):
+            distribution += 1
+            if distribution == len(DISTRIBUTIONS):
+                loose = next(one.params[n].name for n, e in expected.items() if e.loose)
+                what = f"rounding may change `{loose}` by more than {MAX_BOUND} of its scale; sum up in a wider type"
+                raise ValueError(f"{one.name}: results cannot be compared: {what}")
+            inputs = random_inputs(one, np.random.default_rng(seed), distribution)
+            expected = reference(inputs)
+        bound = max([bound, *(e.tolerance for e in expected.values())])
         results = [[a.copy() for a in inputs] for _ in kernels]
         for kernel, arrays in zip(kernels, results, strict=True):
             kernel(*arrays)
         for n in sorted({*outputs(one), *outputs(other)}):
-            found = _difference(one.params[n], results[0][n], results[1][n], bound)
+            found = _difference(one.params[n], results[0][n], results[1][n], expected.get(n))
             if found:
                 return Equivalence(seeds, bound, f"{found}, on the inputs of seed {seed}")
     return Equivalence(seeds, bound)
+
+
+def _reference(one: PrimFunc, other: PrimFunc) -> Reference:
+    """The first of the functions in float64; the second, where the errors of the first cannot be followed."""
+    try:
+        return Reference(one)
+    except NoBound:
+        return Reference(other)
 
 
 def _parameters(func: PrimFunc) -> str:
     return ", ".join(f"{p.name}: {p.dtype}{list(const_shape(p)) if isinstance(p, Buffer) else ''}" for p in func.params)
 
 
-def _difference(p: Any, a: np.ndarray, b: np.ndarray, bound: float) -> str:
-    """Where two arrays first differ by more than the bound times the scale of the first."""
-    if is_float(p.dtype):
-        x, y = to_float(a, p.dtype), to_float(b, p.dtype)
-        with np.errstate(invalid="ignore"):
-            wrong = ~((np.abs(x - y) <= bound * scale_of(x)) | (x == y) | (np.isnan(x) & np.isnan(y)))
-    else:
-        x, y, wrong = a, b, a != b
+def _difference(p: Any, a: np.ndarray, b: np.ndarray, expected: Expected | None) -> str:
+    """Where two arrays first differ, or one from what is expected, by more than rounding may make."""
+    x, y = (to_float(r, p.dtype) if is_float(p.dtype) else r for r in (a, b))
+    with np.errstate(invalid="ignore"):
+        wrong = ~((x == y) | (x != x) & (y != y)) if expected is None else expected.wrong(x) | expected.wrong(y)
     places = np.argwhere(wrong)
     if not len(places):
         return ""
     place = tuple(int(i) for i in places[0])
     where = f"{p.name}[{', '.join(map(str, place))}]"
-    return f"{where} is {x[place]:.9g} and {y[place]:.9g} ({len(places)} of {wrong.size} elements differ)"
+    means = f", and {expected.value[place]:.9g} in float64" if expected is not None and is_float(p.dtype) else ""
+    return f"{where} is {x[place]:.9g} and {y[place]:.9g}{means} ({len(places)} of {wrong.size} elements differ)"

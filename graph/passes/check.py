@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from search.measure.reference import to_float
+from search.measure.rounding import to_float
 from tir import dtypes
 
 from ..ir import ELEMENT_TYPES, Attribute, Call, Graph, GraphError, Value

@@ -175,31 +175,46 @@ class LocalMeasurer(Measurer):
     def prepare(self) -> Baseline:
         """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
 
-        Where the workload is not one of `tir.workloads`, the results of the program as written are the reference; inputs are
-        sampled from other ranges if those are not finite, or vanish. Where it takes longer than `limits.baseline`, those of the
-        default schedule are. Raises WorkerError where no reference can be had.
+        Where the workload is not one of `tir.workloads`, the reference is the function in float64, with bounds for errors of
+        rounding; inputs are sampled from other ranges if results are not finite, vanish, or may be off by more than faults are.
+        Where it is exact, the results of the program as written are, or of the default schedule where it takes longer than
+        `limits.baseline`. Raises WorkerError where no reference can be had.
         """
         known = self.task.workload is not None
-        note = ""
+        answers: list[wire.Message] = []
         for distribution in range(1 if known else len(DISTRIBUTIONS)):
-            self.prepare_data(distribution)
-            measurement, answer = self._written() if known or not self._device else (Measurement(BASELINE, "run_timeout"), {})
-            if measurement.outcome == "run_timeout" and not known:
-                answer = self._reference()
-                if self._device:
-                    measurement = replace(measurement, message=NO_BASELINE)
-                else:
-                    note = f"the program as written takes over {self.limits.baseline:.3g} s: {DEFAULT_REFERENCE_NOTE}"
+            measurement, answer, note = self._drawn(distribution)
+            answers.append(answer)
             if answer.get("good", True):
                 break
+        else:
+            bounded = [n for n, said in enumerate(answers) if not said["loose"]]
+            if not bounded:
+                raise WorkerError(
+                    f"no inputs were found for which results can be checked: {answer['loose']}; sum up in a wider type"
+                )
+            measurement, answer, note = self._drawn(bounded[0])
         if measurement.outcome == "ok":
             self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)
             self._results.setdefault(measurement.digest, measurement)
-        elif not known and "good" not in answer:
+        elif not known and (measurement.outcome == "wrong_result" or "good" not in answer):
             raise WorkerError(
                 f"the program as written fails, so there is no reference: {measurement.outcome}: {measurement.message}"
             )
         return Baseline(measurement, answer.get("tolerance"), note)
+
+    def _drawn(self, distribution: int) -> tuple[Measurement, wire.Message, str]:
+        """The program as written on such inputs, what the worker says of its results, and a note on their reference."""
+        known, note = self.task.workload is not None, ""
+        self.prepare_data(distribution)
+        measurement, answer = self._written() if known or not self._device else (Measurement(BASELINE, "run_timeout"), {})
+        if measurement.outcome == "run_timeout" and not known:
+            answer = self._reference()
+            if self._device:
+                measurement = replace(measurement, message=NO_BASELINE)
+            else:
+                note = f"the program as written takes over {self.limits.baseline:.3g} s: {DEFAULT_REFERENCE_NOTE}"
+        return measurement, answer, note
 
     def _written(self) -> tuple[Measurement, wire.Message]:
         """Time the program as written, whose results become the reference where there is none; and the worker's answer."""

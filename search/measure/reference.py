@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from tir.analysis.context import accesses_and_blocks
 from tir.arith.intervals import polynomial_bounds
 from tir.arith.polynomial import polynomial
 from tir.arrays import read
-from tir.ir import Block, Buffer, Cast, Const, Load, PrimFunc, annotation, as_int, const_shape
+from tir.ir import Block, Buffer, Cast, Const, Load, PrimFunc, const_shape
 from tir.nearest import no_such
-from tir.traverse import blocks, stored_names, stores
+from tir.traverse import stored_names
 from tir.verify.accesses import ProgramPoint
 
 from .exact import largest_integers
+from .rounding import MAX_BOUND, Expected, Reference, to_float
 
 if TYPE_CHECKING:
     from workloads import Instance
@@ -29,11 +31,32 @@ if TYPE_CHECKING:
 EXACT = "exact"  # the file beside the data that says that no result is rounded
 CANARY_BYTE = 0xA5
 CANARY_BYTES = 4096  # bytes of canary on either side of each array
+SMALLEST = 1e-300  # a tolerance where no bound has a scale
 CHUNK_ELEMENTS = 1 << 15  # elements that are compared at a time
 
-# Ranges of the random floats of a function about which nothing is known, tried in turn until its results are finite, and not all
-# too small for their type, as a product of many factors.
-DISTRIBUTIONS = ((-1.0, 1.0), (-0.05, 0.05), (0.1, 1.0), (0.9, 1.1), (0.01, 0.05))
+
+class Distribution(NamedTuple):
+    """Random floats from `low` to `high`, of `whole` ones those two alone; all but a `share` of the elements are `rest`."""
+
+    low: float
+    high: float
+    share: float = 1.0
+    rest: float = 0.0
+    whole: bool = False
+
+
+# Of the floats of a function about which nothing is known, tried in turn until its results are finite, not all too small for
+# their type, as a product of many factors, and bounded: in long sums of halves few terms may count, 1 or -1, or exp of few.
+DISTRIBUTIONS = (
+    Distribution(-1.0, 1.0),
+    Distribution(-0.05, 0.05),
+    Distribution(0.1, 1.0),
+    Distribution(0.9, 1.1),
+    Distribution(0.01, 0.05),
+    Distribution(-1.0, 1.0, 1 / 4, whole=True),
+    Distribution(-1.0, 1.0, 1 / 16, whole=True),
+    Distribution(-1.0, 1.0, 1 / 64, -40.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +162,7 @@ def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
     if dtype != "bfloat16":
         return values.astype(dtypes.storage(dtype))
     bits = values.astype("float32").view("uint32")
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("uint16")
-
-
-def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An array of storage of `dtype` as float64."""
-    if dtype == "bfloat16":
-        return (array.view("uint16").astype("uint32") << 16).view("float32").astype("float64")
-    return array.astype("float64")
+    return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, "uint16")
 
 
 def random_inputs(
@@ -154,7 +170,7 @@ def random_inputs(
 ) -> list[np.ndarray]:
     """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is. What is an
     index lies within what it indexes. With `integers`, floats are integers up to that."""
-    (low, high), known = DISTRIBUTIONS[distribution], index_bounds(func)
+    how, known = DISTRIBUTIONS[distribution], index_bounds(func)
     if integers is not None:
         drawn = [
             rng.integers(-integers, integers, const_shape(b), endpoint=True) for b in func.buffers if dtypes.is_float(b.dtype)
@@ -166,41 +182,26 @@ def random_inputs(
             else random_array(const_shape(b), b.dtype, rng, within=known.get(b.name))
             for b in func.buffers
         ]
-    return [random_array(const_shape(b), b.dtype, rng, low, high, known.get(b.name)) for b in func.buffers]
-
-
-def tolerance(func: PrimFunc) -> float:
-    """How far a correct result may lie from the reference, relative to `scale`: 16 eps (1 + sum over reductions of sqrt(length)).
-
-    Rounding errors of a sum of n terms add up as a random walk: eps sqrt(n) times the size of the result, whatever the order of
-    the terms; reductions that feed each other add up. Factors that may be rounded to tf32 err by 2**-11 each, and their products
-    add up as the result does. 0 where no float is stored.
-    """
-    eps = max((dtypes.TABLE[s.buffer.dtype].eps for s in stores(func.body)), default=0.0)
-    walk = rounded = 0.0
-    for block in blocks(func.body):
-        rounded += 2.0**-11 if annotation(block.annotations, "tf32", False) else 0.0
-        length = math.prod(as_int(it.extent) for it in block.reduction)
-        walk += math.sqrt(length) if length > 1 else 0.0
-    return 16 * (eps * (1 + walk) + rounded)
-
-
-def scale_of(expected: np.ndarray, least: float = 0.0) -> np.ndarray:
-    """The size that errors are measured against where nothing better is known: max(|expected|, rms(expected), least), float64."""
-    finite = expected[np.isfinite(expected)]
-    rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-    return np.maximum(np.abs(expected), max(rms, least))
+    arrays = [random_array(const_shape(b), b.dtype, rng, how.low, how.high, known.get(b.name)) for b in func.buffers]
+    for b, array in zip(func.buffers, arrays, strict=True):
+        if how.share < 1.0 and dtypes.is_float(b.dtype):
+            if how.whole:
+                array[...] = from_float(rng.choice([how.low, how.high], array.shape), b.dtype)
+            array[rng.random(array.shape) >= how.share] = from_float(np.array(how.rest), b.dtype)
+    return arrays
 
 
 def max_error(got: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> float:
     """The largest |got - expected| / scale, all float64 of one shape.
 
-    Non-finite elements must be the same in both, and elements of scale 0 exact, or the error is infinite.
+    Non-finite elements must be the same in both, and elements of scale 0 exact, or the error is infinite. Where the scale is
+    infinite, and what is expected is not, whatever is got is right.
     """
     if expected.size == 0:
         return 0.0
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.abs(got - expected) / scale
+    error[(scale == math.inf) & np.isfinite(expected)] = 0.0
     if math.isfinite(largest := float(error.max())):
         return largest
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
@@ -228,11 +229,11 @@ def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, di
     `directory`; True if the latter are there."""
     rng = np.random.default_rng(seed)
     given = {i: np.load(file) for i in range(len(func.params)) if (file := given_file(directory, i)).exists()}
-    (directory / "tolerance.json").unlink(missing_ok=True)
+    for old in ("tolerance.json", EXACT):
+        (directory / old).unlink(missing_ok=True)
     if workload is None:
         given_floats = any(dtypes.is_float(func.params[i].dtype) for i in given)
         integers = None if distribution or given_floats else largest_integers(func)
-        (directory / EXACT).unlink(missing_ok=True)
         if integers is not None:
             (directory / EXACT).touch()
         for i, array in enumerate(random_inputs(func, rng, distribution, integers)):
@@ -251,6 +252,12 @@ def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, di
         bounds[str(i)] = workload.tolerance(bounded.roundings)
     (directory / "tolerance.json").write_text(json.dumps(bounds))
     return True
+
+
+@lru_cache(4)
+def reference_of(func: PrimFunc) -> Reference:
+    """The reference of a function, built once."""
+    return Reference(func)
 
 
 class Arrays:
@@ -272,23 +279,35 @@ class Arrays:
             np.copyto(working, initial)
 
     @property
+    def exact(self) -> bool:
+        """Whether no result is rounded."""
+        return (self._directory / EXACT).exists()
+
+    @property
     def has_reference(self) -> bool:
         return (self._directory / "tolerance.json").exists()
 
-    def accept(self) -> bool:
-        """Take the outputs as they are for the expected results; True if all are finite, and none has only numbers so small that
-        their type has few digits for them."""
+    def accept(self) -> dict[str, Any]:
+        """Compute the expected results, those that are exact by taking the outputs as they are. `good` says that all are finite,
+        that none has only numbers so small that their type has few digits for them, and that none is `loose`, which names one
+        whose errors may be as large as what they would hide. NoBound for a function whose errors cannot be followed."""
+        found, bounds, loose = {}, {}, ""
+        if not self.exact:
+            found = reference_of(self._func)(self.initial)
         good = True
-        bounds = {}
         for i in self._outputs:
             kind = dtypes.TABLE[self._func.params[i].dtype]
-            expected = to_float(self.working[i], kind.name)
+            taken = found.get(i) or Expected(to_float(self.working[i], kind.name), np.zeros(self.working[i].shape))
+            expected, part = taken.value.astype("float64"), taken.tolerance or SMALLEST
+            bounds[str(i)] = part if taken.bound.any() else 0.0
             good &= bool(np.isfinite(expected).all() and (not expected.size or np.abs(expected).max() >= kind.tiny))
+            if taken.loose:
+                loose = f"rounding may change `{self._func.params[i].name}` by more than {MAX_BOUND} of its scale"
             np.save(self._directory / f"{i}.expected.npy", expected)
-            np.save(self._directory / f"{i}.scale.npy", scale_of(expected, kind.tiny))
-            bounds[str(i)] = 0.0 if (self._directory / EXACT).exists() else tolerance(self._func)
+            # A result is within the tolerance of this where it is within its bound.
+            np.save(self._directory / f"{i}.scale.npy", taken.bound / part)
         (self._directory / "tolerance.json").write_text(json.dumps(bounds))
-        return good
+        return {"good": good and not loose, "loose": loose}
 
     def verdict(self) -> dict[str, Any]:
         """What one call after `reset` made of the arrays: outcome ok or wrong_result, with the reason, max_error and

@@ -12,8 +12,8 @@ build    id, trace, known, again -> an outcome; digest, seconds
 objects  trace -> an outcome; the object files of the program, in base64, by their keys in a cache, and seconds
 run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
          cut, max_error
-baseline id: time the program as written; check it, or take its results as the reference -> an outcome; samples, good
-reference trace, target: take the results of the function, scheduled so for a processor, as the reference -> ok, good
+baseline id: time the program as written; make a reference where there is none; check it -> an outcome; samples, good, loose
+reference trace, target: make a reference; exact results are those of this schedule for a processor -> ok, good, loose
 compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples and verdicts by id (and numpy's samples)
 peak     threads, dtype -> ok; flops (a second)
 calibrate: script, trace: time this function, scheduled so -> ok; samples
@@ -231,19 +231,26 @@ class Worker:
         first = timing.clock(kernel, data.working)
         if hasattr(kernel, "clock"):  # which leaves the results on the device
             kernel(*data.working)
-        answer = data.verdict() if data.has_reference else {"outcome": "ok", "good": data.accept()}
+        accepted = {} if data.has_reference else self._accepted()
+        answer = {**data.verdict(), **accepted}
         if first < 0.5 and answer["outcome"] == "ok":
             self.send(event="running", repeats=3)
             return {**answer, "samples": timing.samples_of(kernel, data.working, first, 0.1, 3, 20)}
         return {**answer, "samples": [first]}
 
     def _reference(self, trace: Any, target: str) -> wire.Message:
-        kernel = builder.compile(builder.schedule(self._func, trace), target)
         data = self._data()
         data.reset()
+        if data.exact:
+            kernel = builder.compile(builder.schedule(self._func, trace), target)
+            self.send(event="running")
+            kernel(*data.working)
+        return {"outcome": "ok", **self._accepted()}
+
+    def _accepted(self) -> wire.Message:
+        """What `accept` says of the results, whose computation is limited anew."""
         self.send(event="running")
-        kernel(*data.working)
-        return {"outcome": "ok", "good": data.accept()}
+        return self._data().accept()
 
     def _compare(self, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
         data = self._data()
