@@ -248,8 +248,8 @@ class Worker:
         return {"outcome": "ok", **self._accepted()}
 
     def _accepted(self) -> wire.Message:
-        """What `accept` says of the results, whose computation is limited anew."""
-        self.send(event="running")
+        """What `accept` says of the results."""
+        self.send(event="checking")
         return self._data().accept()
 
     def _compare(self, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:

@@ -79,7 +79,7 @@ def test_candidates_run_on_the_arrays_that_are_given():
     [
         ({"i": np.zeros(7, "int32")}, "inputs: no input is named 'i'; did you mean I? there are: A, I"),
         ({"C": np.zeros((7, 16), "float32")}, "inputs: no input is named 'C'"),
-        ({"I": np.zeros(7)}, "inputs: `I` is int32 (7,), got float64 (7,)"),
+        ({"I": np.zeros(7)}, "inputs: `I` must have dtype int32, got float64"),
         ({"I": np.arange(44, 51, dtype="int32")}, "inputs: the elements of `I` are indices from 0 to 49, got some from 44 to 50"),
         ([1], "inputs takes arrays by the names of parameters, got [1]"),
     ],
