@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from schedule.schedule import Schedule
-from tir.ir import PrimFunc, need_func
-from tir.traverse import foreign_calls
+from tir.ir import PrimFunc, deeply, need_func
+from tir.traverse import foreign_calls, make_room_for
 from tir.verify.bounds import refuse_out_of_bounds
 
 from .backend import backend
@@ -62,7 +62,7 @@ def build(
         raise TypeError(f"build: the cache is an ObjectCache or None, got {cache!r}")
     if checked:
         refuse_out_of_bounds(func)
-    return backend(target).build(func, target, cache)
+    return deeply(lambda: backend(target).build(func, target, cache))
 
 
 def pass_names(target: str | Target = "llvm") -> list[str]:
@@ -121,4 +121,4 @@ def dump(func: PrimFunc | Schedule, target: str | Target = "llvm", after: str | 
 
 
 def _program(value: PrimFunc | Schedule | Mapping[str, PrimFunc], caller: str) -> PrimFunc:
-    return value.func if isinstance(value, Schedule) else need_func(value, caller)
+    return make_room_for(value.func if isinstance(value, Schedule) else need_func(value, caller))

@@ -6,8 +6,7 @@ import ctypes
 import ctypes.util
 import importlib.util
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -33,26 +32,26 @@ def candidates() -> Iterator[str]:
 # How often a waiting thread of libgomp looks before it sleeps, about a millisecond in all: where a call follows within that, it
 # finds the threads awake, and waking them would take some tenths of a millisecond. By default they look for ten times as long.
 # That is as good while there are cores enough; where two processes compete for them, the waiting of one keeps the other from
-# working, and a quarter of all parallel loops take longer by some milliseconds.
+# working, and a quarter of all parallel loops take longer by some milliseconds. libgomp reads it as it is loaded.
 SPIN = {"GOMP_SPINCOUNT": "20000"}
 WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # by which a user says otherwise
 
 
+def spin(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which threads of a process of our own soon sleep; none where its environment says how they wait."""
+    return {} if any(name in environment for name in WAITING) else SPIN
+
+
 @cache
 def library() -> ctypes.CDLL:
-    """The runtime, loaded so that its threads soon sleep, unless the environment or who loaded it before says otherwise, and
-    that a forked process can use.
-
-    Raises NoOpenMP with what to install.
-    """
-    with _environment({} if any(name in os.environ for name in WAITING) else SPIN):
-        for name in candidates():
-            try:
-                found = ctypes.CDLL(name)
-            except OSError:
-                continue
-            _end_threads_before_forks(found)
-            return found
+    """The runtime, loaded such that a forked process can use it. Raises NoOpenMP with what to install."""
+    for name in candidates():
+        try:
+            found = ctypes.CDLL(name)
+        except OSError:
+            continue
+        _end_threads_before_forks(found)
+        return found
     raise NoOpenMP(
         "no OpenMP runtime found (libgomp.so.1, or the one in scikit-learn); install libgomp, or build with num_cores=1"
     )
@@ -62,17 +61,6 @@ def _end_threads_before_forks(library: ctypes.CDLL) -> None:
     """End the threads that wait for the thread that forks: the child has none of them, and would wait for ever."""
     if hasattr(os, "register_at_fork") and hasattr(library, "omp_pause_resource_all"):
         os.register_at_fork(before=lambda: library.omp_pause_resource_all(OMP_PAUSE_SOFT))
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Variables that a library reads as it is loaded, and nobody afterwards."""
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            del os.environ[name]
 
 
 def runtime_symbols(code: bytes) -> dict[str, int]:

@@ -26,10 +26,10 @@ class Target:
     What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` (LLVM's name of the processor, by default what
     the environment variable TIR_MCPU says) and `mattr` (its features, as LLVM writes them), `vector_bits` (widest vector
     register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0),
-    threads of parallel loops that find themselves on the core of their caller leave it, until they do so on another: they are
-    those of the whole process. `mtriple` is LLVM's name of another kind of machine, as aarch64-linux-gnu, whose processor is
-    `mcpu`: kernels for it are exported, or run by workers on such machines. For cuda: `arch`, and `fast_math` (1 or 0), which
-    trades accuracy of division and math functions, and subnormal numbers, for speed.
+    threads of parallel loops that find themselves on the core of their caller leave it; where they may run stays as it was.
+    `mtriple` is LLVM's name of another kind of machine, as aarch64-linux-gnu, whose processor is `mcpu`: kernels for it are
+    exported, or run by workers on such machines. For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division
+    and math functions, and subnormal numbers, for speed.
     Raises ValueError for what it does not understand.
     """
 

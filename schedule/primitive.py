@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tir.dtypes import limits
-from tir.ir import Block, Buffer, Const, Expr, For, Kind, Node, Opaque, PrimFunc, Seq, Stmt, seq
+from tir.ir import Block, Buffer, Const, Expr, For, Kind, Node, Opaque, PrimFunc, Seq, Stmt, deeply, seq
 from tir.memo import memoized
 from tir.nearest import did_you_mean
 from tir.traverse import foreign_calls, fresh, loops, map_statements, named_buffers, names, stores, substatements, walk_stmts
@@ -114,7 +114,7 @@ class Primitive(Generic[P, R]):
         bound = without_variables(bound)
         args, kwargs = self.spread(bound)
         try:
-            made: Any = self.function(func, *args, **kwargs)
+            made: Any = deeply(lambda: self.function(func, *args, **kwargs))
             new, names = made
             _need_kept_memory(func, new)
             _need_countable(new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
@@ -23,22 +23,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def replace_file(path: Path, data: bytes, lasting: bool = False) -> None:
     """Make `path` a file that holds `data`, whole or not at all, whatever other processes do. It is its owner's alone; with
     `lasting` it has the usual rights, and is on the disk."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    temporary = path.with_name(f"tmp{secrets.token_hex(8)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(temporary, flags, 0o666 if lasting else 0o600)  # less the umask, which is the process's
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             if lasting:
                 file.flush()
                 os.fsync(file.fileno())
-        if lasting:
-            os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current

@@ -15,26 +15,50 @@ import keyword
 import math
 import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from . import dtypes
+
+R = TypeVar("R")
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 LOGICAL = ("and", "or")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
 
-# Trees are walked by recursion, a few calls a level, and Python's usual limit of 1000 calls ends at sums of some 300 terms. These
-# are calls of Python, which take little of the stack of a thread.
-MAX_CALLS = 10_000
-sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_CALLS))
-
-
 # Nodes of the expressions of a block, at most: programs are trees, in which what is used twice stands twice.
 MAX_NODES = 100_000
-MAX_DEPTH = 2000  # levels of nodes: four calls and more each where a tree is rewritten or compared
+MAX_DEPTH = 2000  # levels of nodes
+
+# Trees are walked by recursion, and Python's usual limit of 1000 calls ends at sums of some 200 terms. It is the whole process's:
+# it stays as it is until a program needs more. These are calls of Python, which take little of the stack of a thread.
+MAX_CALLS = 10_000
+CALLS_A_LEVEL = 4  # where a tree is rewritten or compared
+CALLS_AROUND = 300  # of who calls this package, and of its functions around a walk
+
+
+def make_room(levels: int = MAX_DEPTH) -> bool:
+    """Raise Python's limit of calls where trees of so many levels need more, and warn of that; True where it was raised."""
+    limit = sys.getrecursionlimit()
+    if limit >= min(MAX_CALLS, CALLS_A_LEVEL * levels + CALLS_AROUND):
+        return False
+    said = f"a program is nested so deeply that Python's limit of {limit} calls, which is the process's, is raised to {MAX_CALLS}"
+    warnings.warn(f"{said}; sys.setrecursionlimit({MAX_CALLS}) before says that it may be", RuntimeWarning, stacklevel=2)
+    sys.setrecursionlimit(MAX_CALLS)
+    return True
+
+
+def deeply(call: Callable[[], R]) -> R:
+    """What a function without effects gives; where Python's limit of calls ends it, that is raised, and it is called again."""
+    try:
+        return call()
+    except RecursionError:
+        if not make_room():
+            raise
+    return call()
 
 
 def sayable(name: str) -> bool:

@@ -46,6 +46,7 @@ from .ir import (
     binary,
     cast,
     const,
+    deeply,
     need_name,
     nest,
     node,
@@ -328,7 +329,7 @@ def compute(
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
     axes = _axes(map(need_name, axis_names), shape)
     try:
-        result = fcompute(*axes)
+        result = deeply(lambda: fcompute(*axes))
     except RecursionError as error:
         raise ValueError(
             f"{name}: the body is nested too deeply for Python ({error}); give parts of it a compute of their own"

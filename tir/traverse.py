@@ -39,6 +39,7 @@ from .ir import (
     Stmt,
     Store,
     Var,
+    make_room,
 )
 from .memo import memoized
 
@@ -98,6 +99,12 @@ def tree_depth(node: Node) -> int:
     return _extent(node)[1]
 
 
+def make_room_for(node: N) -> N:
+    """The node, once Python has as many calls as its levels take."""
+    tree_depth(node)
+    return node
+
+
 def too_large(*nodes: Node) -> str:
     """What is too much of an expression or a statement: its nodes, written out, or how deep they are nested. Empty if nothing."""
     sizes, depths = zip(*map(_extent, nodes), strict=True)
@@ -110,7 +117,8 @@ def too_large(*nodes: Node) -> str:
 
 @memoized
 def _extent(node: Node) -> tuple[int, int]:
-    """The number of nodes of a tree, and of its levels. No recursion: there may be more levels than Python has calls."""
+    """The number of nodes of a tree, and of its levels, for which there is room then. No recursion: there may be more levels
+    than Python has calls."""
     known: dict[int, tuple[int, int]] = {}
     left = [node]
     while left:
@@ -123,7 +131,10 @@ def _extent(node: Node) -> tuple[int, int]:
         parts = [known[id(c)] for c in inner]
         known[id(n)] = 1 + sum(size for size, _ in parts), 1 + max((depth for _, depth in parts), default=0)
         left.pop()
-    return known[id(node)]
+    size, depth = known[id(node)]
+    if depth <= MAX_DEPTH:
+        make_room(depth)
+    return size, depth
 
 
 def map_children(node: N, fn: Callable[[Node], Node]) -> N:

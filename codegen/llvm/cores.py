@@ -2,13 +2,12 @@
 
 When the caller wakes a thread, the system may put it on the caller's core though others are idle: so does Linux on virtual
 machines, where it takes an idle core for one that the host has taken away. The two then take turns, and each waits out the
-other's spinning, for some milliseconds. So each thread compares cores as it begins, which takes some nanoseconds, and one that
-shares the caller's leaves it to the caller, until it finds itself on a caller's core again, which may then be another. The
-cores are those that the caller may use: where they are not enough for all threads, or the environment binds the threads
-(OMP_PROC_BIND), nothing moves.
+other's spinning, for some milliseconds. So each thread compares cores as it begins, which takes some nanoseconds. One that
+shares the caller's core forbids itself that core, by which the system moves it at once, and then allows itself again what it
+was allowed before: the threads of the OpenMP runtime are those of the whole process, and where they may run is left as it was.
+Where the cores that a thread may use are not enough for all, or the environment binds it to one (OMP_PROC_BIND), it stays.
 
-The threads of the OpenMP runtime are those of the whole process, and stay away from that core for whoever uses them next. So what
-is exported, into processes of others, moves nothing; nor does what is built for a target with `move_threads=0`.
+What is exported, into processes of others, moves nothing; nor does what is built for a target with `move_threads=0`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NAME = "tir.part"
 DECLARATIONS = (
     "declare i32 @sched_getcpu()",
     "declare i64 @pthread_self()",
-    "declare i32 @pthread_getaffinity_np(i64, i64, ptr)",
+    "declare i32 @sched_getaffinity(i32, i64, ptr)",
     "declare i32 @sched_setaffinity(i32, i64, ptr)",
     f"declare <{WORDS} x i64> @llvm.ctpop.v{WORDS}i64(<{WORDS} x i64>)",
     f"declare i64 @llvm.vector.reduce.add.v{WORDS}i64(<{WORDS} x i64>)",
@@ -36,13 +35,14 @@ def definition() -> str:
 define internal void @{NAME}(i64 %core, i64 %caller, i64 %threads) cold noinline nounwind {{
 entry:
   %set = alloca {cores}, align 8
+  %others = alloca {cores}, align 8
   %self = call i64 @pthread_self()
   %other = icmp ne i64 %self, %caller
   %known = icmp ult i64 %core, {64 * WORDS}
   %go = and i1 %other, %known
   br i1 %go, label %ask, label %done
 ask:
-  %failed = call i32 @pthread_getaffinity_np(i64 %caller, i64 {8 * WORDS}, ptr %set)
+  %failed = call i32 @sched_getaffinity(i32 0, i64 {8 * WORDS}, ptr %set)
   %answered = icmp eq i32 %failed, 0
   br i1 %answered, label %count, label %done
 count:
@@ -52,15 +52,17 @@ count:
   %enough = icmp uge i64 %number, %threads
   br i1 %enough, label %move, label %done
 move:
+  store {cores} %allowed, ptr %others, align 8
   %word = lshr i64 %core, 6
-  %place = getelementptr i64, ptr %set, i64 %word
+  %place = getelementptr i64, ptr %others, i64 %word
   %bit = and i64 %core, 63
   %taken = shl i64 1, %bit
   %kept = xor i64 %taken, -1
   %old = load i64, ptr %place
   %new = and i64 %old, %kept
   store i64 %new, ptr %place
-  %ignored = call i32 @sched_setaffinity(i32 0, i64 {8 * WORDS}, ptr %set)
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {8 * WORDS}, ptr %others)
+  %restored = call i32 @sched_setaffinity(i32 0, i64 {8 * WORDS}, ptr %set)
   br label %done
 done:
   ret void

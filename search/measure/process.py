@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from codegen.openmp import spin
+
 from . import wire
 from .guard import Guard
 from .memory import Watch
@@ -33,9 +35,10 @@ GUARD = Guard()  # of the workers and the folders of all measurers of this proce
 
 
 def library_environment(threads: int) -> dict[str, str]:
-    """The environment of a process whose libraries are to use so many threads, and the kernels that they choose themselves."""
+    """The environment of a process of our own, whose libraries are to use so many threads, which soon sleep where they wait, and
+    the kernels that they choose themselves."""
     kept = {name: value for name, value in os.environ.items() if name not in OPENBLAS_VARIABLES}
-    return {**kept, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+    return {**kept, **spin(kept), **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 
 
 class WorkerError(RuntimeError):

@@ -184,7 +184,7 @@ def test_a_file_system_that_refuses_does_not_stop_a_build(cache, monkeypatch):
     def refuse(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tir.files.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("tir.files.os.open", refuse)
     codegen.build(matmul(3, 4, 5), ONE, cache=cache)
     assert (cache.statistics.failed, cache.statistics.stored, len(cache)) == (1, 0, 0)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import PrimFunc, need_func
+from ..traverse import make_room_for
 from .arguments import check_arguments
 from .errors import InterpreterError, Trap
 from .fast import fast_names, njit
@@ -31,7 +32,7 @@ def run(func: PrimFunc, *args: Any, fast: bool = False, seed: int = 0, traps: bo
 
 def compile(func: PrimFunc, *, fast: bool = False, seed: int = 0, traps: bool = True) -> Interpreted:
     """`func` as a callable over numpy arrays, as `run` takes them; `fast` compiles it with numba (about a second)."""
-    return Interpreted(need_func(func, "run"), fast=fast, seed=seed, traps=traps)
+    return Interpreted(make_room_for(need_func(func, "run")), fast=fast, seed=seed, traps=traps)
 
 
 def source(func: PrimFunc, *, fast: bool = False, traps: bool = True) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from ..ir import PrimFunc
+from ..ir import PrimFunc, deeply
 from . import ir as namespace_ir
 from . import namespace
 from .error import ScriptError
@@ -22,6 +21,8 @@ from .expressions import Expressions
 from .module import Module
 from .source import Source, python_tree
 from .statements import Function
+
+R = TypeVar("R")
 
 __all__ = ["ScriptError", "parse", "prim_func"]
 
@@ -35,8 +36,7 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
     """
     if not isinstance(source, str):
         raise TypeError(f"parse takes the text of a script, got {type(source).__name__}")
-    with _not_too_deep(filename):
-        return _parsed(Source(filename, tuple(source.splitlines())))
+    return _not_too_deep(filename, lambda: _parsed(Source(filename, tuple(source.splitlines()))))
 
 
 def _parsed(text: Source) -> PrimFunc | Module:
@@ -79,11 +79,10 @@ def _parsed(text: Source) -> PrimFunc | Module:
     raise ScriptError("a script holds one module, or functions outside of one", text.filename)
 
 
-@contextmanager
-def _not_too_deep(filename: str) -> Iterator[None]:
-    """Turn a RecursionError while parsing into a ScriptError."""
+def _not_too_deep(filename: str, read: Callable[[], R]) -> R:
+    """What was read; ScriptError where Python has not as many calls as it would take."""
     try:
-        yield
+        return deeply(read)
     except RecursionError:
         hint = "name parts of it: x: T.float32 = ..."
         raise ScriptError("an expression is nested too deeply to be read", filename, hint=hint) from None
@@ -121,11 +120,14 @@ def _parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
             captured[free] = cell.cell_contents
         except ValueError:  # not bound yet
             pass
-    with _not_too_deep(filename):
+
+    def read() -> PrimFunc:
         definition = _statements(source)[0]
         if not isinstance(definition, ast.FunctionDef):
             raise source.error("@T.prim_func stands above a `def`", definition)
         return Function(source, captured, live=True).function(definition)
+
+    return _not_too_deep(filename, read)
 
 
 def _statements(source: Source) -> list[ast.stmt]:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir import PrimFunc, need_func
-from ..traverse import foreign_calls
+from ..traverse import foreign_calls, make_room_for
 from .axes import check_axes
 from .bounds import check_bounds
 from .initialised import check_initialised
@@ -35,7 +35,7 @@ def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
     if isinstance(func, Mapping) and len(func) > 1:
         first, *others = (verify(f) for f in func.values())
         return replace(first, others=tuple(others))
-    func = need_func(func, "verify")
+    func = make_room_for(need_func(func, "verify"))
     findings = [*check_names(func), *Scopes(func).findings]
     if any(f.severity == "error" for f in findings):
         return Report(func, tuple(findings))  # the other checks assume names and dtypes that make sense
