@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
@@ -21,7 +22,7 @@ INTERRUPTED, TERMINATED = 130, 143  # exit statuses: 128 and the signal
 def guarded(prog: str, run: Callable[[], int]) -> int:
     """The exit status of `run`: its own; 2 after a `Usage`, which is printed; 130 after Ctrl-C and 143 after SIGTERM; 1 where the
     output cannot be written."""
-    with _streams(), _termination() as terminated:
+    with _streams(), _termination() as terminated, _plain_warnings():
         try:
             status = run()
             sys.stdout.flush()
@@ -41,6 +42,16 @@ def guarded(prog: str, run: Callable[[], int]) -> int:
             print(f"{prog}: error: the output cannot be written: {error.strerror}", file=sys.stderr)
             return 1
         return TERMINATED if terminated and status == INTERRUPTED else status
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show warnings as a line each, without the place in the source."""
+    before, warnings.formatwarning = warnings.formatwarning, lambda message, *_, **__: f"warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def run_main(module: str) -> NoReturn:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tir.files import replace_file
+from tir.notices import degraded
 
 from .processor import machine_kind
 
@@ -79,7 +80,11 @@ class ObjectCache:
         file = self._file(key)
         try:
             data = file.read_bytes()
-        except OSError:
+        except FileNotFoundError:
+            self.statistics.misses += 1
+            return None
+        except OSError as error:
+            self._failed("read", error)
             self.statistics.misses += 1
             return None
         code = _unwrapped(key, data)
@@ -102,8 +107,8 @@ class ObjectCache:
         try:
             file.parent.mkdir(mode=0o700, exist_ok=True)
             replace_file(file, data)
-        except OSError:
-            self.statistics.failed += 1
+        except OSError as error:
+            self._failed("written", error)
             return False
         self.statistics.stored += 1
         self._written += len(data)
@@ -111,6 +116,11 @@ class ObjectCache:
             self._written = 0
             self.evict()
         return True
+
+    def _failed(self, done: str, error: OSError) -> None:
+        if not self.statistics.failed:  # said once a cache
+            degraded(f"the cache {self.path} cannot be {done}, and kernels are compiled anew: {error.strerror or error}")
+        self.statistics.failed += 1
 
     def evict(self) -> None:
         """Remove what has not been used for longest until 3/4 of `max_bytes` are left, if there is more than that."""
@@ -179,10 +189,11 @@ class Collected(ObjectCache):
 
 @cache
 def users_cache() -> ObjectCache | None:
-    """The cache of compiled objects of this user; None where there is no place for one."""
+    """The cache of compiled objects of this user; None, with a warning, where there is no place for one."""
     try:
         return ObjectCache()
-    except OSError:
+    except OSError as error:
+        degraded(f"compiled kernels are not kept, and each process compiles them anew: {error}")
         return None
 
 

@@ -56,15 +56,23 @@ def scales_by_powers(features: Set[str]) -> bool:
     return {"avx512f", "avx512vl"} <= features
 
 
+# Processors that LLVM takes for older ones where a hypervisor gives another model number, by a feature that no older one has.
+_NAMED_BY_FEATURE = (("amx-fp16", "graniterapids"), ("amx-tile", "sapphirerapids"))
+
+
 @cache
 def host_processor() -> tuple[str, str]:
     """LLVM's name of this processor and its feature string, without tile registers (AMX) where this process may not use them."""
     import llvmlite.binding as llvm
 
-    features = llvm.get_host_cpu_features().flatten()
-    if "+amx-tile" in features.split(",") and not _tiles_permitted():
+    features, name = llvm.get_host_cpu_features().flatten(), llvm.get_host_cpu_name()
+    present = set(features.split(","))
+    newer = next((newer for feature, newer in _NAMED_BY_FEATURE if f"+{feature}" in present), name)
+    if name in ("rocketlake", "icelake-server", "icelake-client", "skylake-avx512", "cascadelake", "cooperlake"):
+        name = newer
+    if "+amx-tile" in present and not _tiles_permitted():
         features = features.replace("+amx-", "-amx-")
-    return llvm.get_host_cpu_name(), features
+    return name, features
 
 
 def _tiles_permitted() -> bool:

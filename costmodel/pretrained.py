@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from schedule.machine import CPU, Machine
 from tir.files import write_atomically
+from tir.notices import degraded
 
 from .dataset import COLUMNS, Dataset
 from .gbdt import Boosting, GBDTModel
@@ -42,10 +44,15 @@ def save(forest: Forest, path: Path) -> None:
 
 @cache
 def pretrained(machine: Machine, path: Path = PATH) -> Forest | None:
-    """The shipped trees for a processor; None for a GPU, and where features have changed since they were grown."""
-    if not isinstance(machine, CPU) or not path.exists():
+    """The shipped trees for a processor; None for a GPU, and, with a warning, where they cannot be used."""
+    if not isinstance(machine, CPU):
         return None
-    with np.load(path, allow_pickle=False) as kept:
-        if kept["names"].tolist() != [*COLUMNS]:
-            return None
-        return Forest(*(kept[name] for name in ARRAYS))
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            if kept["names"].tolist() == [*COLUMNS]:
+                return Forest(*(kept[name] for name in ARRAYS))
+        reason = "it was made for other features than this version has"
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        reason = str(error)
+    degraded(f"the search begins without the pretrained model {path.name}: {reason}; `python -m costmodel.dataset` makes one")
+    return None

@@ -19,6 +19,7 @@ from codegen.processor import host_cores, host_processor
 from search.compilation import looked_up, scheduled
 from search.records import Lookup, Records
 from tir.ir import Buffer, Const, PrimFunc, const_shape
+from tir.notices import degraded
 from tir.verify.bounds import refuse_out_of_bounds
 
 NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
@@ -89,6 +90,8 @@ def compiled(
     Warns of records that are for another target or processor (NearHit).
     """
     jobs = {func: Job.of(func, target, looked_up(func, target, records)) for func in dict.fromkeys(funcs)}
+    if missed := [job.lookup for job in jobs.values() if job.lookup is not None and job.lookup.record is None]:
+        degraded(f"{len(missed)} of {len(jobs)} kernels are not tuned, default schedules are used: {missed[0].why}")
     found = {} if cache is None else {func: data for func, job in jobs.items() if (data := cache.get(job.key)) is not None}
     missing = {func: job for func, job in jobs.items() if func not in found}
     for (func, job), data in zip(missing.items(), _made(list(missing.values())), strict=True):

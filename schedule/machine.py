@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from tir.memory import WARP
+from tir.notices import degraded
 
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
@@ -46,6 +47,7 @@ CORES: tuple[tuple[str, Core], ...] = (
     (r"haswell|broadwell", Core(512, 768, 512, 256, 4, 5)),
     (r"skylake|alderlake|raptorlake|meteorlake|arrowlake", Core(512, 768, 512, 256, 4, 4)),
 )
+LEVELS = re.compile(r"x86-64|generic")  # names of many processors at once
 
 
 @cache
@@ -54,6 +56,11 @@ def core_of(mcpu: str, vector_bits: int) -> Core:
     for pattern, core in CORES:
         if re.match(pattern, mcpu):
             return core
+    if mcpu and not LEVELS.match(mcpu):
+        degraded(
+            f"the throughputs of a core of `{mcpu}` are not known: schedules are made for two multiply-add and two load units of "
+            f"{vector_bits} bits, and may not be the fastest until a search has measured"
+        )
     return Core(2 * vector_bits, 2 * vector_bits, 2 * vector_bits, vector_bits, 4, 4)
 
 

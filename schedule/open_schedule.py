@@ -43,7 +43,11 @@ Way = Callable[["OpenSchedule"], object]  # a way to go on
 SHARED_BY_COPIES = ("_placed", "_taken")  # what holds of one copy holds of the others
 
 
-class NoSeed(ScheduleError):
+class Declined(ScheduleError):
+    """A template's own answer that it is not for a block: no step was refused."""
+
+
+class NoSeed(Declined):
     """A number has no seed, where a schedule is made at its seeds."""
 
 

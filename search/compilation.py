@@ -12,6 +12,7 @@ from codegen import Kernel, ObjectCache, Target, backend, build
 from codegen.cache import compiler_sources, data_key
 from schedule import Schedule
 from tir.ir import PrimFunc
+from tir.notices import degraded
 from tir.specialize import specialize
 from tir.verify.bounds import refuse_out_of_bounds
 
@@ -38,6 +39,8 @@ def compile_function(
     rows = combinations(func, sizes) if func.sizes else []
     fixed = [specialize(func, row) for row in rows] or [func]
     found = [looked_up(f, target, records) for f in fixed]
+    for missed in (x for x in found if x is not None and x.record is None):
+        degraded(f"not tuned, a default schedule is used: {missed.why}")
     recorded = [x.record.measurement.candidate.trace for x in found if x is not None and x.record is not None]
     described = [compiler_sources(__file__), asdict(target), recorded, func.script(), sizes and rows]
     key = data_key(described)
@@ -88,8 +91,9 @@ def scheduled(func: PrimFunc, target: Target, lookup: Lookup | None) -> Schedule
     if lookup is not None:
         try:
             return recorded_schedule(func, lookup)
-        except NoRecord:
-            pass
+        except NoRecord as error:
+            if lookup.record is not None:  # else it was said where it was looked up
+                degraded(f"a default schedule is used: {error}")
     from .policy.default_schedule import default_schedule
 
     return default_schedule(func, target)

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from schedule.error import ScheduleError
-from schedule.open_schedule import OpenSchedule, extent
+from schedule.open_schedule import Declined, OpenSchedule, extent
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
@@ -40,12 +40,12 @@ from . import (
     winograd,
 )
 from .block_analysis import at_axes, contraction, last_axis, reused, stored
-from .template import SumOfProducts, Template, Verdict
+from .template import RefusedRule, SumOfProducts, Template, Verdict, warn_of
 
 __all__ = [
-    "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise", "dots",
-    "elementwise", "gemm", "gemv", "narrow", "pixels", "pooling", "reduction", "rowwise", "only_reduces", "schedule",
-    "low_precision", "transposed", "winograd",
+    "RefusedRule", "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise",
+    "dots", "elementwise", "gemm", "gemv", "narrow", "pixels", "pooling", "reduction", "rowwise", "only_reduces", "schedule",
+    "low_precision", "transposed", "warn_of", "winograd",
 ]  # fmt: skip
 
 # Of those that match, the one of the fewest cycles is the default.
@@ -154,9 +154,17 @@ def _contracted(s: OpenSchedule, name: str) -> None:
 
 
 def _take(s: OpenSchedule, name: str, label: str, build: Callable[..., object], *args: object) -> None:
-    """Schedule a block, if that is legal."""
-    if s.attempt(build, *args):
-        s.rules.append(f"{name}: {label}")
+    """Schedule a block, if that is legal; where a step is refused, a warning says so."""
+    new = s.copy()
+    try:
+        build(new, *args)
+    except Declined:
+        return
+    except ScheduleError as error:
+        warn_of(label, name, error)
+        return
+    s.take(new)
+    s.rules.append(f"{name}: {label}")
 
 
 def _inline_permutations(s: Schedule) -> None:

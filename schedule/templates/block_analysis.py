@@ -194,10 +194,10 @@ def driven_axes(block: Block) -> dict[str, str]:
     return {loop: it.var.name for it in block.iters for loop in variables(it.binding)}
 
 
-def divisible(block: Block) -> bool:
-    """Whether parts of a reduction may be computed apart and in any order, as `rfactor` does."""
+def divisible(block: Block, reordered: bool = True) -> bool:
+    """Legality of computing parts of a reduction apart, as `rfactor` does, and of combining elements in another order."""
     try:
-        reducer_of(block, reordered=True)
+        reducer_of(block, reordered)
     except ScheduleError:
         return False
     return True

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import ceil, inf, prod
 
-from schedule.error import ScheduleError
 from schedule.machine import CPU, PAGE_BYTES
-from schedule.open_schedule import OpenSchedule, extent
+from schedule.open_schedule import Declined, OpenSchedule, extent
 from schedule.rewriting.index_map import IndexMap
 from tir.ir import Axis, Const, Iter, Load, Var, const_shape
 from tir.traverse import variables
@@ -169,7 +168,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Ge
     s.pending = [b for b in s.pending if b not in inlined]
     found = gemm.matches(s.block(block))
     if found is None:
-        raise ScheduleError(f"`{block}` is no matrix product over its pixels")
+        raise Declined(f"`{block}` is no matrix product over its pixels")
     gemm.build(s, found, variant, sizes=sizes, after=after)
     s.vectorize(s.get_loops(after)[-1])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import ceil
 
-from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
+from schedule.open_schedule import Declined, OpenSchedule, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.rewriting.index_map import IndexMap
 from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
-from .block_analysis import epilogue, loop_of, merged, regular, size, stored
+from .block_analysis import divisible, epilogue, loop_of, merged, regular, size, stored
 from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
@@ -28,7 +28,7 @@ def matches(block: Block) -> bool:
 
 
 def build(s: OpenSchedule, block: str) -> None:
-    """Schedule a reduction that has its loops to itself. ScheduleError where a step is refused.
+    """Schedule a reduction that has its loops to itself. Declined where lanes would combine terms that have an order.
 
     Where it runs along the memory that it reads, lanes hold partial results, some vectors of them; where it runs across, each
     lane has a result of its own. Threads share the results, or, if there are too few, parts of the reduction.
@@ -39,6 +39,8 @@ def build(s: OpenSchedule, block: str) -> None:
     machine = s.target.machine
     threads = machine.threads(work * machine.copy_cycles(bits))
     along = _contiguous_axis(b)
+    if along is not None and not divisible(b):
+        raise Declined(f"the terms of `{block}` are to be combined in their order")
     if along is None:
         teams(s, block, threads, work, lambda new, team: _reduce_across(new, b, team, machine.lanes(bits)))
     else:

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from schedule.error import ScheduleError
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, Way
+from schedule.open_schedule import Declined, OpenSchedule, Way
 from tir.ir import Block
+from tir.notices import degraded
 
 from .block_analysis import epilogue
 
@@ -21,6 +22,15 @@ class Verdict(Enum):
     SKIP = "does not apply"
     APPLY = "applies, and so may others"
     ONLY = "applies, and no later one does"
+
+
+class RefusedRule(UserWarning):
+    """A step of a template or a rule was refused, and a block is not scheduled so; the message says why."""
+
+
+def warn_of(rule: str, block: str, error: ScheduleError) -> None:
+    """Say that a template or a rule is left out for a block."""
+    degraded(f"the rule {rule!r} makes nothing of block `{block}`: {error}", RefusedRule)
 
 
 class Template:
@@ -41,17 +51,16 @@ class Template:
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
         yield self.name, lambda new: self.change(new, block)
 
-    def refused(self, block: str, error: ScheduleError) -> None:
-        """A step of a way was refused, and the way is left out."""
-
     def apply(self, s: OpenSchedule, block: str) -> list[OpenSchedule]:
         made: list[OpenSchedule] = []
         for label, way in self.ways(s, block):
             new = s.fired(label, block)
             try:
                 way(new)
+            except Declined:
+                continue
             except ScheduleError as error:
-                self.refused(block, error)
+                warn_of(label, block, error)
                 continue
             made.append(new)
             if s.at_seed:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from .provenance import Provenance
 
 Outcome = Literal[
-    "ok", "illegal", "build_error", "build_timeout", "crash", "run_timeout", "wrong_result", "memory"
+    "ok", "illegal", "build_error", "build_timeout", "crash", "run_timeout", "wrong_result", "memory", "fault"
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -120,6 +120,11 @@ class Measurement:
     def drifted(self) -> bool:
         """Whether its device was not as usual: such a measurement is kept, but says nothing of the candidate."""
         return self.message.startswith(DRIFTED)
+
+    @property
+    def telling(self) -> bool:
+        """Whether it says anything of its candidate: not where the device drifted, or the worker's own code failed."""
+        return not self.drifted and self.outcome != "fault"
 
     def as_json(self) -> dict[str, Any]:
         """The measurement as JSON data."""

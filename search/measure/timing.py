@@ -27,6 +27,11 @@ def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
     return _once(call_of(kernel, arrays))
 
 
+def call(kernel: Any, arrays: list[np.ndarray]) -> None:
+    """Call a kernel once. What passes through this module is an exception of the kernel's, not of the worker's."""
+    kernel(*arrays)
+
+
 def call_of(kernel: Any, arrays: list[np.ndarray]) -> Callable[[], None]:
     """The call of a kernel with these arrays, without what it prepares of constants, which is done here."""
     return kernel.bind(*arrays) if hasattr(kernel, "preparation") else partial(kernel, *arrays)

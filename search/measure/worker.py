@@ -37,6 +37,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial, wraps
@@ -62,9 +63,8 @@ CALIBRATION_SECONDS = 0.005  # to time the calibration kernel for
 MAX_OPEN_FILES = 256  # more than at the start; with more, the process is replaced
 
 
-def _crashing(request: Callable[..., wire.Message]) -> Callable[..., wire.Message]:
-    """A request whose kernel may raise, which is its outcome then: what that leaves on a device or in this process is not to
-    trouble others."""
+def _building(request: Callable[..., wire.Message]) -> Callable[..., wire.Message]:
+    """A request whose builder may raise, which is its candidate's outcome then."""
 
     @wraps(request)
     def answered(self: Worker, *args: Any, **kwargs: Any) -> wire.Message:
@@ -73,6 +73,26 @@ def _crashing(request: Callable[..., wire.Message]) -> Callable[..., wire.Messag
         except MemoryError:
             raise
         except Exception as error:
+            from schedule.error import ScheduleError
+
+            return {"outcome": "illegal" if isinstance(error, ScheduleError) else "build_error", "message": _describe(error)}
+
+    return answered
+
+
+def _crashing(request: Callable[..., wire.Message]) -> Callable[..., wire.Message]:
+    """A request whose kernel may raise when it is called, which is its outcome then: what that leaves on a device or in this
+    process is not to trouble others."""
+
+    @wraps(request)
+    def answered(self: Worker, *args: Any, **kwargs: Any) -> wire.Message:
+        try:
+            return request(self, *args, **kwargs)
+        except MemoryError:
+            raise
+        except Exception as error:
+            if not any(frame.filename == timing.__file__ for frame in traceback.extract_tb(error.__traceback__)):
+                raise  # not in a call of the kernel
             self._lost = True
             return {"outcome": "crash", "message": _describe(error)}
 
@@ -106,9 +126,11 @@ class Worker:
                 answer = getattr(self, "_" + message.pop("op"))(**message)
             except MemoryError as error:
                 answer = {"outcome": "memory", "message": _describe(error) or "out of memory"}
-            except Exception as error:  # the outermost frame: whatever a candidate raises is its outcome
-                outcome = "illegal" if type(error).__name__ == "ScheduleError" else "build_error"
-                answer = {"outcome": outcome, "message": _describe(error)}
+            except Exception as error:  # the outermost frame: what is no candidate's is this code's own
+                frames = traceback.extract_tb(error.__traceback__)
+                where = [f for f in frames if Path(f.filename).parent == Path(__file__).parent][-1]
+                place = f"{Path(where.filename).name}:{where.lineno}, in {where.name}"
+                answer = {"outcome": "fault", "message": f"{_describe(error)} ({place})"}
             if answer is not None:
                 self.send(**answer, **({"lost": True} if self._lost or self._burdened() else {}))
 
@@ -148,6 +170,7 @@ class Worker:
         self._arrays = None
         return {"outcome": "ok", "expected": make_reference(self._func, self._workload, seed, distribution, self._directory)}
 
+    @_building
     def _build(self, id: int, trace: Any, known: list[str], again: bool) -> wire.Message:
         self.send(event="running")
         start = time.perf_counter()
@@ -159,6 +182,7 @@ class Worker:
             self._known.add(digest)
         return {"outcome": "ok", "digest": digest, "built": id in self._kernels, "build_seconds": time.perf_counter() - start}
 
+    @_building
     def _objects(self, trace: Any) -> wire.Message:
         from codegen import Target, build
         from codegen.cache import Collected, users_cache
@@ -215,7 +239,7 @@ class Worker:
         self.send(event="running")
         data = self._data()
         data.reset()
-        self._kernels[id](*data.working)
+        timing.call(self._kernels[id], data.working)
         return self._verdict()
 
     def _verdict(self) -> wire.Message:
@@ -230,7 +254,7 @@ class Worker:
         self.send(event="running")
         first = timing.clock(kernel, data.working)
         if hasattr(kernel, "clock"):  # which leaves the results on the device
-            kernel(*data.working)
+            timing.call(kernel, data.working)
         accepted = {} if data.has_reference else self._accepted()
         answer = {**data.verdict(), **accepted}
         if first < 0.5 and answer["outcome"] == "ok":
@@ -238,6 +262,7 @@ class Worker:
             return {**answer, "samples": timing.samples_of(kernel, data.working, first, 0.1, 3, 20)}
         return {**answer, "samples": [first]}
 
+    @_building
     def _reference(self, trace: Any, target: str) -> wire.Message:
         data = self._data()
         data.reset()
@@ -252,6 +277,7 @@ class Worker:
         self.send(event="checking")
         return self._data().accept()
 
+    @_crashing
     def _compare(self, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
         data = self._data()
         verdicts = {str(i): self._checked(i) for i in ids}
@@ -308,6 +334,7 @@ class Worker:
             return {"outcome": "ok", "flops": self._builder.peak(dtype)}
         return {"outcome": "ok", "flops": peak_flops(self._target, threads=threads, dtype=dtype)}
 
+    @_building
     def _calibrate(self, script: str, trace: Any) -> wire.Message:
         if self._calibration is None:
             func = need_func(parse(script), "a calibration kernel")

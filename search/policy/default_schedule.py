@@ -7,6 +7,7 @@ import numpy as np
 from codegen.target import Target
 from schedule import Schedule, ScheduleError, replay
 from tir.ir import PrimFunc, need_func
+from tir.notices import degraded
 from tir.specialize import specialize
 from tir.traverse import blocks
 
@@ -67,4 +68,5 @@ def constructed(func: PrimFunc, target: Target) -> Schedule:
             return replay(func, sketch.trace(row))
         except ScheduleError:  # a step can be refused with these numbers, as where a tile does not divide
             continue
+    degraded(f"default_schedule({func.name}): no sketch of it is legal at the numbers that were tried; it runs as it is written")
     return Schedule(func)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tir.ir import PrimFunc, need_func
+from tir.notices import degraded
 
 from ..keys import key
 from ..measure.provenance import device
@@ -103,9 +104,10 @@ def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str
     records file.
     """
     func = need_func(func, "best_schedule")
+    if isinstance(records, (str, Path)) and not Path(records).exists():
+        raise NoRecord(f"no schedule of {func.name}: there is no records file {records}{_HINT}")
     with opened(records) as known:
-        if known is None:
-            raise NoRecord(f"no schedule of {func.name}: there is no records file {records}{_HINT}")
+        assert known is not None  # the file is there
         found = look_up(func, target, known)
     schedule = recorded_schedule(func, found)
     if found.kind == "near":
@@ -118,10 +120,12 @@ _HINT = "; tir.autotune(..., records=...) makes records, tir.default_schedule ne
 
 @contextmanager
 def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
-    """Records that are open, and stay so, or those of a file, for as long as the context lasts; None where there is no file."""
+    """Records that are open, and stay so, or those of a file, for as long as the context lasts; None, with a warning, where there
+    is no file."""
     if records is None or isinstance(records, Records):
         yield records
     elif isinstance(records, (str, Path)) and not Path(records).exists():
+        degraded(f"there is no records file {records}: default schedules are used")
         yield None
     else:
         with Records(records, create=False) as found:

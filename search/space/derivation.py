@@ -9,8 +9,8 @@ from heapq import heapify, heappop, heappush
 
 from codegen.target import Target
 from schedule import ScheduleError, templates
-from schedule.open_schedule import OpenSchedule, extent
-from schedule.templates import annotate, gpu
+from schedule.open_schedule import Declined, OpenSchedule, extent
+from schedule.templates import annotate, gpu, warn_of
 from schedule.templates.gpu import elements
 from schedule.templates.marks import plain_loops
 from tir.ir import PrimFunc
@@ -18,7 +18,6 @@ from tir.traverse import blocks
 
 from . import annotation
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
-from .rules.rule import warn_of
 from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # applications of rules to one block; more mean that a rule makes its block pending again and again
@@ -142,12 +141,13 @@ def check_shapes(func: PrimFunc) -> None:
 
 
 def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-    """The states that a rule makes; none where a step is refused, of which a warning tells for a user's rule."""
+    """The states that a rule makes; none where a step is refused, of which a warning tells."""
     try:
         made = rule.apply(state, block)
+    except Declined:
+        return []
     except ScheduleError as error:
-        if type(rule).__module__.partition(".")[0] not in ("schedule", "search"):
-            warn_of(rule.name, block, error)
+        warn_of(rule.name, block, error)
         return []
     if not isinstance(made, Sequence) or not all(isinstance(s, OpenSchedule) for s in made):
         raise TypeError(f"apply of the rule {rule.name!r} should give a list of schedule.OpenSchedule, got {made!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,6 +54,7 @@ class Journal:
         self.applied: tuple[Any, ...] = ()
         self.opinions: dict[str, float] = {}
         self.problem = ""
+        self.notices: Counter[str] = Counter()
         self._copied = False  # whether a candidate was a duplicate of a valid one
         self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
@@ -60,7 +62,7 @@ class Journal:
         self._prints = fingerprints or [fingerprint(task.target)]  # the first is that of the device that counts
         self.comparable: Callable[[Measurement], Measurement] = lambda m: m  # the time that the device that counts would take
         known = [r for p in self._prints for r in records.of_print(task.key, p)] if records is not None else []
-        known = [r for r in known if not r.first.drifted]
+        known = [r for r in known if r.first.telling]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
         self.earlier = [r.measurement for r in usable if r.fingerprint == self._prints[0]]
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
@@ -217,4 +219,5 @@ class Journal:
             interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
             phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
             sketches=self.sketches, generations=self.generations, applied=self.applied, opinions=self.opinions,
+            notices=dict(self.notices),
         )  # fmt: skip

@@ -64,7 +64,8 @@ class Result:
     itself; `rules` are the sketch rules that made each sketch, by its name. For the report there are the `sketches` that were
     searched, some rows of each of the `generations` that were bred, what became of the children of each mutation (`applied`), and
     `opinions`: by the names of features, by how many e-folds each moves what the model adds to a rough estimate of the best
-    candidate's time, compared with all that it has learned from, where the model can tell.
+    candidate's time, compared with all that it has learned from, where the model can tell. `notices` counts what worked with less
+    than was asked for (`tir.notices`), by its message.
     """
 
     task: Task
@@ -90,6 +91,7 @@ class Result:
     generations: tuple[Generation, ...] = field(default=(), repr=False)
     applied: tuple[Applied, ...] = field(default=(), repr=False)
     opinions: dict[str, float] = field(default_factory=dict, repr=False)
+    notices: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """The best time beside what it is compared with, the trials by outcome, and the rules of the best sketch."""
@@ -104,6 +106,7 @@ class Result:
         rows += [("best", f"{duration(self.seconds, 3)}{speed}"), ("as written", against(self.baseline))]
         rows += [("numpy", against(self.numpy))] if self.numpy is not None else []
         rows.append(("trials", f"{self.trials} in {self.elapsed:.1f} s: {tally(self.outcomes)}"))
+        rows += [("notice", f"{message} ({times} ×)") for message, times in self.notices.items()]
         return rows + [("problem", self.problem)] * bool(self.problem)
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from codegen.processor import host_cores
 from costmodel import WarmUp
 from schedule import ScheduleError
 from tir.ir import PrimFunc
+from tir.notices import counted, degraded
 from tir.verify import VerifyError, verify
 
 from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, Pauses, Pipelined, WorkerError
@@ -121,7 +123,8 @@ class Session:
     def _catching(self, act: Callable[[], None]) -> None:
         """Do something that ends the session where workers fail."""
         try:
-            act()
+            with counted(self._journal.notices):
+                act()
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
 
@@ -211,7 +214,7 @@ class Session:
         journal = self._journal
         prepared = threading.Event()
         aside = ThreadPoolExecutor(1)
-        beginning = aside.submit(self._begin, measurer, n, prepared)
+        beginning = aside.submit(copy_context().run, self._begin, measurer, n, prepared)
         try:
             baseline = measurer.prepare()
             prepared.set()
@@ -319,7 +322,10 @@ class Session:
         if measurement.drifted:  # the candidate is measured again
             journal.keep(measurement)
             return
-        self._untaught.append(journal.comparable(measurement))
+        if measurement.outcome == "fault":
+            degraded(f"a worker's own code failed, and its candidate is not judged: {measurement.message}")
+        else:
+            self._untaught.append(journal.comparable(measurement))
         self._measured += 1
         journal.add(measurement)
         best = 0.0 if journal.best is None else journal.best.seconds

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.cache import ABANDONED_SECONDS, ObjectCache, compiler_sources, default_path, object_key
+from codegen.cache import ABANDONED_SECONDS, ObjectCache, compiler_sources, default_path, object_key, users_cache
+from tir.notices import Degraded
 
 from .matmul import matmul, operands, tiled
 
@@ -185,8 +186,28 @@ def test_a_file_system_that_refuses_does_not_stop_a_build(cache, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tir.files.os.open", refuse)
-    codegen.build(matmul(3, 4, 5), ONE, cache=cache)
-    assert (cache.statistics.failed, cache.statistics.stored, len(cache)) == (1, 0, 0)
+    with pytest.warns(Degraded, match="cannot be written, and kernels are compiled anew: No space left on device$") as caught:
+        codegen.build(matmul(3, 4, 5), ONE, cache=cache)
+        codegen.build(matmul(3, 4, 6), ONE, cache=cache)
+    assert (cache.statistics.failed, cache.statistics.stored, len(cache), len(caught)) == (2, 0, 0, 1)
+
+
+def test_an_entry_that_cannot_be_read_is_said_and_is_a_miss(cache, monkeypatch):
+    def refuse(*args):
+        raise PermissionError(13, "Permission denied")
+
+    cache.put(key(1), b"x")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.warns(Degraded, match="cannot be read, and kernels are compiled anew: Permission denied$"):
+        assert cache.get(key(1)) is None
+    assert (cache.statistics.misses, cache.statistics.failed) == (1, 1)
+
+
+def test_a_user_without_a_place_for_a_cache_is_told(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.warns(Degraded, match="^compiled kernels are not kept, and each process compiles them anew: .*Not a directory"):
+        assert users_cache.__wrapped__() is None
 
 
 def test_a_failed_write_leaves_nothing(cache, monkeypatch):
@@ -194,7 +215,8 @@ def test_a_failed_write_leaves_nothing(cache, monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("tir.files.os.replace", refuse)
-    assert not cache.put(key(1), b"x")
+    with pytest.warns(Degraded, match="Input/output error"):
+        assert not cache.put(key(1), b"x")
     assert not list(cache._file(key(1)).parent.iterdir())
 
 

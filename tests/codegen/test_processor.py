@@ -1,5 +1,7 @@
 """What is known of processors by name, and that machine code for other ones than this is refused, not run."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -115,3 +117,22 @@ def test_a_call_is_checked_by_code_for_this_processor(monkeypatch, old_host):
     a, b, c = (np.ones(shape, "float32") for shape in ((7, 13), (13, 5), (7, 5)))
     codegen.build(matmul(7, 13, 5), f"{ONE} -mcpu x86-64")(a, b, c)
     assert (c == 13).all() and default_processor() == "x86-64-v4"
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "found"),
+    [
+        ("rocketlake", "+avx512f,+amx-tile,+avx512fp16", "sapphirerapids"),  # a model number that a hypervisor gives
+        ("rocketlake", "+avx512f,-amx-tile", "rocketlake"),
+        ("icelake-server", "+amx-tile,+amx-fp16", "graniterapids"),
+        ("diamondrapids", "+amx-tile,+amx-fp16", "diamondrapids"),  # a newer one
+        ("znver9", "+amx-tile", "znver9"),
+    ],
+)
+def test_a_processor_that_llvm_takes_for_an_older_one(name, features, found, monkeypatch):
+    import llvmlite.binding as llvm
+
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: name)
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: SimpleNamespace(flatten=lambda: features))
+    monkeypatch.setattr(processor, "_tiles_permitted", lambda: False)
+    assert host_processor.__wrapped__() == (found, features.replace("+amx-", "-amx-"))

@@ -16,6 +16,7 @@ from search.task import Task
 from tests.programs import matmul
 from tests.search.once import generate
 from tests.search.policy.oracle import SAMPLE, TARGET
+from tir.notices import Degraded
 
 TASK = Task.of(matmul(7, 13, 109), TARGET)
 
@@ -51,7 +52,10 @@ def test_they_are_kept_with_the_names_of_features(tmp_path):
     assert pretrained(Target("cuda -arch sm_90").machine) is None
     kept = dict(np.load(tmp_path / "own.npz"))
     np.savez(tmp_path / "older.npz", **(kept | {"names": kept["names"][1:]}))
-    assert pretrained(TARGET.machine, tmp_path / "older.npz") is None
+    (tmp_path / "damaged.npz").write_bytes(b"PK damaged")
+    for name, reason in {"older": "made for other features", "damaged": "", "none": "No such file"}.items():
+        with pytest.warns(Degraded, match=f"begins without the pretrained model {name}.npz: .*{reason}"):
+            assert pretrained(TARGET.machine, tmp_path / f"{name}.npz") is None
     assert PATH.stat().st_size < 1 << 16
 
 

@@ -18,6 +18,7 @@ from graph.onnx import load_onnx
 from search.records import NearHit
 from tests.codegen.matmul import packed_product
 from tests.programs import matmul
+from tir.notices import Degraded
 
 from .models import model
 
@@ -74,14 +75,22 @@ def test_records_make_others(graph, cache, made, tmp_path):
     records = tmp_path / "tune.db"
     tir.autotune(func, TARGET, trials=2, records=records, seed=0, search="random", model="none")
     for _ in range(2):
-        found = tir.compile(graph, TARGET, records=records, cache=cache)
+        with pytest.warns(Degraded, match=r"^1 of 2 kernels are not tuned, default schedules are used: .*tune.db has no softmax"):
+            found = tir.compile(graph, TARGET, records=records, cache=cache)
         assert np.array_equal(found(X)[0], X @ W)
     best = tir.best_schedule(func, TARGET, records=records)
     assert made == ["matmul"] and found.kernels[0].kernel.func == best.func
+    with pytest.warns(Degraded, match=r"^1 of 1 kernels are not tuned, default schedules are used: .* it is recorded for other"):
+        other = load_onnx(model([helper.make_node("MatMul", ["x", "w"], ["a"])], {"x": X[:3]}, ["a"], {"w": W}))
+        tir.compile(other, TARGET, records=records)
     with pytest.warns(NearHit, match="not tuned for this target"):
         tir.compile(graph, "llvm -num-cores 2", records=records, cache=cache)
     alone = tir.compile(func, TARGET, records=records, cache=cache)
     assert alone.func == best.func
+    with pytest.warns(Degraded, match="^not tuned, a default schedule is used: .* has no "):
+        tir.compile(matmul(3, 4, 5), TARGET, records=records, cache=cache)
+    with pytest.warns(Degraded, match="^there is no records file .*none.db: default schedules are used$"):
+        tir.compile(matmul(3, 4, 5), TARGET, records=tmp_path / "none.db", cache=cache)
 
 
 def test_workers_make_the_same(graph, cache, made, monkeypatch):

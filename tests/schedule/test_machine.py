@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import pytest
 
@@ -16,7 +17,9 @@ from schedule.machine import (
     STATIC_SHARED_BYTES,
     WAITING_THREAD_CYCLES,
     Core,
+    core_of,
 )
+from tir.notices import Degraded
 
 AVX512 = CPU(2, 512, 32, 32 << 10, 1 << 20, 32 << 20)  # with two multiply-add units of whole vectors
 
@@ -157,3 +160,13 @@ def test_packing_comes_from_the_cache_that_holds_all():
     assert (AVX512.pack_cycles(32), AVX512.pack_cycles(64, AVX512.l2)) == (0.25, 0.5)
     assert AVX512.pack_cycles(32, AVX512.l2 + 1) == 0.75
     assert described("-mcpu znver4").pack_cycles(32) == 0.5
+
+
+def test_a_processor_whose_core_is_not_known_is_said_once_and_levels_are_no_processors():
+    core_of.cache_clear()
+    with pytest.warns(Degraded, match=r"^the throughputs of a core of `goldmont` are not known: .* of 128 bits, ") as caught:
+        assert core_of("goldmont", 128) == core_of("goldmont", 128) == Core(256, 256, 256, 128, 4, 4)
+    assert len(caught) == 1
+    with warnings.catch_warnings(action="error"):
+        for known in ("x86-64-v3", "generic", "znver5", "sapphirerapids", ""):
+            core_of(known, 256)

@@ -13,11 +13,9 @@ import time
 
 import numpy as np
 
+from schedule import ScheduleError
+
 kept: list[int] = []  # open files
-
-
-class ScheduleError(Exception):
-    pass
 
 
 def schedule(func, trace):

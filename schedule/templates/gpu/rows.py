@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from schedule.error import ScheduleError
 from schedule.machine import GPU, MAX_ACCESS_BYTES, STATIC_SHARED_BYTES
-from schedule.open_schedule import OpenSchedule, Stage, Way
+from schedule.open_schedule import Declined, OpenSchedule, Stage, Way
 from schedule.open_trace import Role
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
@@ -162,7 +161,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
     while held and least < most and -(-length // (least * width)) * width * arrays > MAX_HELD_ELEMENTS:
         least *= 2
     if held and not (regular and -(-length // (least * width)) * width * arrays <= MAX_HELD_ELEMENTS):
-        raise ScheduleError("the rows do not fit registers")
+        raise Declined("the rows do not fit registers")
     threads = least
     while threads < most and threads * width < length and rows * threads < gpu.saturating_threads:
         threads *= 2

@@ -16,7 +16,7 @@ before producers. Put your own rules in front:
     sketches = generate(func, target, rules=(KeepSerial(), *DEFAULT))
 """
 
-from schedule.templates import SUMS_OF_PRODUCTS, SumOfProducts
+from schedule.templates import SUMS_OF_PRODUCTS, RefusedRule, SumOfProducts
 
 from .cache_write import CacheWrite
 from .chains import PACKING, FuseProducts
@@ -25,7 +25,7 @@ from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
-from .rule import FunctionRule, RefusedRule, Rule, Verdict, load_rules, rule
+from .rule import FunctionRule, Rule, Verdict, load_rules, rule
 from .skip import Skip
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
 

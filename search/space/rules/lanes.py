@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedule.open_schedule import OpenSchedule, Stage, element_bits, extent, is_spatial
 from schedule.templates import Template
+from schedule.templates.block_analysis import divisible
 from tir.arith.polynomial import coefficient, polynomial
 from tir.ir import Var
 from tir.traverse import loads
@@ -29,7 +30,7 @@ class ReduceInLanes(Template):
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if state.scheduled.get(block, Stage.ROW) != Stage.ROW or self._loop(state, block) is None:
             return Verdict.SKIP
-        return Verdict.ONLY
+        return Verdict.ONLY if divisible(state.block(block)) else Verdict.SKIP
 
     def change(self, new: OpenSchedule, block: str) -> None:
         partial = self._in_row(new, block) if block in new.scheduled else self._at_root(new, block)

@@ -9,7 +9,7 @@ from typing import Any
 from schedule.open_schedule import OpenSchedule, Stage, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.templates import Template
-from schedule.templates.block_analysis import size
+from schedule.templates.block_analysis import divisible, size
 from schedule.templates.marks import fuse_all
 from tir.ir import Block, Iter
 
@@ -47,10 +47,11 @@ class Rfactor(Template):
         untouched = block not in state.scheduled and block not in state.copies
         if b.init is None or not untouched or len(state.axes(block)) != len(b.iters):
             return Verdict.SKIP
-        return Verdict.APPLY if b.is_reduction and self.needed(b, state.target.num_cores) else Verdict.SKIP
+        needed = b.is_reduction and self.needed(b, state.target.num_cores) and divisible(b, reordered=False)
+        return Verdict.APPLY if needed else Verdict.SKIP
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
-        for which in (0, 1):
+        for which in (0, 1) if divisible(s.block(block)) else (0,):  # the inner loop takes the terms in another order
             yield f"{self.name} {('outer', 'inner')[which]}", partial(self._factor, block=block, which=which)
 
     def _factor(self, new: OpenSchedule, block: str, which: int) -> None:
@@ -88,6 +89,8 @@ class ReduceInThreads(Template):
         b, machine = state.block(block), state.target.machine
         untouched = block not in state.scheduled and block not in state.copies and block not in state.partial
         if b.init is None or not b.is_reduction or not untouched or len(state.axes(block)) != len(b.iters):
+            return Verdict.SKIP
+        if not divisible(b, reordered=False):
             return Verdict.SKIP
         work = spatial_size(b) * reduce_size(b)
         threads = machine.threads(work * machine.core.latency)  # as if each step waited for the one before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule
 from schedule.templates import Template, Verdict
 
@@ -30,15 +28,6 @@ class Rule(Protocol):
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]: ...
 
 
-class RefusedRule(UserWarning):
-    """A step of a user's rule was refused, and the rule made nothing of a block; the message says why."""
-
-
-def warn_of(rule: str, block: str, error: ScheduleError) -> None:
-    """Say that a user's rule made nothing."""
-    warnings.warn(f"the rule {rule!r} makes nothing of block `{block}`: {error}", RefusedRule, stacklevel=3)
-
-
 @dataclass(frozen=True, slots=True)
 class FunctionRule(Template):
     """A rule of two functions: `when(state, block)` says whether it applies, `function(state, block)` changes a state in place.
@@ -54,9 +43,6 @@ class FunctionRule(Template):
 
     def change(self, new: OpenSchedule, block: str) -> object:
         return self.function(new, block)
-
-    def refused(self, block: str, error: ScheduleError) -> None:
-        warn_of(self.name, block, error)
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if not self.when(state, block):

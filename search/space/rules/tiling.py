@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
+from schedule.open_schedule import Declined, OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.templates import Template
 from schedule.templates.block_analysis import epilogue, lacking, reuses_data, walks_memory
 from tir.ir import Block, Var, annotation
@@ -137,6 +136,6 @@ class TilingWithFusion(Template):
         self.tiling.apply(new, block)
         at = [loop for level in new.tiling(block).levels[:depth] for loop in level]
         if not at:
-            raise ScheduleError(f"no loops of {block} are around {consumer}")
+            raise Declined(f"no loops of {block} are around {consumer}")
         new.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)
         new.scheduled[consumer] = Stage.FUSED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerError
 from search.measure.local import _suspicious
 from search.measure.memory import resident
-from search.measure.outcome import Measurement
+from search.measure.outcome import BROKEN, Measurement
 from search.measure.provenance import Provenance, fingerprint
 from search.measure.reference import (
     NamedWorkload,
@@ -115,6 +116,15 @@ def test_every_fault_is_an_outcome(measurer):
     assert found["outside"].message == "wrote outside of `C`"
     assert found["print"].max_error <= 1e-6
     assert all(m.samples == () and m.seconds == float("inf") for m in found.values() if m.outcome != "ok")
+
+
+def test_a_failure_of_the_workers_own_code_is_no_fault_of_the_candidate(task, fake_builder):
+    with LocalMeasurer(task, workers=1, builder=fake_builder, limits=QUICK) as measurer:
+        measurer.prepare_data()
+        (measurer._directory / "0.npy").unlink()
+        (found,) = measurer.measure([candidate(sleep=0.001)])
+    assert found.outcome == "fault" and not found.telling and found.outcome not in BROKEN
+    assert re.match(r"FileNotFoundError: .*0\.npy.* \(\w+\.py:\d+, in \w+\)$", found.message)
 
 
 def test_what_a_candidate_and_its_children_hold_is_limited(task, fake_builder, tmp_path):
@@ -321,7 +331,8 @@ def test_candidates_and_numpy_are_timed_in_turns(measurer):
 def test_a_worker_that_cannot_start_says_why(task):
     with LocalMeasurer(task, workers=1, builder="no_such_builder") as measurer, pytest.raises(WorkerError) as error:
         measurer.prepare()
-    assert str(error.value) == "a worker process could not start: ModuleNotFoundError: No module named 'no_such_builder'"
+    reason = r"ModuleNotFoundError: No module named 'no_such_builder' \(worker\.py:\d+, in _start\)"
+    assert re.fullmatch(rf"a worker process could not start: {reason}", str(error.value))
 
 
 def test_a_worker_that_dies_at_once_says_what_it_printed(task, tmp_path, monkeypatch):
