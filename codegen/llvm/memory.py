@@ -58,17 +58,23 @@ class Memory(Writer):
             terms = groups[level]
             key = ("ptr", pointer, frozenset(terms.items()), self._copy(self.term_variables(terms)), self._read(terms))
             if key not in frame.known:
-                total = ""
-                for m, c in terms.items():
-                    product = ""
-                    for atom in m:
-                        factor = self.index(atom).name
-                        product = self.op(f"mul nsw i64 {product}, {factor}", "i64", frame=frame).name if product else factor
-                    scaled = product if c * size == 1 else self.op(f"mul nsw i64 {product}, {c * size}", "i64", frame=frame).name
-                    total = self.op(f"add nsw i64 {total}, {scaled}", "i64", frame=frame).name if total else scaled
+                further = partial(self._sum_of_terms, terms, size)
+                total = further() if frame is self.top else self.within(frame, further)
                 frame.known[key] = self.op(f"getelementptr i8, ptr {pointer}, i64 {total}", "ptr", frame=frame)
             pointer = frame.known[key].name
         return self._further(pointer, offset.get((), 0) * size)
+
+    def _sum_of_terms(self, terms: Polynomial, scale: int) -> str:
+        """The sum of some terms, times a number, in the innermost frame."""
+        total = ""
+        for m, c in terms.items():
+            product = ""
+            for atom in m:
+                factor = self.index(atom).name
+                product = self.op(f"mul nsw i64 {product}, {factor}", "i64").name if product else factor
+            scaled = product if c * scale == 1 else self.op(f"mul nsw i64 {product}, {c * scale}", "i64").name
+            total = self.op(f"add nsw i64 {total}, {scaled}", "i64").name if total else scaled
+        return total
 
     def _further(self, pointer: str, nbytes: int) -> str:
         if not nbytes:

@@ -458,3 +458,45 @@ def main(A: T.Buffer((13, 8), "float32"), C: T.Buffer((7, 8), "float32")):
 """
     )
     same(func)
+
+
+# --- indices that are choices, conversions, loads ---------------------------------------------------------------------
+
+INDICES = (
+    "T.Select(i % 2 == 0, 5, 3)",
+    "T.if_then_else(i % 2 == 0, 5, 3)",
+    "T.Select(j % 3 == i % 3, i % 7, j % 7)",
+    "T.cast(T.cast(i % 7, 'int64'), 'int32')",
+    "T.cast(i % 7, 'int64')",
+    "T.cast(T.cast(j, 'uint8'), 'int32') % 7",
+    "T.cast(i % 2 == 0, 'int32')",
+    "T.abs(i - 6) % 7",
+    "T.max(T.min(j - 2, 6), 0)",
+    "T.min(N[i], W[j])",
+    "T.Select(N[i] > 3, N[i], N[j])",
+    "T.if_then_else(i < 7, N[T.min(i, 6)], 0)",
+    "N[N[j]]",
+    "T.cast(W[i], 'int32')",
+)
+
+
+@pytest.mark.parametrize("kinds", [("range", "range"), ("range", "T.vectorized"), ("T.unroll", "T.vectorized")])
+@pytest.mark.parametrize("index", INDICES)
+def test_indices_of_any_kind(index, kinds):
+    """In every place of a nest: where the number is known, which may be further out than where it is used."""
+    func = parse(
+        f"""
+        @T.prim_func
+        def main(A: T.Buffer((7, 17), "float32"), N: T.Buffer((17,), "int32"), W: T.Buffer((17,), "int64"),
+                 B: T.Buffer((17, 17), "float32"), C: T.Buffer((17, 17), "float32")):
+            for i in {kinds[0]}(17):
+                for j in {kinds[1]}(17):
+                    B[i, j] = A[{index}, j]
+                    if i < 11:
+                        C[i, j] = A[{index}, 16 - j] + A[T.cast({index}, "int64"), {index}]
+        """
+    )
+    args = integers(func, 0)
+    rng = np.random.default_rng(0)
+    args[1], args[2] = rng.integers(0, 7, 17).astype("int32"), rng.integers(0, 7, 17)
+    same(func, args, targets=[ONE], fences=True)
