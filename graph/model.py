@@ -12,11 +12,10 @@ import numpy as np
 
 from codegen import Target, backend
 from codegen.arguments import DECLINED, address, block
-from codegen.faults import NO_MEMORY, failure
 from codegen.kernel import maker
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
-from codegen.llvm.program import STEP, TIMED, TIMESPEC_WORDS, Invoke, Step, entry
+from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from codegen.timing import duration
 from tir.arrays import like
@@ -111,8 +110,8 @@ class Model:
         Inputs are numpy's arrays or those of other libraries, and the outputs are of the first that is not numpy.
         The elements of inputs are not checked: of indices that lie outside of what they index, as into an embedding, the nearest
         one inside is taken. Raises GraphError where an input is missing or has another shape or element type, MemoryError where
-        there is no memory for the temporaries of a kernel, ZeroDivisionError where one divides an integer by zero,
-        UnsupportedProcessor if the target has instructions that this processor has not: such a network is for `export`.
+        there is no memory for the temporaries of a kernel, UnsupportedProcessor if the target has instructions that this
+        processor has not: such a network is for `export`.
         """
         status, outputs = self._called(self._run, inputs)
         if status == DECLINED:
@@ -147,16 +146,8 @@ class Model:
         status = run(self.weights, arena, *inputs, *outputs)
         self._arenas.append(arena)
         if status not in (0, DECLINED):
-            raise self._failure(status)
+            raise MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
         return status, outputs
-
-    def _failure(self, status: int) -> Exception:
-        """The error that a status stands for."""
-        if status == NO_MEMORY:
-            return MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
-        step, status = divmod(status, STEP)
-        kernel = self.kernels[step - 1]
-        return failure(kernel.kernel.main.lowered, status, name=f"{self.graph.name}: {label(kernel.func)}")
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """Where the time of a call goes: of each kernel the median of `runs` runs of the whole network, after one to warm up.

@@ -282,6 +282,8 @@ def _typed(n: Node) -> Node:
             return n.with_(value=fitted(value, buffer.dtype))
         case Let(var, value):
             return n.with_(value=fitted(value, var.dtype))
+        case For(var, extent):
+            return n.with_(extent=fitted(extent, var.dtype))
         case Call(_, args, dtype):
             return n.with_(args=tuple(fitted(a, dtype) for a in args))
         case _:

@@ -3,7 +3,8 @@
 A case is its seed: a program, and up to 12 calls of primitives on it. What is accepted must leave the same numbers in the
 interpreter and, for one case in `--llvm`, compiled (in a process of its own); no step may fail otherwise than by a ScheduleError;
 a refused step must change nothing; the result must verify, print and parse back, and replay from JSON. For a case that fails, the
-seed, the program, and the shortest failing trace found are printed; `--store` adds them to the stored regressions.
+seed, the program, and the shortest failing trace found are printed; `--store` adds them to the stored regressions. One program in
+`--default` is also scheduled by `tir.default_schedule`, on one thread and on two, and by a row of one of its sketches.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import json
 import multiprocessing
 import signal
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,8 +26,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tir
+from codegen import Target
 from schedule import Schedule, ScheduleError, Trace, replay
 from schedule.trace import Step
+from search.population.sample import sample
+from search.space.generation import generate
 from tests.schedule import harness
 from tests.schedule.brute_force import survey
 from tests.schedule.random_programs import program
@@ -67,6 +73,7 @@ class Tally:
 
     programs: int = 0
     compiled: int = 0
+    scheduled: int = 0
     steps: Counter[tuple[str, bool]] = field(default_factory=Counter)
     forced: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
@@ -74,6 +81,7 @@ class Tally:
     def add(self, other: Tally) -> None:
         self.programs += other.programs
         self.compiled += other.compiled
+        self.scheduled += other.scheduled
         self.steps += other.steps
         self.forced += other.forced
         self.failures += other.failures
@@ -85,7 +93,7 @@ class Tally:
             lines.append(f"  {name:24} {yes:6} of {yes + no:6} accepted, {100 * yes / (yes + no):3.0f} %")
         whole = {key: n for key, n in self.steps.items() if " " not in key[0]}  # without the forms, which count twice
         accepted, tried = sum(n for (_, yes), n in whole.items() if yes), sum(whole.values())
-        lines.append(f"programs: {self.programs} ({self.compiled} also through LLVM)")
+        lines.append(f"programs: {self.programs} ({self.compiled} also through LLVM, {self.scheduled} also by default)")
         lines.append(f"steps attempted: {tried}, accepted: {accepted} ({100 * accepted / max(1, tried):.0f} %)")
         for name in sorted({n for n, _ in self.forced}):
             legal, refused = self.forced[name, "legal"], self.forced[name, "legal but refused"]
@@ -185,6 +193,36 @@ def fault(before: PrimFunc, steps: Sequence[Step], seed: int, compiler: Compiler
     return fault_of(before, s, seed)
 
 
+def scheduled(before: PrimFunc, seed: int) -> Iterator[tuple[str, Schedule]]:
+    """The default schedules of a function, and a candidate of the search, with what each is."""
+    for cores in (1, 2):
+        target = f"llvm -num-cores {cores}"
+        yield f"default schedule for {target}", tir.default_schedule(before, target)
+        if not before.sizes:
+            sketches, rng = generate(before, Target(target)), np.random.default_rng(seed)
+            sketch = sketches[int(rng.integers(len(sketches)))]
+            row = sample(sketch, Target(target), 1, rng)[0].tolist()
+            with suppress(ScheduleError):  # a step may be refused with these numbers
+                yield f"{sketch.name} for {target}", replay(before, sketch.trace(row))
+
+
+def fault_of_schedules(before: PrimFunc, seed: int, compiler: Compiler | None) -> tuple[str, tuple[Step, ...], str] | None:
+    """What is wrong with the schedules that nobody wrote: the kind, the steps, the message."""
+    what, steps = "", ()
+    try:
+        for what, s in scheduled(before, seed):
+            steps = s.trace.steps
+            if (found := fault_of(before, s, seed)) is not None:
+                return f"{what}: {found[0]}", steps, found[1]
+            if compiler is not None and (wrong := compiler.compare(before, s.func, seed)) is not None:
+                return f"{what}: LLVM", steps, wrong
+    except TooSlow:
+        raise
+    except Exception as error:
+        return f"crash after {what or 'nothing'}", (), "".join(traceback.format_exception(error)[-4:])
+    return None
+
+
 def shortest(before: PrimFunc, steps: Sequence[Step], seed: int, kind: str, compiler: Compiler | None = None) -> tuple[Step, ...]:
     """A subsequence of `steps` with the same kind of fault, from which no step can be left out."""
 
@@ -210,8 +248,11 @@ def shortest(before: PrimFunc, steps: Sequence[Step], seed: int, kind: str, comp
 # --- one case ------------------------------------------------------------------------------------------------------------
 
 
-def case(seed: int, steps: int | None = None, compiler: Compiler | None = None, force: bool = False) -> Tally:
-    """The program and trace of a seed, checked; `steps` is drawn where it is None. `force`: also try steps by brute force."""
+def case(
+    seed: int, steps: int | None = None, compiler: Compiler | None = None, force: bool = False, default: bool = False
+) -> Tally:
+    """The program and trace of a seed, checked; `steps` is drawn where it is None. `force`: also try steps by brute force.
+    `default`: also its default schedules."""
     tally = Tally(programs=1)
     rng = np.random.default_rng(seed)
     before = program(rng)
@@ -235,6 +276,11 @@ def case(seed: int, steps: int | None = None, compiler: Compiler | None = None, 
             if force:
                 for call in survey(s.func, rng, tally.forced):
                     tally.failures.append(Failure("accepted though illegal", seed, s.func, (), call))
+            if default and not any(loop.kind is Kind.THREAD for loop in loops(before)):
+                tally.scheduled = 1
+                if (wrongly := fault_of_schedules(before, seed, compiler)) is not None:
+                    kind, taken, message = wrongly
+                    tally.failures.append(Failure(kind, seed, before, taken, message))
     except TooSlow as error:
         tally.failures.append(Failure("too slow", seed, before, tuple(s.trace), str(error)))
     return tally
@@ -318,13 +364,15 @@ def _compile_and_run(pipe: Connection) -> None:
 # --- many cases ----------------------------------------------------------------------------------------------------------
 
 
-def cases(seeds: Iterable[int], llvm: int, force: int) -> Tally:
-    """The cases of some seeds: one in `llvm` also compiled, one in `force` also tried by brute force; 0 is none."""
+def cases(seeds: Iterable[int], llvm: int, force: int, default: int) -> Tally:
+    """The cases of some seeds: one in `llvm` also compiled, one in `force` also tried by brute force, one in `default` also
+    scheduled by default; 0 is none."""
     tally, compiler = Tally(), Compiler()
     register_intrinsics()
     try:
         for seed in seeds:
-            tally.add(case(seed, None, compiler if llvm and seed % llvm == 0 else None, bool(force) and seed % force == 0))
+            compiling = compiler if llvm and seed % llvm == 0 else None
+            tally.add(case(seed, None, compiling, bool(force) and seed % force == 0, bool(default) and seed % default == 0))
     finally:
         compiler.close()
     return tally
@@ -337,6 +385,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the first case; the others follow")
     parser.add_argument("--llvm", type=int, default=10, help="one case in so many is also compiled; 0: none")
     parser.add_argument("--force", type=int, default=4, help="one case in so many is tried by brute force; 0: none")
+    parser.add_argument("--default", type=int, default=10, help="one case in so many is scheduled by default; 0: none")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--store", action="store_true", help="add failing cases to the stored regressions")
     options = parser.parse_args()
@@ -345,7 +394,8 @@ def main() -> int:
     chunks = [range(n, min(n + 50, last)) for n in range(options.seed, last, 50)]
     total = Tally()
     with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for done in pool.map(cases, chunks, [options.llvm] * len(chunks), [options.force] * len(chunks)):
+        every = ([n] * len(chunks) for n in (options.llvm, options.force, options.default))
+        for done in pool.map(cases, chunks, *every):
             for failure in done.failures:
                 print(failure, flush=True)
                 if options.store:

@@ -5,12 +5,13 @@ All values stay small integers, so that float sums are exact in any order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import codegen
+from tests.schedule import random_kinds
+from tests.schedule.random_kinds import draw
 from tir import te
 from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, If, Iter, PrimFunc, Stmt, Store, Var, nest, seq
 from tir.traverse import loops, replace_stmt
@@ -20,13 +21,10 @@ POINTS = 120  # elements of a tensor, at most: the interpreter is slow
 TERMS = 15  # of a reduction, at most: float32 sums of such sums are exact
 
 
-def draw(rng: np.random.Generator, options: Sequence[Any]) -> Any:
-    """One of `options`, as it is."""
-    return options[int(rng.integers(len(options)))]
-
-
 def program(rng: np.random.Generator) -> PrimFunc:
     """A random program."""
+    if rng.random() < 0.4:
+        return random_kinds.program(rng)
     kind = rng.random()
     if kind < 0.04:
         return partial(rng)

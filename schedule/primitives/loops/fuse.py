@@ -59,9 +59,9 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     mapping = all_zero(loop.var for loop in nest)
     rest: Expr = fused.var
     for loop in reversed(long[1:]):
-        mapping[loop.name] = cast(rest % extents[loop.name], loop.var.dtype)
+        mapping[loop.name] = rest % extents[loop.name]
         rest = rest // extents[loop.name]
-    mapping[long[0].name] = cast(rest, long[0].var.dtype)
+    mapping[long[0].name] = rest
     folded = () if preserve_unit_iters else (name,)
     body = substitute_loops(fused.body, mapping, [*around, fused], folded)
     return replace_path(func, above, fused.with_(body=body)), name

@@ -225,8 +225,8 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
         return None
     _, new = locate(plain, block.name)
     own = [it.var.name for it in new.block.iters]
-    read = next(x.indices for x in loads(new.block) if x.buffer.name in written)
-    return plain if all(affine_index(i, own) is not None or type(i) is Const for i in read) else None
+    read = [i for x in loads(new.block) if x.buffer.name in written for i in x.indices]
+    return plain if read and all(affine_index(i, own) is not None or type(i) is Const for i in read) else None
 
 
 def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence[Expr]) -> list[dict[str, Window]]:

@@ -12,6 +12,9 @@ from search.population.sample import sample
 from search.space.derivation import MANY_BLOCKS
 from search.space.generation import generate
 from tests.programs import matmul
+from tests.schedule.fuzz import scheduled
+from tests.schedule.harness import same_numbers, well_formed
+from tests.schedule.random_kinds import rewritten
 from tir import te
 from tir.traverse import blocks
 
@@ -107,3 +110,12 @@ def test_marked_functions_are_searched(mark):
 def test_statements_in_no_block_keep_their_marks():
     func = codegen.lower(scheduled_before(stages(1), "parallel"), Target("llvm", num_cores=2))
     assert tir.default_schedule(func, "llvm -num-cores 2").func == func
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_temporaries_of_several_writers(seed):
+    """Updated in place, written in parts, added to: what one block alone writes may be assumed of none."""
+    func = rewritten(np.random.default_rng(seed))
+    for _, s in scheduled(func, seed):
+        well_formed(s.func)
+        same_numbers(func, s.func, seeds=(0,), llvm=False)

@@ -1,6 +1,6 @@
 import pytest
 
-from schedule import Schedule
+from schedule import Schedule, ScheduleError
 from tests.programs import fork, relu_of_matmul, slice_of, sums_of_chain
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.primitives.placement.programs import tiled_relu_of_matmul
@@ -548,3 +548,12 @@ def test_reads_at_parts_of_one_value():
                     C[v2, v1 * 5 + v3] = B[0, v1, v2, v3] * T.float32(3.0)
         """,
     )
+
+
+def test_reads_that_vanish():
+    """Over other axes the condition never holds, so that nothing is read at them."""
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((91,), lambda x: A[x // 13, x % 13] * 2.0, name="B")
+    C = te.compute((7, 13), lambda i, j: te.if_then_else(i * 13 + j >= 91, B[i * 13 + j], 1.0), name="C")
+    with pytest.raises(ScheduleError, match="is not one of its spatial axes, but only a part of it is finished"):
+        Schedule(te.create_prim_func([A, C])).reverse_compute_at("C", "x")
