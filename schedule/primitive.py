@@ -15,10 +15,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tir.dtypes import limits
-from tir.ir import Block, Buffer, Const, Expr, For, Kind, Node, Opaque, PrimFunc, Seq, Stmt, deeply, seq
+from tir.ir import Block, Buffer, Const, Expr, For, Kind, Load, Node, Opaque, PrimFunc, Seq, Stmt, deeply, seq
 from tir.memo import memoized
 from tir.nearest import did_you_mean
-from tir.traverse import foreign_calls, fresh, loops, map_statements, named_buffers, names, stores, substatements, walk_stmts
+from tir.traverse import (
+    foreign_calls,
+    fresh,
+    loads,
+    loops,
+    map_statements,
+    named_buffers,
+    names,
+    stores,
+    substatements,
+    walk_stmts,
+)
 
 from .buffer_annotations import without_stale_annotations
 from .error import Mark, ScheduleError, listing
@@ -168,7 +179,7 @@ def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
     """Refuse a step after which a foreign call is given memory that is laid out in another way, or not all that it had."""
 
     def given(s: Opaque) -> tuple[Any, ...]:
-        return s.call.op, tuple((b.shape, b.dtype, b.scope) for b in named_buffers(s.call))
+        return s.call.op, tuple((b.shape, b.dtype) for b in named_buffers(s.call))
 
     calls = foreign_calls(new.body)
     if not calls:
@@ -177,8 +188,9 @@ def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
     known = {given(s) for s in before}
     for s in calls:
         buffers = named_buffers(s.call)
-        around, found = loops(s.body), stores(s.body)
+        around, found = loops(s.body), loads(s.body)
         whole = [x.buffer for x in found] == buffers and [x.extent for x in around] == [dim for b in buffers for dim in b.shape]
+        whole = whole and all(Load(x.buffer, x.indices) == x.value for x in stores(s.body))
         in_order = [v for x in found for v in x.indices] == [x.var for x in around]
         if given(s) not in known or not (whole and in_order):
             raise _other_memory([x for x in before if x.call.op == s.call.op] or [s])

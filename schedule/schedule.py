@@ -30,6 +30,7 @@ from .primitives.blocks.tensorize import tensorize
 from .primitives.blocks.transform_block_layout import transform_block_layout
 from .primitives.buffers.annotate_buffer_access import annotate_buffer_access
 from .primitives.buffers.cache_index import cache_index
+from .primitives.buffers.cache_inplace import cache_inplace
 from .primitives.buffers.cache_read import cache_read
 from .primitives.buffers.cache_write import cache_write
 from .primitives.buffers.lift_alloc import lift_alloc
@@ -487,6 +488,7 @@ class Schedule:
     cache_read = method(cache_read)
     cache_write = method(cache_write)
     cache_index = method(cache_index)
+    cache_inplace = method(cache_inplace)
     read_at = method(read_at)
     write_at = method(write_at)
     set_scope = method(set_scope)

@@ -51,6 +51,7 @@ TENSORIR = {
     "reindex_cache_read": "block read_buffer_index storage_scope index_map",
     "reindex_cache_write": "block write_buffer_index storage_scope index_map",
     "cache_index": "block storage_scope cse_thresh",
+    "cache_inplace": "block read_buffer_index storage_scope",
     "rolling_buffer": "block write_buffer_index",
     "read_at": "loop block read_buffer_index storage_scope",
     "write_at": "loop block write_buffer_index storage_scope",

@@ -16,7 +16,7 @@ import math
 import sys
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
@@ -443,8 +443,9 @@ class Foreign(Node):
 
 @node
 class Opaque(Stmt):
-    """A foreign call for its effect. `body` stands for that effect in analyses: it reads and writes all elements of the buffers
-    that are named. It says nothing about the values: a function with such a call can be scheduled and printed, not run."""
+    """A foreign call for its effect. `body` stands for that effect in analyses: it reads all elements of the buffers that are
+    named, and writes them but for those that it is said to read only. It says nothing about the values: a function with such a
+    call can be scheduled and printed, not run."""
 
     call: Foreign
     body: Stmt = field(compare=False, hash=False)
@@ -773,12 +774,15 @@ def annotated(annotations: Annotations, key: str, value) -> Annotations:
     return tuple(sorted([(k, v) for k, v in annotations if k != key] + [(key, value)], key=lambda kv: kv[0]))
 
 
-def opaque(call: Foreign, buffers: Iterable[Buffer], loop: Callable[[str], str]) -> Opaque:
-    """A foreign call that names these buffers; `loop` makes the names of the loops of its effect, from wanted ones."""
+def opaque(call: Foreign, buffers: Iterable[Buffer], loop: Callable[[str], str], read_only: Collection[str] = ()) -> Opaque:
+    """A foreign call that names these buffers, some of which it only reads; `loop` makes the names of the loops of its effect
+    from wanted ones."""
     parts = []
     for b in buffers:
         loops = [Var(loop(f"{b.name}_{n}"), dim.dtype) for n, dim in enumerate(b.shape)]
-        parts.append(nest(zip(loops, b.shape, strict=True), Store(b, tuple(loops), Load(b, tuple(loops)))))
+        read = Load(b, tuple(loops))
+        effect = Evaluate(read) if b.name in read_only else Store(b, tuple(loops), read)
+        parts.append(nest(zip(loops, b.shape, strict=True), effect))
     return Opaque(call, seq(*parts) if parts else NOTHING)
 
 

@@ -444,6 +444,16 @@ def named_buffers(call: Foreign) -> list[Buffer]:
     return list({b.name: b for b in found}.values())
 
 
+def written_by(call: Foreign) -> set[str]:
+    """The names of the buffers that a foreign call may write: all that it is not given as pointers for reading."""
+    match call:
+        case Foreign("tvm_access_ptr", (_, Address(), *_, Const(value=mode))) if not int(mode) & 2:
+            return set()
+    given = {a.buffer.name for a in call.args if type(a) is Address}
+    inner = (written_by(a) if type(a) is Foreign else {x.buffer.name for x in loads(a)} for a in call.args)
+    return given.union(*inner)
+
+
 def names(func: PrimFunc) -> set[str]:
     """Every name bound in a function: parameters, buffers, loops, blocks, iteration variables and lets."""
     taken = {p.name for p in func.params} | {b.name for b in func.allocs}

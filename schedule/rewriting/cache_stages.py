@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import reduce
 
 from tir.analysis.axis_conditions import axis_conditions
 from tir.analysis.regions import accessed, block_regions
@@ -13,8 +14,10 @@ from tir.arith.intervals import UNBOUNDED, Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import (
+    NOTHING,
     TRUE,
     Axis,
+    Binary,
     Block,
     Buffer,
     Const,
@@ -31,10 +34,11 @@ from tir.ir import (
     Var,
     conjunction,
     conjuncts,
+    seq,
 )
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
-from tir.traverse import loads, replace_stmt, rewrite, substitute, variables, walk_stmts
+from tir.traverse import driving, loads, replace_stmt, rewrite, stored_names, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
 from ..legality.axis_windows import TiledIndex, Window, in_elements, windows, written_indices
@@ -248,7 +252,7 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
 Part = tuple[dict[str, Window], tuple[Expr, ...]]  # of a buffer: windows of the copying block's axes, and conditions on them
 
 
-def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
+def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
     """The part that is written in an iteration of `loops`.
 
     Raises Unproved where windows and conditions are not exactly what is written.
@@ -260,8 +264,8 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
             raise Unproved(f"its place depends on `{min(moving)}`, which is not one of its axes")
     own: dict[str, Expr] = {it.var.name: Const(0) for it in block.spatial}  # of axes of one value
     own |= {d.axis: (it.var - d.offset) // d.tile for it, d in zip(copying.iters, dims, strict=True) if d.axis is not None}
-    conditions, rest = _split_axis_conditions(block)
-    share = windows(rest, loops, leaf.inside(loops))
+    conditions, rest = _split_axis_conditions(block, target.name)
+    share = windows(rest, (*_axes_around(scope, block), *loops), leaf.inside(loops))
     result: dict[str, Window] = {}
     for it, d in zip(copying.iters, dims, strict=True):
         whole = Window(Const(0, it.extent.dtype), Const(1, it.extent.dtype)) if d.axis is None else share[d.axis]
@@ -285,17 +289,22 @@ def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractCo
     )
 
 
-def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
-    """The conditions of a block on its spatial axes, over these axes, and the block without them.
+def _axes_around(scope: Scope, block: Block) -> list[For]:
+    """The axes of enclosing blocks that drive a block, as loops."""
+    used = driving(block, Axis.SPATIAL)
+    return [For(it.var, it.extent, NOTHING) for b in scope.around if type(b) is Block for it in b.iters if it.var.name in used]
 
-    Those that only keep an axis within its domain, as those of splits do, stay with the block. A condition around all that the
-    block does, over its spatial axes, is one of them.
+
+def _split_axis_conditions(block: Block, name: str) -> tuple[list[Expr], Block]:
+    """The conditions of a block on its spatial axes under which it writes a buffer, over these axes, and the block without them.
+
+    Those that only keep an axis within its domain, as those of splits do, stay with the block.
     """
-    spatial = {it.var.name for it in block.spatial}
-    match block.body:
-        case If(condition, then, None) if block.init is None and variables(condition) <= spatial and not loads(condition):
-            others, without = _split_axis_conditions(block.with_(body=then))
-            return [*conjuncts(condition), *others], without
+    spatial = frozenset(it.var.name for it in block.spatial)
+    inner, body = _store_condition(block.body, name, spatial) if block.init is None else (TRUE, block.body)
+    if inner != TRUE:
+        others, without = _split_axis_conditions(block.with_(body=body), name)
+        return [*conjuncts(inner), *others], without
     bindings: dict[Node, Var] = {it.binding: it.var for it in block.spatial if variables(it.binding)}
     axes = {v.name for v in bindings.values()}
     ranges = ranges_of([block])
@@ -307,6 +316,22 @@ def _split_axis_conditions(block: Block) -> tuple[list[Expr], Block]:
         else:
             rest.append(c)
     return conditions, block.with_(predicate=conjunction(*rest)) if conditions else block
+
+
+def _store_condition(stmt: Stmt, name: str, axes: frozenset[str]) -> tuple[Expr, Stmt]:
+    """The condition, over axes of the block around, under which a statement writes a buffer, and the statement without it."""
+    match stmt:
+        case If(condition, body, None) | Block(iters=(), predicate=condition, body=body, init=None):
+            if condition != TRUE and (loads(condition) or not variables(condition) <= axes):
+                return TRUE, stmt
+            inner, body = _store_condition(body, name, axes)
+            return conjunction(condition, inner), body if type(stmt) is If else stmt.with_(predicate=TRUE, body=body)
+        case Seq(stmts):
+            found = [_store_condition(s, name, axes) if name in stored_names(s) else (None, s) for s in stmts]
+            conditions = [c for c, _ in found if c is not None]
+            if conditions and TRUE not in conditions:
+                return reduce(lambda a, b: Binary("or", a, b), conditions), seq(*(s for _, s in found))
+    return TRUE, stmt
 
 
 def _dimensions(block: Block, target: Buffer) -> list[TiledIndex]:
@@ -324,7 +349,7 @@ def _dimensions(block: Block, target: Buffer) -> list[TiledIndex]:
             raise Unproved("it writes at several places", f"all its stores to `{target.name}` must write one place")
     if not found:
         raise Unproved("it may not reach its store")
-    need_stores(_split_axis_conditions(block)[1])
+    need_stores(_split_axis_conditions(block, target.name)[1])
     return [d for d in found[0] if d is not None]
 
 

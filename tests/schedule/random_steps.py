@@ -203,6 +203,8 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "read_at" | "write_at":
             where = d.one(*(s.get_loops(block) or [loop])) if block in d.blocks else loop
             return [where, block, d.buffer(block, name == "write_at"), d.one(*SCOPES)], {}
+        case "cache_inplace":
+            return [block, d.buffer(block, False), d.one(*SCOPES)], {}
         case "cache_index":
             return [block, d.one(*SCOPES)], {"cse_thresh": 2} if d.rng.random() < 0.3 else {}
         case "unsafe_set_dtype":

@@ -16,8 +16,10 @@ from ..ir import (
     Evaluate,
     Expr,
     For,
+    Foreign,
     If,
     Kind,
+    Opaque,
     PrimFunc,
     Stmt,
     Store,
@@ -27,7 +29,7 @@ from ..ir import (
     opaque,
     seq,
 )
-from ..traverse import loads, named_buffers, tree_depth, variables
+from ..traverse import loads, named_buffers, tree_depth, variables, written_by
 from . import namespace
 from .blocks import Blocks
 from .context import Lane
@@ -220,7 +222,7 @@ class Function(Loops, Blocks):
     def called(self, node: ast.Call) -> Stmt | Wrapper | None:
         """A call that is a statement."""
         if found := self.foreign(node):
-            return opaque(found, named_buffers(found), self.names.loop)
+            return self.foreign_statement(found)
         form = self.form(node)
         if form is None:
             value = self.value(node)
@@ -230,7 +232,7 @@ class Function(Loops, Blocks):
         match form.name:
             case "evaluate" if isinstance(inner := self.arguments(form, node)["value"], ast.Call):
                 if found := self.foreign(inner, inner=True) or self.access_pointer(inner):
-                    return opaque(found, named_buffers(found), self.names.loop)
+                    return self.foreign_statement(found)
                 return self.called(inner) if self.form(inner) is namespace.assume else Evaluate(self.expr(inner))
             case "assume":
                 condition = self.arguments(form, node)["condition"]
@@ -255,6 +257,14 @@ class Function(Loops, Blocks):
         if isinstance(form, namespace.Type):
             raise self.unused(node)
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
+
+    def foreign_statement(self, call: Foreign) -> Opaque:
+        """A foreign call as a statement. What it may write is further limited by what the block around states."""
+        writes = written_by(call)
+        if "writes" in self.frames[-1].stated:
+            writes &= {r.buffer.name for r in self.frames[-1].stated["writes"]}
+        buffers = named_buffers(call)
+        return opaque(call, buffers, self.names.loop, {b.name for b in buffers} - writes)
 
     def assume(self, condition: Expr, node: ast.AST, known: bool = False) -> None:
         """A condition on sizes, which each call is checked for. One on anything else is read over if it is `known` to hold."""

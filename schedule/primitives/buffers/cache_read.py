@@ -7,9 +7,11 @@ from tir.ir import Buffer, PrimFunc
 from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
-from ...legality.dataflow import buffer_of, facts_of, locate
+from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
+from ...legality.privatisation import writes_all_reads
 from ...primitive import primitive
 from ...rewriting.cache_stages import (
+    CopyPlace,
     copy_block,
     named_readers,
     need_only_reads,
@@ -38,8 +40,9 @@ def cache_read(
               The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
               consumers share, and inside another block, only what is read in their iteration is copied; and of a temporary only
               what is read at all.
-    Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer are
-              before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A.
+    Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer
+              are before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A; those
+              behind its loops read what all iterations have copied.
     Example   chain: s.cache_read("C", "B", "local")
     """
     scope, leaf = locate(func, block)
@@ -55,7 +58,7 @@ def cache_read(
             raise ScheduleError("`consumer_blocks` is empty; leave it out for all blocks that read the buffer")
     for c in consumers:
         need_only_reads(c, source.name)
-    place = place_to_copy(scope, consumers, source.name)
+    near, place = _place(scope, consumers, source.name)
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)
     copying = copy_block(names, copy.name, source, copy)
@@ -64,6 +67,24 @@ def cache_read(
         reads, _ = accessed(place.path[-1], place.ranges, (source.name,))
         windows = needed(copying, {copy.name: reads[source.name]}, place.ranges, scope.written) if source.name in reads else {}
     placed = laid_out(copying, windows, place.ranges, names, facts=facts_of(scope, place.loops))
-    placed = where_read(scope, placed, source.name, consumers, place.loops, place.ranges)
+    placed = where_read(scope, placed, source.name, near, place.loops, place.ranges)
     changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
-    return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name
+    new = with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy)
+    if len(near) < len(consumers):
+        after, made = locate(new, copying.name)
+        if not all(writes_all_reads(after, made, r, copy.name) for r in after.readers(copy.name)):
+            place_to_copy(scope, consumers, source.name)  # is refused
+    return new, copying.name
+
+
+def _place(scope: Scope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:
+    """Where a buffer is copied, and those of its readers, if not all, that stand in the same loops behind: nothing writes it
+    between these and the others."""
+    try:
+        return consumers, place_to_copy(scope, consumers, name)
+    except ScheduleError:
+        near = [r for r in readers_behind(scope, consumers[0], name) if r in consumers]
+        late = any(near[-1].order < w.order < consumers[-1].order for w in scope.writers(name))
+        if late or len(near) == len(consumers):
+            raise
+        return near, place_to_copy(scope, near, name)

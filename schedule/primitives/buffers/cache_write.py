@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tir.analysis.regions import block_regions
+from tir.analysis.write_before_read import writes_before_reads
+from tir.arith.bounds import ranges_of
 from tir.ir import Axis, Block, Buffer, If, PrimFunc
-from tir.traverse import replace_buffers
+from tir.traverse import foreign_calls, replace_buffers, stores, written_by
 
 from ...error import ScheduleError
-from ...legality.dataflow import buffer_of, facts_of, locate
+from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
 from ...legality.iter_map import Unproved
 from ...legality.privatisation import writes_all_reads
 from ...legality.requirements import need_complete, need_only_writer, need_read_later, need_whole_reduction
@@ -24,6 +26,7 @@ from ...rewriting.cache_stages import (
 )
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
 from ...rewriting.placement import laid_out
+from .cache_inplace import through_copy
 
 
 @primitive
@@ -43,21 +46,27 @@ def cache_write(
               inside a block, it copies the part that is finished in their iteration, under the conditions that the block has on
               its axes. Of a reduction without an init, such as one inside of a blockized one, the copy starts from C, if
               anything outside of the block around uses that.
-    Legal     if the block is data parallel, a reduction with its init, or one that reads of C what it writes, alone in writing C,
-              nothing reads C before it, and what is copied is all written: the block runs over its whole domain, or where
-              conditions on its axes hold, and each of its spatial axes, or a tile for each of its values, plus what is bound
-              outside, indexes one dimension of C, in all stores the same; or C is a temporary of which
-              no reader shares a loop with the block, copied as far as it is read. What `consumer_blocks`, each of which must read
-              C, read of a C that had values before has been written by then.
+    Legal     if the block is data parallel, a reduction with its init, or one that reads of C what it writes, or what it has
+              written before itself, alone in writing C, nothing reads C before it, and what is copied is all written: the block
+              runs over its whole domain, or where conditions on its axes hold, and each of its spatial axes, or a tile for each
+              of its values, plus what is bound outside, indexes one dimension of C, in all stores the same; or C is a temporary
+              of which no reader shares a loop with the block, copied as far as it is read. What `consumer_blocks`, each of
+              which must read C, read of a C that had values before has been written by then. What foreign calls write is copied
+              as by `cache_inplace`.
     Example   matmul: s.cache_write("C", 0, "local")
     """
     scope, leaf = locate(func, block, under_conditions=True)
     memory = need_scope(storage_scope)
     producer = leaf.block
     target = buffer_of(producer, write_buffer_index, written=True)
+    if target.name in set().union(*(written_by(s.call) for s in foreign_calls(producer))):
+        need_only_writer(scope, leaf, "given a copy to write")
+        func, _, back = through_copy(func, scope, leaf, target, storage_scope)
+        return func, back
     updating = _updates(producer, target)
     if not updating:
-        need_complete(scope, leaf, "given a copy to write")
+        if not _written_first(scope, leaf):
+            need_complete(scope, leaf, "given a copy to write")
         need_whole_reduction(scope, leaf, "its copy is")
     need_only_writer(scope, leaf, "given a copy to write")
     readers = [r for r in scope.readers(target.name) if r is not leaf]
@@ -85,7 +94,7 @@ def cache_write(
     own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
     with proving_part(leaf, target, loops):
         try:
-            part = finished(leaf, target, copying, loops)
+            part = finished(scope, leaf, target, copying, loops)
             placed = where_written(copying, part, ranges, names, facts)
         except Unproved:
             if loops or updating or branch is not None or not own or not readers or target.name in scope.outputs:
@@ -98,6 +107,14 @@ def cache_write(
         insertions.append(Insertion(place.path[-1], place.position - 1, start))
     changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
     return with_buffer(edited(func, changes, *insertions), scope.block, copy), copying.name
+
+
+def _written_first(scope: Scope, leaf: Leaf) -> bool:
+    """Whether a block without an init has itself written before, in the same instance, what it reads of what it writes."""
+    block, ranges = leaf.block, ranges_of([leaf.block], scope.ranges)
+    itself = {s.buffer.name: s.buffer for s in stores(block) if s.buffer.name in leaf.reads}
+    plain = block.init is None and all(it.axis is not Axis.OPAQUE for it in block.iters)
+    return plain and bool(itself) and all(writes_before_reads(block.body, b, ranges) for b in itself.values())
 
 
 def _updates(block: Block, target: Buffer) -> bool:

@@ -7,7 +7,7 @@ from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of
-from ...primitive import find_block, need_not_parameter, primitive
+from ...primitive import find_block, need_not_parameter, need_own_memory, primitive
 from ...rewriting.cache_stages import need_scope
 from ...rewriting.edits import Names
 
@@ -31,5 +31,6 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
     need_not_parameter(func, buffer, "stays where the caller put it", mark, hint)
     if buffer.scope == storage_scope:
         raise ScheduleError(f"`{buffer.name}` is in scope {storage_scope!r} already", mark, hint="there is nothing to change")
+    need_own_memory(func, buffer)
     new = buffer.with_(name=Names.of(func).buffer(f"{buffer.name}_{memory}"), scope=storage_scope)
     return replace_buffers(func, {buffer.name: new}), new.name

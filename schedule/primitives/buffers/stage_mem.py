@@ -114,7 +114,7 @@ def _copy_nests(
     first: Stmt | None = None
     made: list[str] = []
     back = copy_block(names, f"{copy.name}_back", copy, source)
-    part = _part_written(writers, source, back, loops)
+    part = _part_written(scope, writers, source, back, loops)
     begins = writers[0].block
     held = buffer in scope.outputs or any(not w.under(target) for w in scope.writers(buffer))  # something, before
     if held and begins.init is None and not writes_before_reads(begins, source, dict(ranges)):  # nor does it write that first
@@ -144,12 +144,12 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
             )
 
 
-def _part_written(writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> Part:
+def _part_written(scope: Scope, writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> Part:
     """The part that each of the writers writes; refuses where that is not the same."""
     parts = []
     for w in writers:
         with proving_part(w, source, loops):
-            parts.append(finished(w, source, copying, loops))
+            parts.append(finished(scope, w, source, copying, loops))
         if parts[-1] != parts[0]:
             raise ScheduleError(
                 f"{writers[0].quoted} and {w.quoted} write different windows of `{source.name}`",

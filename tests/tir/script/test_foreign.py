@@ -77,14 +77,8 @@ transform_layout('X', ['write', 0], 'lambda i, j: (j, i)'): `T.call_extern` is a
 """,
         lambda s: s.transform_layout("X", ("write", 0), "lambda i, j: (j, i)"),
     )
-    for call, message in (
-        (lambda: s.compute_inline("X"), "compute_inline('X'): `B` writes `X` too, so `X` cannot be inlined"),
-        (lambda: s.cache_read("B", 0, "local"), "cache_read('B', 0, 'local'): `B` also writes `X`, so it cannot read a copy"),
-    ):
-        with pytest.raises(ScheduleError) as refused:
-            call()
-        assert str(refused.value).splitlines()[0] == message
     for call in (
+        lambda: s.compute_inline("X"),
         lambda: s.unsafe_set_dtype("X", 0, "float64"),
         lambda: s.set_scope("X", 0, "local"),
         lambda: s.storage_align("X", 0, 0, 16, 4),

@@ -1,4 +1,6 @@
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError
 from tests.programs import chain, matmul, relu_of_matmul, stencil
 from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tir import te
@@ -415,3 +417,74 @@ def main(A: T.Buffer((7,), "float32"), C: T.Buffer((5,), "float32")):
                 C[v_i] = A_local[places[v_i]]
         """,
     )
+
+
+READ_TWICE = """
+@T.prim_func
+def main(B: T.Buffer((24,), "float32"), C: T.Buffer((24,), "float32")):
+    A = T.alloc_buffer((24,))
+    for i in range(8):
+        for j in range(3):
+            with T.block("A"):
+                v = T.axis.spatial(24, i * 3 + j)
+                A[v] = T.float32(1)
+        for j in range(3):
+            with T.block("B"):
+                v = T.axis.spatial(24, i * 3 + j)
+                B[v] = A[v] + T.float32(1)
+    for i in range(24):
+        with T.block("C"):
+            v = T.axis.spatial(24, i)
+            C[v] = A[v]
+"""
+
+
+def test_consumers_behind_the_loops_of_the_copy():
+    """Once all iterations have copied, the copy is whole."""
+    s = Checked(parse(READ_TWICE))
+    s.cache_read("B", 0, "local", ["B", "C"])
+    check(
+        s,
+        """
+        A = T.alloc_buffer((24,))
+        A_local = T.alloc_buffer((24,), scope="local")
+        for i in range(8):
+            for j in range(3):
+                with T.block("A"):
+                    v = T.axis.spatial(24, i * 3 + j)
+                    A[v] = T.float32(1.0)
+            for ax0 in range(3):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(24, i * 3 + ax0)
+                    A_local[v0] = A[v0]
+            for j_1 in range(3):
+                with T.block("B"):
+                    v = T.axis.spatial(24, i * 3 + j_1)
+                    B[v] = A_local[v] + T.float32(1.0)
+        for i_1 in range(24):
+            with T.block("C"):
+                v = T.axis.spatial(24, i_1)
+                C[v] = A_local[v]
+        """,
+    )
+
+
+def test_refuses_consumers_behind_that_read_what_is_not_copied():
+    again = (
+        READ_TWICE
+        + """
+    for i in range(24):
+        with T.block("D"):
+            v = T.axis.spatial(24, i)
+            A[v] = T.float32(3)
+    for i in range(24):
+        with T.block("E"):
+            v = T.axis.spatial(24, i)
+            C[v] = A[v]
+"""
+    )
+    for text, consumers in ((READ_TWICE.replace("A[v] + T.float32(1)", "A[v // 2 * 2]"), ["B", "C"]), (again, ["B", "E"])):
+        s = Schedule(parse(text))
+        with pytest.raises(ScheduleError, match="reads it already, so there is no time at which to copy it"):
+            s.cache_read("B", 0, "local", consumers)
+        assert not s.trace

@@ -1,6 +1,6 @@
 from schedule import Schedule
 from tests.programs import chain, matmul, relu_of_matmul
-from tests.schedule.harness import Checked, check, refuse, rows_of_their_own, tiled_matmul
+from tests.schedule.harness import Checked, check, refuse, rows_of_their_own, same_numbers, tiled_matmul
 from tests.schedule.primitives.buffers.programs import READ_IN_PART
 from tir import te
 from tir.ir import Var
@@ -526,5 +526,118 @@ def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32")):
             with T.block("C"):
                 v = T.axis.spatial(7, i_2)
                 C[v] = X[v] * T.float32(2.0)
+        """,
+    )
+
+
+def halves(first: str, second: str) -> Checked:
+    """Elements that two blocks inside of one write, under conditions over its axes."""
+    return Checked(
+        parse(f"""
+    @T.prim_func
+    def main(A: T.Buffer((7, 9), "float32"), C: T.Buffer((7, 9), "float32")):
+        for i, j in T.grid(7, 9):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                with T.block("first"):
+                    T.where({first})
+                    C[v_i, v_j] = A[v_i, v_j] * T.float32(2)
+                with T.block("second"):
+                    T.where({second})
+                    C[v_i, v_j] = A[v_i, v_j] * T.float32(3)
+    """)
+    )
+
+
+def test_conditions_of_blocks_inside():
+    """The copy goes back where one of them has written."""
+    s = halves("v_i < 5", "v_j < 4")
+    s.cache_write("C", 0, "local")
+    check(
+        s,
+        """
+        C_local = T.alloc_buffer((7, 9), scope="local")
+        for i, j in T.grid(7, 9):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                with T.block("first"):
+                    T.where(v_i < 5)
+                    C_local[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
+                with T.block("second"):
+                    T.where(v_j < 4)
+                    C_local[v_i, v_j] = A[v_i, v_j] * T.float32(3.0)
+        for ax0, ax1 in T.grid(7, 9):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                T.where(ax0 < 5 or ax1 < 4)
+                C[v0, v1] = C_local[v0, v1]
+        """,
+    )
+    whole = halves("v_i < 5", "v_j < 9")
+    whole.cache_write("C", 0, "local")
+    assert "T.where(ax0" not in whole.script
+    same_numbers(whole.before, whole.func)
+
+
+def test_in_a_block_of_a_buffer_from_outside():
+    """The axes of the block around count as loops; what the block reads it has written itself before."""
+    s = Checked(
+        parse("""
+    @T.prim_func
+    def main(B: T.Buffer((9, 8), "float32"), C: T.Buffer((9, 8), "float32")):
+        A = T.alloc_buffer((9, 8))
+        for i, j in T.grid(3, 2):
+            with T.block("tile"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                for x, y in T.grid(3, 4):
+                    with T.block("A"):
+                        a = T.axis.spatial(9, v_i * 3 + x)
+                        b = T.axis.spatial(8, v_j * 4 + y)
+                        A[a, b] = T.float32(1)
+                for x, y in T.grid(3, 4):
+                    with T.block("B"):
+                        a = T.axis.spatial(9, v_i * 3 + x)
+                        b = T.axis.spatial(8, v_j * 4 + y)
+                        B[a, b] = A[a, b] + T.float32(1)
+        for i, j in T.grid(9, 8):
+            with T.block("C"):
+                a, b = T.axis.remap("SS", [i, j])
+                C[a, b] = A[a, b] * T.float32(2)
+    """)
+    )
+    s.cache_write("A", 0, "local")
+    s.cache_write("tile", "A", "global")
+    check(
+        s,
+        """
+        A = T.alloc_buffer((9, 8))
+        A_global = T.alloc_buffer((9, 8))
+        for i, j in T.grid(3, 2):
+            with T.block("tile"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                A_local = T.alloc_buffer((9, 8), scope="local")
+                for x, y in T.grid(3, 4):
+                    with T.block("A"):
+                        a = T.axis.spatial(9, v_i * 3 + x)
+                        b = T.axis.spatial(8, v_j * 4 + y)
+                        A_local[a, b] = T.float32(1.0)
+                for ax0, ax1 in T.grid(3, 4):
+                    with T.block("A_local"):
+                        v0 = T.axis.spatial(9, v_i * 3 + ax0)
+                        v1 = T.axis.spatial(8, v_j * 4 + ax1)
+                        A_global[v0, v1] = A_local[v0, v1]
+                for x_1, y_1 in T.grid(3, 4):
+                    with T.block("B"):
+                        a = T.axis.spatial(9, v_i * 3 + x_1)
+                        b = T.axis.spatial(8, v_j * 4 + y_1)
+                        B[a, b] = A_global[a, b] + T.float32(1.0)
+        for ax0_1, ax1_1 in T.grid(9, 8):
+            with T.block("A_global"):
+                v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                A[v0, v1] = A_global[v0, v1]
+        for i_1, j_1 in T.grid(9, 8):
+            with T.block("C"):
+                a, b = T.axis.remap("SS", [i_1, j_1])
+                C[a, b] = A[a, b] * T.float32(2.0)
         """,
     )

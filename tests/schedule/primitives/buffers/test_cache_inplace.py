@@ -1,0 +1,134 @@
+"""cache_inplace, and cache_write of what foreign calls write."""
+
+from schedule import Schedule
+from tests.programs import matmul
+from tests.schedule.harness import Checked, check, refuse
+from tir.script import parse
+
+
+def test_an_update():
+    s = Checked(matmul(5, 7, 6))
+    s.decompose_reduction("C", "k")
+    assert s.cache_inplace("C_update", "C", "local") == ["C_local_start", "C_local"]
+    check(
+        s,
+        """
+        C_local = T.alloc_buffer((5, 6), scope="local")
+        for i, j in T.grid(5, 6):
+            with T.block("C_init"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = T.float32(0.0)
+            with T.block("C_local_start"):
+                v0, v1 = T.axis.remap("SS", [i, j])
+                C_local[v0, v1] = C[v0, v1]
+            for k in range(7):
+                with T.block("C_update"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [i, j])
+                C[v0, v1] = C_local[v0, v1]
+        """,
+    )
+
+
+def test_a_part_of_a_parameter_under_a_condition():
+    """What the block leaves as it is comes back as it was."""
+    s = Checked(
+        parse("""
+    @T.prim_func
+    def main(A: T.Buffer((13,), "int32"), n: T.int32):
+        for i in range(5):
+            with T.block("A"):
+                v = T.axis.spatial(5, i)
+                if v * 2 < n:
+                    A[v * 2 + 1] = A[v * 2 + 1] + v
+    """)
+    )
+    s.cache_inplace("A", 0, "global")
+    check(
+        s,
+        """
+        A_global = T.alloc_buffer((13,), "int32")
+        for ax0 in range(9):
+            with T.block("A_global_start"):
+                v0 = T.axis.spatial(13, ax0 + 1)
+                A_global[v0] = A[v0]
+        for i in range(5):
+            with T.block("A"):
+                v = T.axis.spatial(5, i)
+                if v * 2 < n:
+                    A_global[v * 2 + 1] = A_global[v * 2 + 1] + v
+        for ax0_1 in range(9):
+            with T.block("A_global"):
+                v0 = T.axis.spatial(13, ax0_1 + 1)
+                A[v0] = A_global[v0]
+        """,
+        {"n": 5},
+    )
+
+
+def test_refusals():
+    s = Schedule(matmul(5, 7, 6))
+    s.decompose_reduction("C", "k")
+    refuse(
+        s,
+        """
+cache_inplace('C_update', 'A', 'local'): `C_update` does not write `A`
+   13 |             with T.block("C_update"):
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^ reads A
+  hint: cache_read copies what is only read
+""",
+    )
+    s.parallel("i")
+    refuse(
+        s,
+        """
+cache_inplace('C_update', 'C', 'local'): iterations of `i`, which is parallel, may copy back what others have updated
+    8 |     for i in T.parallel(5):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^ around both copies
+      ...
+   14 |                 with T.block("C_update"):
+      |                 ^^^^^^^^^^^^^^^^^^^^^^^^^ updates C
+  hint: do this before loops are marked
+""",
+    )
+
+
+CALLS = """
+@T.prim_func
+def main(A: T.Buffer((6, 8), "float16"), B: T.Buffer((6, 8), "float16"), C: T.Buffer((6, 8), "float16")):
+    for i, j in T.grid(6, 8):
+        with T.block("C"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            C[v_i, v_j] = A[v_i, v_j]
+    for i in range(3):
+        with T.block("B"):
+            v_i = T.axis.spatial(3, i)
+            T.reads(A[v_i * 2:v_i * 2 + 2, 0:8])
+            T.writes(B[v_i * 2:v_i * 2 + 2, 0:8])
+            T.evaluate(T.call_extern("int32", "copy", B.data, v_i * 2, A.access_ptr("r", offset=v_i * 16, extent=16)))
+"""
+
+
+def test_foreign_calls_read_and_write_copies():
+    """A copy of the same shape takes the place of what a call is given; as it may write a part, that is filled before."""
+    s = Schedule(parse(CALLS))
+    s.cache_read("C", 0, "global")
+    assert "A_global.data, v_i * 16, 16, 1)))" in s.script and "A.data" not in s.script
+    assert "T.reads(A_global[v_i * 2:v_i * 2 + 2, 0:8])" in s.script
+    assert s.cache_write("B", 0, "local") == "B_local"
+    assert s.get_child_blocks("root") == ["A_global", "C", "B_local_start", "B", "B_local"]
+    assert '"copy", B_local.data, v_i * 2, T.tvm_access_ptr' in s.script
+    assert parse(s.script) == s.func
+    unstated = Schedule(parse(CALLS.replace("            T.writes(B[v_i * 2:v_i * 2 + 2, 0:8])\n", "").replace('"r"', '"rw"')))
+    refuse(
+        unstated,
+        """
+cache_read('C', 0, 'global'): `B` also writes `A`, so it cannot read a copy
+   12 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ reads and writes A
+  hint: cache_write gives the block that makes `A` a copy to read and to write
+""",
+    )
+    assert unstated.cache_inplace("B", "A", "local") == ["A_local_start", "A_local"]
