@@ -333,7 +333,7 @@ def run(seed: int, cpu: str = "") -> Schedule:
     return s
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Compare random scheduled programs, interpreted and compiled.")
     parser.add_argument("--seeds", default="0:100", help="first:last, the last not included")
     parser.add_argument("--mcpu", default="")
@@ -346,7 +346,7 @@ def main() -> None:
         s = case(first)
         print(s.trace, s.func.script(), codegen.lower(s.func, codegen.Target("llvm")).script(), sep="\n", flush=True)
         run(first, options.mcpu)
-        return
+        return 0
     seed, failed = first, []
     while seed < last:
         code = f"from tests.codegen import fuzz\nfor n in range({seed}, {last}):\n    print(n, flush=True)\n    fuzz.run(n, {options.mcpu!r})"
@@ -359,7 +359,8 @@ def main() -> None:
         print(f"seed {reached}: exit {done.returncode}: {(errors or [''])[0][:300]}", flush=True)
         seed = reached + 1
     print(f"{last - first} cases, {len(failed)} failed: {failed}")
+    return len(failed) > 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,6 +8,7 @@ process fails if one test is wrong.
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import sys
 import warnings
@@ -122,9 +123,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.graph.conformance", description=__doc__)
     parser.add_argument("tests", nargs="*", help="parts of the names of tests; all without")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
+    parser.add_argument("--count", type=int, default=0, metavar="N", help="so many of them, drawn with --seed; 0: all")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--reasons", action="store_true", help="say of each test that is refused why")
     options = parser.parse_args()
     names = [n for n in cases() if not options.tests or any(part in n for part in options.tests)]
+    if options.count:
+        names = random.Random(options.seed).sample(names, min(options.count, len(names)))
     outcomes = []
     for outcome in check_all(names, options.jobs):
         outcomes.append(outcome)

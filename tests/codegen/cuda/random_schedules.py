@@ -7,6 +7,7 @@ are traps of the emulation.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -163,7 +164,7 @@ def _same(a, b) -> bool:
     return a is b or np.array_equal(np.asarray(a), np.asarray(b), equal_nan=np.asarray(a).dtype.kind == "f")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -181,7 +182,8 @@ def main() -> None:
         wrong += compare(batch[first : first + 16])  # type: ignore[arg-type]
     print("\n\n".join(wrong[:5]))
     print(f"{len(batch)} programs, {bound} with threads; {refused} schedules have no meaning on a GPU; {len(wrong)} wrong")
+    return len(wrong) > 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
