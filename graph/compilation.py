@@ -77,10 +77,14 @@ def compile(computation, target=None, *, records=None, cache="user", winograd=Tr
             case Graph():
                 if backend(target).device is not None:
                     raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
-                graph = optimize(computation)
-                return assembled(filter_minimally(graph, fastest(target)) if winograd else graph, target, known, objects)
+                return assembled(final(computation, target) if winograd else optimize(computation), target, known, objects)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
+
+
+def final(graph: Graph, target: Target) -> Graph:
+    """The graph that is compiled for a graph: after all passes, with minimal filtering where that is fastest."""
+    return filter_minimally(optimize(graph), fastest(target))
 
 
 def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None) -> Model:

@@ -16,8 +16,9 @@ from ..reference import Run, arranged, evaluate, remembering, run_call
 from . import PASSES, Pass, optimize
 
 # The most that a pass may change an output by, of its largest element, in float64. What passes recognise has factors of float32
-# in files; their rounding is 2^-24, and whole networks make more of it.
+# in files; their rounding is 2^-24, and whole networks make more of it. Factors that are folded into halves are rounded, too.
 TOLERANCE = 2.0**-14
+FOLDED = 8  # eps of the least precise float of a graph: 0.8 % of an output in float16, 6 % in bfloat16
 
 
 @dataclass(frozen=True)
@@ -39,39 +40,47 @@ def check_passes(
     """Run the passes and, in float64 by the interpreter, the graph after each that changed it, on `inputs` (see `evaluate`);
     `observe` is told of each. `run` makes the outputs of calls, by default the interpreter, which runs equal calls once.
 
-    Raises GraphError that names the first pass that changes an output by more than `TOLERANCE` of its largest element.
+    Raises GraphError that names the first pass that changes an output by more than `tolerance` of its largest element.
     """
-    wide, arrays = widened(graph, inputs)
     run = run or remembering(run_call)
-    wanted, checks, text = evaluate(wide, arrays, run), list[PassCheck](), wide.text()
+    wanted, checks, text = evaluate(*widened(graph, inputs), run), list[PassCheck](), graph.text()
+    limit = tolerance(graph)
 
     def compare(name: str, after: Graph) -> None:
         nonlocal text
         change = 0.0
         if after.text() != text:
             text = after.text()
-            for value, a, b in zip(wide.outputs, wanted, evaluate(after, arrays, run), strict=True):
+            for value, a, b in zip(graph.outputs, wanted, evaluate(*widened(after, inputs), run), strict=True):
                 change = max(change, difference(b, a, np.max) if a.dtype == b.dtype else float("inf"))
-                if not change <= TOLERANCE:
+                if not change <= limit:
                     what = f"the pass {name} changes the output `{value.name}` by {change:.3g} of its largest element"
                     raise GraphError(f"graph {graph.name}: {what}")
         checks.append(PassCheck(name, len(after.calls), change))
         observe(checks[-1])
 
-    optimize(wide, passes, compare)
+    optimize(graph, passes, compare)
     return checks
 
 
-def difference(found: np.ndarray, wanted: np.ndarray, size: Callable[[np.ndarray], Any]) -> float:
-    """The largest difference of elements, relative to the `size` of the absolute values that are wanted; infinite where integers,
-    NaN or infinities differ."""
+def tolerance(graph: Graph) -> float:
+    """The most that a pass may change an output by, of its largest element, by the types of a graph."""
+    found = {v.dtype for c in graph.calls for v in (*c.values, *c.outputs)}
+    return max(TOLERANCE, FOLDED * max((dtypes.TABLE[d].eps for d in found if dtypes.is_half(d)), default=0.0))
+
+
+def difference(
+    found: np.ndarray, wanted: np.ndarray, size: Callable[[np.ndarray], Any], of: Callable[[np.ndarray], Any] = np.max
+) -> float:
+    """The size `of` the differences of elements, by default the largest, relative to the `size` of the absolute values that are
+    wanted; infinite where integers, NaN or infinities differ."""
     if wanted.dtype.kind != "f" or wanted.shape != found.shape:
         return 0.0 if np.array_equal(found, wanted) else float("inf")
     finite = np.isfinite(wanted)
     if not np.array_equal(np.isfinite(found), finite) or not np.array_equal(found[~finite], wanted[~finite], equal_nan=True):
         return float("inf")
-    largest = np.max(np.abs(found[finite] - wanted[finite]), initial=0.0)
-    return float(largest / max(size(np.abs(wanted[finite])) if finite.any() else 0.0, np.finfo(wanted.dtype).tiny))
+    off = of(np.abs(found[finite] - wanted[finite])) if finite.any() else 0.0
+    return float(off / max(size(np.abs(wanted[finite])) if finite.any() else 0.0, np.finfo(wanted.dtype).tiny))
 
 
 def widened(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> tuple[Graph, list[np.ndarray]]:

@@ -1,0 +1,153 @@
+"""The kernels of a compiled network, one after the other, on what those before them made: each is compared with its function in
+float64, within the errors that its own types may make, and that with the calls that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen.arguments import address, block
+from codegen.llvm.compile import Library, object_code
+from codegen.llvm.program import entry
+from search.measure.rounding import MAX_BOUND, Expected, NoBound, Reference, to_float
+from tir import dtypes
+from tir.ir import PrimFunc
+
+from .fusion import Group, fuse
+from .ir import Graph, GraphError, Value
+from .memory import ARENA, WEIGHTS, input_base, output_base
+from .model import Model, label
+from .passes.check import widened
+from .prepare import elements
+from .reference import arranged, evaluate
+
+
+@dataclass(frozen=True)
+class KernelCheck:
+    """A call of a kernel: its largest error, as a part of the bound; `unchecked` says why there is none that means something."""
+
+    name: str
+    error: float
+    unchecked: str = ""
+
+
+def check_kernels(
+    graph: Graph, model: Model, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray], observe: Callable[[KernelCheck], None]
+) -> list[np.ndarray]:
+    """The outputs of a model, whose kernels run one by one on `inputs`, each compared. `graph` is what was compiled, after all
+    passes (see `compilation.final`); `observe` is told of each kernel.
+
+    Raises GraphError that names the first kernel whose result is wrong, or what was overwritten before it was read.
+    """
+    memory = _Memory(graph, model, arranged(graph, inputs))
+    references: dict[PrimFunc, Reference | str] = {}
+    for run, group in zip(_steps(model, memory), fuse(graph), strict=True):
+        given = [memory.read(v) for v in group.inputs]
+        outputs = [np.zeros(v.shape, dtypes.storage(v.dtype)) for v in group.outputs]
+        run()
+        found = [memory.written(v) for v in group.outputs]
+        if group.func not in references:
+            references[group.func] = _reference(group.func)
+        observe(_compared(graph, group, references[group.func], given, outputs, found))
+    return [memory.read(v, written=v not in graph.inputs) for v in graph.outputs]
+
+
+def _reference(func: PrimFunc) -> Reference | str:
+    try:
+        return Reference(func)
+    except NoBound as error:
+        return str(error)
+
+
+def _compared(
+    graph: Graph,
+    group: Group,
+    reference: Reference | str,
+    given: list[np.ndarray],
+    outputs: list[np.ndarray],
+    found: list[np.ndarray],
+) -> KernelCheck:
+    name = label(group.func)
+    if isinstance(reference, str):
+        return KernelCheck(name, 0.0, reference)
+    expected = reference([*given, *outputs])
+    part = graph.with_(inputs=group.inputs, calls=group.calls, outputs=group.outputs, constants={})
+    meant = evaluate(*widened(part, given))
+    worst, unchecked = 0.0, ""
+    for n, (value, array, calls) in enumerate(zip(group.outputs, found, meant, strict=True), len(given)):
+        wide = to_float(array, value.dtype) if dtypes.is_float(value.dtype) else array
+        for what, result in (("kernel", wide), ("function", calls)):
+            if wrong := np.argwhere(expected[n].wrong(result)).tolist():
+                place = tuple(wrong[0])
+                where = f"`{value.name}`[{', '.join(map(str, place))}]"
+                made = f"{result[place]:.9g}" if what == "kernel" else f"{result[place]:.9g} by the calls that it stands for"
+                count = f"{len(wrong)} of {wide.size} elements"
+                error = f"{where} should be {expected[n].value[place]:.9g}, got {made} ({count})"
+                raise GraphError(f"graph {graph.name}: the {what} {name} is wrong: {error}")
+        if expected[n].loose:
+            unchecked = f"rounding may change `{value.name}` by more than {MAX_BOUND} of its scale"
+        worst = max(worst, _part(expected[n], wide))
+    return KernelCheck(name, worst, unchecked)
+
+
+def _part(expected: Expected, found: np.ndarray) -> float:
+    """The largest error, as a part of its bound."""
+    bounded = np.isfinite(expected.bound) & (expected.bound > 0)
+    off = np.abs(found.astype("float64") - expected.value)[bounded] / expected.bound[bounded]
+    return float(off.max(initial=0.0))
+
+
+class _Memory:
+    """The memory of a call of a model, and what each value in it should still hold: what made it wrote that there."""
+
+    def __init__(self, graph: Graph, model: Model, inputs: Sequence[np.ndarray]):
+        self._graph, self._plan = graph, model.plan
+        self.bases: dict[str, np.ndarray] = {WEIGHTS: model.weights, ARENA: block(model.plan.nbytes)}
+        self.bases |= {input_base(n): _bytes(a) for n, a in enumerate(inputs)}
+        self.bases |= {output_base(n): block(v.nbytes) for n, v in enumerate(graph.outputs)}
+        self._kept = {v: _bytes(a).copy() for v, a in zip(graph.inputs, inputs, strict=True)}
+
+    def read(self, value: Value, written: bool = True) -> np.ndarray:
+        """A value that is read. GraphError where what was made of it is no longer there."""
+        place = self._plan.places[value]
+        if (constant := self._graph.constants.get(place.root.name)) is not None:
+            return elements(value, _bytes(constant)[place.offset :])
+        wanted = self._kept[place.root][place.offset : place.offset + value.nbytes]
+        if written and not np.array_equal(self._at(value), wanted):
+            raise GraphError(f"graph {self._graph.name}: `{value.name}` is overwritten before it is read")
+        return elements(value, wanted.copy())
+
+    def written(self, value: Value) -> np.ndarray:
+        """A value that has just been made."""
+        place = self._plan.places[value]
+        kept = self._kept.setdefault(place.root, np.zeros(place.root.nbytes, np.uint8))
+        kept[place.offset : place.offset + value.nbytes] = self._at(value)
+        return elements(value, self._at(value).copy())
+
+    def _at(self, value: Value) -> np.ndarray:
+        where = self._plan[value]
+        return self.bases[where.base].reshape(-1).view(np.uint8)[where.offset : where.offset + value.nbytes]
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.require(array, requirements=("C", "A")).reshape(-1).view(np.uint8)
+
+
+def _steps(model: Model, memory: _Memory) -> Iterator[Callable[[], None]]:
+    """The calls of kernels of a model in their order, each by itself."""
+    steps = model.steps[: len(model.groups)]
+    names = [f"tir.step.{n}" for n in range(len(steps))]
+    texts = [entry(name, model.bases, [step], ()) for name, step in zip(names, steps, strict=True)]
+    codes = {k.main.symbol: k.main.code for k in model.kernels}
+    library = Library([*(object_code(text, model.target) for text in texts), *codes.values()], names, model.target)
+    given = [address(memory.bases[base]) for base in model.bases]
+    for name in names:
+        function = library.function(name, len(given))
+
+        def run(function: Callable[..., int] = function) -> None:
+            if function(*given):
+                raise MemoryError(f"{model.graph.name}: no memory for the temporaries of its kernels")
+
+        yield run
