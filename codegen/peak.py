@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def _fastest(call: Callable[[], None], rounds: int) -> float:
     return min(timeit.repeat(call, number=1, repeat=rounds))
 
 
-@cache
+@lru_cache(32)
 def _multiply_adds(target: Target, chains: int, lanes: int, dtype: str) -> Kernel:
     """S[t, c, l] = the sum of n times X[l] * Y[l]: called with n, X, Y and S."""
     n = te.var("n", "int64")
@@ -116,7 +116,7 @@ def _copy(nbytes: int, target: Target) -> tuple[Callable[[], None], int]:
     return _copy_kernel(moved // 4, target).bind(source.view(np.float32), destination.view(np.float32)), moved
 
 
-@cache
+@lru_cache(32)
 def _copy_kernel(n: int, target: Target) -> Kernel:
     A = te.placeholder((n,), "float32", name="A")
     s = Schedule(te.create_prim_func([A, te.compute((n,), lambda i: A[i], name="B")]))
@@ -134,9 +134,10 @@ def _built(s: Schedule, target: Target) -> Kernel:
     return kernel
 
 
-@cache
+@lru_cache(1)
 def _arrays(nbytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays of bytes that start at multiples of 64, in memory that has been touched."""
+    """Two arrays of bytes that start at multiples of 64, in memory that has been touched. Only the last are kept: they are
+    larger than caches."""
     raw = [np.zeros(nbytes + 64, np.uint8) for _ in range(2)]
     for array in raw:
         array[:: 1 << 12] = 1

@@ -8,7 +8,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Set
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,7 @@ def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
     return f"this processor, {host_processor()[0]}, has no {', '.join(missing)}" if missing else ""
 
 
-@cache
+@lru_cache(64)
 def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     """Of `INSTRUCTION_SETS` those that a processor has.
 
@@ -169,7 +169,7 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     return frozenset(name for n, name in enumerate(names) if f"f{n}" not in called)
 
 
-@cache
+@lru_cache(64)
 def known_processor(mcpu: str, mtriple: str = "") -> bool:
     """Whether LLVM has a processor of that name. LLVM reports an unknown one on the error stream only, and aborts later."""
     import llvmlite.binding as llvm

@@ -18,6 +18,8 @@ from tir.traverse import children, fresh, loads, names, substatements, substitut
 
 from .arguments import evaluated
 
+MAX_PLANS = 64  # of a kernel: ways to give its arguments that are remembered, as names may come in any order
+
 Make = Callable[[tuple[int, ...], str, bool], Any]
 
 
@@ -93,7 +95,9 @@ class Signature:
         kinds = tuple(isinstance(a, (int, np.integer)) for a in args) if self._sizes else len(args)
         plan = self._plans.get((kinds, *named))
         if plan is None:
-            plan = self._plans[kinds, *named] = self._planned(args, named)
+            plan = self._planned(args, named)
+            if len(self._plans) < MAX_PLANS:
+                self._plans[kinds, *named] = plan
         given = [None if s is None else args[s] if isinstance(s, int) else named[s] for s in plan.sources]
         back = like(given[n] for n in plan.arrays) if plan.made and make_like else None
         for n in plan.arrays:

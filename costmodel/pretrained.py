@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,7 @@ def save(forest: Forest, path: Path) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-@cache
+@lru_cache(4)
 def pretrained(machine: Machine, path: Path = PATH) -> Forest | None:
     """The shipped trees for a processor; None for a GPU, and, with a warning, where they cannot be used."""
     if not isinstance(machine, CPU):

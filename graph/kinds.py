@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from math import prod
 
 from schedule import Schedule
@@ -13,6 +13,7 @@ from tir.traverse import blocks, loads, walk
 
 from .ir import Call, Value
 from .ops import function
+from .ops.registry import MAX_KNOWN_CALLS
 
 
 def pointwise(call: Call) -> bool:
@@ -95,7 +96,7 @@ def _reads(func: PrimFunc, block: Block, number: int) -> list[Load]:
     return [load for load in loads(block.body) if load.buffer == func.buffers[number]]
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _at_place(func: PrimFunc) -> frozenset[int]:
     block = _block(func)
     if block is None:
@@ -104,7 +105,7 @@ def _at_place(func: PrimFunc) -> frozenset[int]:
     return frozenset(n for n, read in reads.items() if read and all(rowwise.is_place(load.indices, block.iters) for load in read))
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _broadcasts(func: PrimFunc) -> bool:
     block = _block(func)
     if block is None:
@@ -131,7 +132,7 @@ def _moved(value: Expr) -> bool:
             return False
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
     """Of each dimension of the input, the one of the output that walks it, None at a constant; None where the call does more."""
     block = _block(func)
@@ -144,7 +145,7 @@ def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
     return found if {*found} - {None} >= {*range(len(axes))} - units else None
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _needed_once(func: PrimFunc) -> frozenset[int]:
     """Where one load has each axis of more than one element in an index of its own, two elements never need the same one."""
     block = _block(func)
@@ -167,14 +168,14 @@ def _axes_of(index: Expr) -> list[Var]:
     return found if affine and len(found) == 1 else []
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _multiplies(func: PrimFunc) -> bool:
     block, *others = blocks(func)
     found = None if others else contraction(block)
     return found is not None and at_axes(found.left) and at_axes(found.right) and bool(found.rows) and bool(found.columns)
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _left(func: PrimFunc) -> int | None:
     (block,) = blocks(func)
     c = contraction(block)
@@ -182,7 +183,7 @@ def _left(func: PrimFunc) -> int | None:
     return number if c is not None and attention.by_rows(c) else None
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _by_rows(func: PrimFunc) -> frozenset[int]:
     *_, last = blocks(func)
     rows = rowwise.matches(Schedule(func), last.name)
@@ -193,6 +194,6 @@ def _by_rows(func: PrimFunc) -> frozenset[int]:
     return frozenset(n for n in own if len(func.buffers[n].shape) == rows.rank + 1)
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _points(func: PrimFunc) -> int:
     return sum(prod(int(it.extent.value) for it in block.iters if isinstance(it.extent, Const)) for block in blocks(func))

@@ -17,6 +17,7 @@ from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
 from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
+from codegen.processor import host_cores
 from codegen.timing import duration
 from tir.arrays import like
 from tir.ir import Buffer, Const, PrimFunc
@@ -67,7 +68,7 @@ class Model:
 
     `weights` is the block of memory in which constants lie; `steps` are what a call does, at addresses behind the pointers that
     `bases` names; `keeping` are the symbols of kernels that keep memory from one call to the next. Each call has an arena for
-    itself, which a later one takes over, so that any number of threads may call a model at the same time.
+    itself, which a later one may take over, so that any number of threads may call a model at the same time.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Model:
         self.keeping = [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
         self.bases = [WEIGHTS, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
         self._new_outputs = [maker(v.shape, v.dtype) for v in graph.outputs]
-        self._arenas: list[np.ndarray] = []  # of calls that have ended
+        self._arenas: list[np.ndarray] = []  # of calls that have ended, at most one for each core
         if not backend(target).missing(target):
             self._run  # noqa: B018 (a call takes no time to load it, and none of several at once does)
 
@@ -144,7 +145,8 @@ class Model:
         except IndexError:
             arena = block(self.plan.nbytes)
         status = run(self.weights, arena, *inputs, *outputs)
-        self._arenas.append(arena)
+        if len(self._arenas) < host_cores():  # as many calls as can run at once
+            self._arenas.append(arena)
         if status not in (0, DECLINED):
             raise MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
         return status, outputs

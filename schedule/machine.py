@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from tir.memory import WARP
@@ -50,7 +50,7 @@ CORES: tuple[tuple[str, Core], ...] = (
 LEVELS = re.compile(r"x86-64|generic")  # names of many processors at once
 
 
-@cache
+@lru_cache(64)
 def core_of(mcpu: str, vector_bits: int) -> Core:
     """The core of a processor by LLVM's name; for one not in `CORES`, one with two full-width multiply-add and load units."""
     for pattern, core in CORES:

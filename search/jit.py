@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from codegen import Kernel
     from codegen.cuda import CudaKernel
 
+MAX_KERNELS = 256  # that a function keeps: more shapes than a program has in turn; the oldest goes, and is on disk
+
 Specialization = tuple[Any, ...]  # of each argument the shape and dtype, or the value
 
 
@@ -29,7 +32,7 @@ class Jit:
     """A function in the vocabulary of `te`, compiled for the shapes and dtypes of the arrays that it is called with.
 
     Arguments that are arrays become tensors of their shapes; all others are passed as they are, and belong to what a kernel is
-    compiled for. `kernels` are those compiled so far. A call returns what the function does: an array, or a tuple of them.
+    compiled for. `kernels` are the last MAX_KERNELS. A call returns what the function does: an array, or a tuple of them.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Jit:
         self.kernels: dict[Specialization, Kernel | CudaKernel] = {}
         self._array_type = backend(self.target).array_type
         self._cache: Any = cache
+        self._compiling = RLock()
         self._signature = inspect.signature(function)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -61,7 +65,7 @@ class Jit:
     def kernel(self, *args: Any, **named: Any) -> Kernel | CudaKernel:
         """The kernel that a call with these arguments runs."""
         arguments, key = self._arguments(args, named)
-        return self.kernels[key] if key in self.kernels else self._compiled(arguments, key)
+        return self.kernels.get(key) or self._compiled(arguments, key)
 
     def func(self, *args: Any, **named: Any) -> PrimFunc:
         """What the function computes of these arguments, not yet scheduled."""
@@ -113,10 +117,15 @@ class Jit:
 
     def _compiled(self, arguments: dict[str, Any], key: Specialization) -> Kernel | CudaKernel:
         objects = users_cache() if self._cache == "user" else self._cache
-        with opened(self.records) as records:
-            kernel = compile_function(self._func(arguments, key), self.target, records, objects)
-        self.kernels[key] = kernel
-        return kernel
+        with self._compiling:
+            if (known := self.kernels.get(key)) is not None:  # another thread was faster
+                return known
+            with opened(self.records) as records:
+                kernel = compile_function(self._func(arguments, key), self.target, records, objects)
+            if len(self.kernels) >= MAX_KERNELS:
+                del self.kernels[next(iter(self.kernels))]
+            self.kernels[key] = kernel
+            return kernel
 
 
 class _Array(tuple[tuple[int, ...], str]):

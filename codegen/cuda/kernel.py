@@ -25,6 +25,7 @@ from .emit import Source
 from .launch import launches
 from .program import Program
 
+MAX_STREAMS = 64  # for which a kernel keeps the memory of its temporaries
 ARRAY_ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
 
 
@@ -65,7 +66,7 @@ class CudaKernel(LibraryOfOne):
         self.func: PrimFunc = program.func
         self.source, self._source = source.text, source
         self.code = binary.code
-        self._workspaces: dict[tuple[int, str], DeviceArray] = {}  # by stream and temporary; kept until the kernel is dropped
+        self._workspaces: dict[int, dict[str, DeviceArray]] = {}  # by stream and temporary
         self._written = frozenset(name for k in program.kernels for name in k.written)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -121,11 +122,15 @@ class CudaKernel(LibraryOfOne):
     def _workspace(self, stream: int, b: Buffer, shape: tuple[int, ...]) -> DeviceArray:
         """Memory for a temporary between kernels. Calls on one stream follow one another, so they share it."""
         dtype = dtypes.storage(b.dtype)
-        known = self._workspaces.get((stream, b.name))
+        if stream not in self._workspaces and len(self._workspaces) >= MAX_STREAMS:
+            call("cuCtxSynchronize")  # earlier calls may still use what is freed now, on streams that may be gone
+            self._workspaces.clear()
+        own = self._workspaces.setdefault(stream, {})
+        known = own.get(b.name)
         if known is None or known.nbytes < prod(shape) * dtype.itemsize:
             if known is not None:
-                synchronize(stream)  # earlier calls may still use what is freed now
-            known = self._workspaces[stream, b.name] = DeviceArray(shape, dtype)
+                synchronize(stream)
+            known = own[b.name] = DeviceArray(shape, dtype)
         return known
 
     def _address(self, alive: list[Any], p: Buffer, a: Any, wanted: tuple[int, ...]) -> int:

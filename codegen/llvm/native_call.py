@@ -12,7 +12,7 @@ import ctypes
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence, Set
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -154,9 +154,9 @@ def _length(d: Expr, sizes: Sequence[str]) -> list[int] | None:
 # --- the code ------------------------------------------------------------------------------------------------------------
 
 
-@cache
+@lru_cache(256)
 def _method(kinds: tuple[Kind, ...]) -> _MethodDef:
-    """The code for arguments of these kinds, as CPython finds it."""
+    """The code for arguments of these kinds, as CPython finds it; kernels keep what they use."""
     module = llvm.parse_assembly(_Code().text(kinds))
     module.verify()
     target = Target("llvm", num_cores=1, mcpu=host_processor()[0])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -118,6 +118,8 @@ class Operator:
         return list(inspect.signature(self.define).parameters.values())[self.composite :]
 
 
+MAX_KNOWN_CALLS = 1024  # whose answers are kept: those of one network, the largest have some hundreds of different ones
+
 _TABLE: dict[str, list[Operator]] = {}
 
 
@@ -196,7 +198,7 @@ def result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
     return _result_types(anonymous(replace(call, outputs=())))
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
     places = [None if v is None else placeholder(v, v.name) for v in call.inputs]
     return tuple((shape_of(t), t.dtype) for t in tensors(call, places))
@@ -220,7 +222,7 @@ def function(call: Call) -> PrimFunc:
     return _function(anonymous(call))
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _function(call: Call) -> PrimFunc:
     places = {v: placeholder(v, v.name) for v in dict.fromkeys(call.values)}
     results = tensors(call, [None if v is None else places[v] for v in call.inputs])

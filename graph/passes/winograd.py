@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from schedule import templates
@@ -12,6 +12,7 @@ from schedule import templates
 from ..fusion import group_of
 from ..ir import Call, Graph, Value
 from ..ops.convolution import windows
+from ..ops.registry import MAX_KNOWN_CALLS
 from ..ops.winograd import POINTS, transformed_weights
 from .rewriting import Rewriting, rewrite
 
@@ -77,6 +78,6 @@ def _by_tiles(call: Call, tile: Tile) -> Call:
     return Call("WinogradConv", (x, weight, *bias), outputs, attributes)
 
 
-@cache
+@lru_cache(MAX_KNOWN_CALLS)
 def _cycles(call: Call, target: Target) -> float:
     return templates.cycles(group_of([call], call.values[1:]).func, target)

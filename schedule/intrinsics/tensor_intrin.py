@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def _provided() -> dict[str, TensorIntrin]:
     return {name: TensorIntrin(name, *both) for name, both in (cpu.INTRINSICS | cuda.INTRINSICS).items()}
 
 
-@cache
+@lru_cache(256)
 def _difference(intrinsic: TensorIntrin) -> str | None:
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,6 +112,7 @@ class LocalMeasurer(Measurer):
         self._again: deque[_Job] = deque()  # to be built and run once more, after the others
         self._ended: deque[Measurement] = deque()
         self._ahead: dict[int, _Job] = {}  # built before their turn, by the identity of their candidate
+        self._turn = RLock()  # of who builds on the workers but the first, which `prepare` has
         self._built: deque[float] = deque(maxlen=64)  # seconds of the latest builds
         try:
             self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
@@ -157,10 +159,11 @@ class LocalMeasurer(Measurer):
 
     def pause(self) -> None:
         """End the worker processes until they are needed again; the data and all results are kept."""
-        for worker in self._workers:
-            worker.kill()
-        self._builds.waiting.extendleft(self._builds.running.values())
-        self._builds.running.clear()
+        with self._turn:
+            for worker in self._workers:
+                worker.kill()
+            self._builds.waiting.extendleft(self._builds.running.values())
+            self._builds.running.clear()
 
     # --- the reference -------------------------------------------------------------------------------------------------
 
@@ -267,10 +270,11 @@ class LocalMeasurer(Measurer):
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
         """Have the candidates measured. Each worker begins to build one; the others are built while `results` waits."""
-        jobs = [self._ahead.pop(id(c)) if id(c) in self._ahead else self._job(c) for c in candidates]
-        self._submitted.extend(jobs)
-        self._builds.waiting.extend(job for job in jobs if not job.digest)
-        self._start(self._builds, self._workers)
+        with self._turn:
+            jobs = [self._ahead.pop(id(c)) if id(c) in self._ahead else self._job(c) for c in candidates]
+            self._submitted.extend(jobs)
+            self._builds.waiting.extend(job for job in jobs if not job.digest)
+            self._start(self._builds, self._workers)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
         """One measurement for each candidate submitted, as it ends. Candidates are built in groups (of one where there is one
@@ -287,7 +291,8 @@ class LocalMeasurer(Measurer):
             elif time.monotonic() >= deadline:
                 return
             else:
-                self._advance(deadline)
+                with self._turn:
+                    self._advance(deadline)
 
     def cancel(self) -> None:
         """Forget what was submitted and has not come; what is being built is built to its end."""
@@ -344,8 +349,9 @@ class LocalMeasurer(Measurer):
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
         """Build next candidates on idle workers until there are `enough`; another thread may call it during `prepare`."""
         jobs = [self._job(c) for c in candidates]
-        self._build(jobs, self._workers[1:], enough)
-        self._ahead = {id(job.candidate): job for job in jobs if job.digest}
+        with self._turn:
+            self._build(jobs, self._workers[1:], enough)
+            self._ahead |= {id(job.candidate): job for job in jobs if job.digest}
 
     def compare(
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0

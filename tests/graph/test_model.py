@@ -50,6 +50,14 @@ def test_calls_may_overlap_in_time(product):
     assert len(net._arenas) <= 4
 
 
+def test_a_model_keeps_memory_for_as_many_calls_as_there_are_cores(product, monkeypatch):
+    w, net = product
+    monkeypatch.setattr("graph.model.host_cores", lambda: 2)
+    net._arenas.clear()
+    at_once(*[lambda: [net(w) for _ in range(5)]] * 4)
+    assert 1 <= len(net._arenas) <= 2
+
+
 def test_arrays_with_gaps_are_copied(product):
     w, net = product
     wide = np.zeros((256, 512), "float32")

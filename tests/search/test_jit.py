@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import search.jit
 import tir
 from codegen import ObjectCache
 from search.jit import Jit
+from tests.codegen.harness import at_once
 from tir import te
 
 ONE = "llvm -num-cores 1"
@@ -63,3 +65,21 @@ def test_refusals(function, arguments, message) -> None:
     with pytest.raises(TypeError) as caught:
         tir.jit(function)(arguments)
     assert str(caught.value) == message
+
+
+def test_the_oldest_kernels_go(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("search.jit.MAX_KERNELS", 3)
+    scaled = make(tmp_path)
+    b = np.ones(13, "float32")
+    for rows in (1, 2, 3, 1, 4, 5, 1):
+        assert (scaled(np.ones((rows, 13), "float32"), b) == 2).all() and len(scaled.kernels) <= 3
+    assert [key[0][0][0] for key in scaled.kernels] == [4, 5, 1]
+
+
+def test_threads_compile_a_kernel_once(tmp_path, monkeypatch) -> None:
+    scaled, made = make(tmp_path), []
+    compiled = search.jit.compile_function
+    monkeypatch.setattr("search.jit.compile_function", lambda *given: made.append(given) or compiled(*given))
+    a, b = np.ones((7, 13), "float32"), np.ones(13, "float32")
+    at_once(*[lambda: np.testing.assert_array_equal(scaled(a, b), np.full((7, 13), 2))] * 4)
+    assert len(made) == 1

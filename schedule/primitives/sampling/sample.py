@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,12 +102,12 @@ def sample_partitioned_tile(
     return func, (factors, factors)
 
 
-@cache
+@lru_cache(4096)
 def _divisors(extent: int) -> tuple[int, ...]:
     return tuple(d for d in range(1, extent + 1) if extent % d == 0)
 
 
-@cache
+@lru_cache(4096)
 def _ways(rest: int, count: int) -> int:
     """In how many ways `rest` is a product of `count` factors."""
     if count <= 1:

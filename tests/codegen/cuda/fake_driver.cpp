@@ -135,6 +135,7 @@ API cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   return SUCCESS;
 }
 API cuStreamSynchronize(void*) { READY(); return finish(); }
+API cuCtxSynchronize(void) { READY(); return finish(); }
 
 API cuMemAlloc(uintptr_t* p, size_t bytes) {
   READY();

@@ -82,7 +82,7 @@ def test_the_host_beside_a_driver_without_a_gpu(tmp_path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
     done = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and " failed" not in done.stdout, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "12 passed" in done.stdout, done.stdout
+    assert "13 passed" in done.stdout, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,18 @@ def test_kernels_with_temporaries_between_them(kernels) -> None:
         kernels["split"](*given, stream=stream)
         driver.synchronize(stream)
         assert np.array_equal(given[2].numpy(), a @ b)
+
+
+@inside
+def test_temporaries_of_streams_that_are_gone_are_freed(kernels, monkeypatch) -> None:
+    monkeypatch.setattr("codegen.cuda.kernel.MAX_STREAMS", 1)
+    kernels["split"]._workspaces.clear()
+    a, b, c = (a.astype("float32") for a in integers(split_sum(), 0))
+    for stream in (0, 2, 0):
+        given = [driver.DeviceArray.of(x) for x in (a, b, c)]
+        kernels["split"](*given, stream=stream)
+        driver.synchronize(stream)
+        assert np.array_equal(given[2].numpy(), a @ b) and [*kernels["split"]._workspaces] == [stream]
 
 
 @inside

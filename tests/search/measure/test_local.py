@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from search.measure.reference import (
     NamedWorkload,
 )
 from search.task import Task
+from tests.codegen.harness import at_once
 from tir import workloads
 
 SHAPE = (7, 13, 109)
@@ -66,6 +68,22 @@ def test_one_worker_runs_each_candidate_as_soon_as_it_is_built(task, fake_builde
     assert [m.outcome for m in found] == ["ok", "ok", "illegal", "ok"]
     steps = [op for op, before in zip(asked, [None, *asked], strict=False) if op != before and op != "drop"]
     assert steps == ["build", "run", "build", "run", "build", "run"]
+
+
+def test_threads_that_build_ahead_and_submit_take_turns(measurer):
+    measurer.prepare_data()
+    ahead = [[candidate(sleep=(10 * n + k) * 1e-3) for k in range(1, 4)] for n in range(3)]
+    at_once(
+        *(partial(measurer.build_ahead, some, lambda: False) for some in ahead),
+        partial(measurer.submit, [candidate(sleep=0.1)]),
+    )
+    together = [c for some in ahead for c in some]
+    measurer.submit(together)
+    found = {m.candidate.trace["sleep"]: m.digest for m in measurer.results() if m.outcome == "ok"}
+    assert len(found) == len(set(found.values())) == 10
+    assert all(
+        found[m.candidate.trace["sleep"]] == m.digest for m in measurer.measure(together)
+    )  # each is the program built for it
 
 
 def outcomes(measurements: list[Measurement]) -> list[str]:
