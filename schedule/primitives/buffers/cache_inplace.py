@@ -6,12 +6,12 @@ from functools import reduce
 
 from tir.analysis.regions import accessed, union
 from tir.ir import Block, Buffer, Kind, PrimFunc, Stmt
-from tir.traverse import replace_buffers
+from tir.traverse import loops_in, replace_buffers
 
 from ...error import ScheduleError
 from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
 from ...primitive import KIND_WORDS, primitive
-from ...rewriting.cache_stages import copy_block, need_scope, place_behind
+from ...rewriting.cache_stages import copy_block, finished, need_scope, place_behind, proving_part, where_written
 from ...rewriting.edits import Insertion, Names, edited, parts, with_buffer
 from ...rewriting.placement import laid_out, needed
 
@@ -29,7 +29,8 @@ def cache_inplace(func: PrimFunc, block: str, read_buffer_index: int | str, stor
               for ax0 in range(N): C[ax0] = C_local[ax0]
               The copying blocks stand around the nest of `block`. Inside loops shared with others, and inside a block, they copy
               only what is used in their iteration.
-    Legal     if the block reads and writes the buffer, and loops around both copies are serial.
+    Legal     if the block reads and writes the buffer, inside of another block at places as for `cache_write`, and loops around
+              both copies are serial.
     Example   matmul: s.decompose_reduction("C", "k"); s.cache_inplace("C_update", "C", "local")
     """
     scope, leaf = locate(func, block, under_conditions=True)
@@ -45,7 +46,7 @@ def cache_inplace(func: PrimFunc, block: str, read_buffer_index: int | str, stor
 def through_copy(func: PrimFunc, scope: Scope, leaf: Leaf, target: Buffer, storage_scope: str) -> tuple[PrimFunc, str, str]:
     """`func` with a block that uses a copy of a buffer, filled before its nest and copied back behind; both blocks' names."""
     place = place_behind(scope, leaf, [x for x in scope.leaves if x is not leaf and target.name in x.reads | x.writes])
-    beside = next((x for x in place.loops if x.kind is not Kind.SERIAL), None)
+    beside = next((x for x in (*loops_in(scope.around), *place.loops) if x.kind is not Kind.SERIAL), None)
     if beside is not None:
         raise ScheduleError(
             f"iterations of `{beside.name}`, which is {KIND_WORDS[beside.kind]}, may copy back what others have updated",
@@ -66,6 +67,13 @@ def through_copy(func: PrimFunc, scope: Scope, leaf: Leaf, target: Buffer, stora
         windows = needed(copying, {written.name: region}, place.ranges, scope.written)
         return laid_out(copying, windows, place.ranges, names, facts=facts)
 
-    insertions = [Insertion(place.path[-1], place.position - 1, placed(start, copy)), place.insertion(placed(back, target))]
+    filled = placed(start, copy)
+    if scope.block is None:
+        copied_back = placed(back, target)
+    else:  # what is around it may be of other instances
+        with proving_part(leaf, target, place.loops):
+            part = finished(scope, leaf, target, back, place.loops)
+        copied_back = where_written(back, part, place.ranges, names, facts)
+    insertions = [Insertion(place.path[-1], place.position - 1, filled), place.insertion(copied_back)]
     func = edited(func, [(leaf.stmt, replace_buffers(leaf.stmt, {target.name: copy}))], *insertions)
     return with_buffer(func, scope.block, copy), start.name, back.name

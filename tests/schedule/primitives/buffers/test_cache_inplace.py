@@ -95,6 +95,73 @@ cache_inplace('C_update', 'C', 'local'): iterations of `i`, which is parallel, m
     )
 
 
+ROWS_BESIDE = """
+@T.prim_func
+def main(A: T.Buffer((12,), "int32")):
+    for i in range(3):
+        with T.block("row"):
+            v_i = T.axis.spatial(3, i)
+            for k in range(4):
+                with T.block("A"):
+                    v_k = T.axis.spatial(4, k)
+                    A[v_k * 3 + v_i] = A[v_k * 3 + v_i] + 1
+"""
+
+
+def test_inside_of_another_block():
+    """What an instance copies back is exactly what it has written: the rest is that of others."""
+    refuse(
+        Schedule(parse(ROWS_BESIDE)),
+        """
+cache_inplace('A', 'A', 'local'): it cannot be shown which part of `A` is written by `A`: its axes are not those of the buffer
+   11 |                 with T.block("A"):
+      |                 ^^^^^^^^^^^^^^^^^^ writes A
+  hint: each spatial axis must index one dimension of `A`
+""",
+    )
+    tiles = ROWS_BESIDE.replace("v_k * 3 + v_i", "v_i * 4 + v_k")
+    s = Checked(parse(tiles))
+    s.cache_inplace("A", "A", "local")
+    s.parallel("i")
+    check(
+        s,
+        """
+        for i in T.parallel(3):
+            with T.block("row"):
+                v_i = T.axis.spatial(3, i)
+                A_local = T.alloc_buffer((12,), "int32", scope="local")
+                for ax0 in range(4):
+                    with T.block("A_local_start"):
+                        v0 = T.axis.spatial(12, v_i * 4 + ax0)
+                        A_local[v0] = A[v0]
+                for k in range(4):
+                    with T.block("A"):
+                        v_k = T.axis.spatial(4, k)
+                        A_local[v_i * 4 + v_k] = A_local[v_i * 4 + v_k] + 1
+                for ax0_1 in range(4):
+                    with T.block("A_local"):
+                        v0 = T.axis.spatial(12, v_i * 4 + ax0_1)
+                        A[v0] = A_local[v0]
+        """,
+    )
+    s = Schedule(parse(tiles))
+    s.parallel("i")
+    refuse(
+        s,
+        """
+cache_inplace('A', 'A', 'local'): iterations of `i`, which is parallel, may copy back what others have updated
+    7 |     for i in T.parallel(3):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^ around both copies
+    8 |         with T.block("row"):
+    9 |             v_i = T.axis.spatial(3, i)
+   10 |             for k in range(4):
+   11 |                 with T.block("A"):
+      |                 ^^^^^^^^^^^^^^^^^^ updates A
+  hint: do this before loops are marked
+""",
+    )
+
+
 CALLS = """
 @T.prim_func
 def main(A: T.Buffer((6, 8), "float16"), B: T.Buffer((6, 8), "float16"), C: T.Buffer((6, 8), "float16")):
