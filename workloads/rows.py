@@ -101,7 +101,7 @@ def _layernorm_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bound
     X, weight, bias = inputs
     centred = X - X.mean(axis=1, keepdims=True)
     factor = 1 / np.sqrt(np.mean(centred * centred, axis=1, keepdims=True) + EPSILON)
-    spread = factor * np.mean(np.abs(X), axis=1, keepdims=True)
+    spread = factor * np.mean(np.abs(X), axis=1, keepdims=True) * (columns > 1)  # the mean of one is exact
     term = centred * factor * weight
     scale = np.abs(term) + np.abs(bias) + np.abs(weight) * spread
     roundings = (columns + 6) * (0.5 + float(np.max(spread))) + columns / 2 + INTRINSIC_ROUNDINGS + 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,11 @@ Shape = tuple[int, ...]
 DTYPES = ("float32", "float64")
 
 INTRINSIC_ROUNDINGS = 8  # roundings allowed to an intrinsic: 4 ulp are 8 unit roundoffs
+
+MAX_BOUND = 0.1  # of the size of a result: one that may be off by more is not checked
+MAX_LOOSE = 0.25  # of the elements of an output may be
+LONG_SUM = 4096  # products, from which on their factors are integers: no order rounds, and one that is lost is seen
+EXACT_SUM = 2**24  # up to which float32 holds all integers
 
 EPSILON = 1e-5  # added to the variance by layernorm
 
@@ -39,6 +45,15 @@ class Bounded(NamedTuple):
     value: np.ndarray
     scale: np.ndarray
     roundings: float
+
+    def tolerance(self, dtype: str) -> float:
+        """The bound for errors, relative to the scale; the reference was rounded as often, in float64. ValueError where most
+        results may be off by so much that a fault is within it."""
+        bound = gamma(self.roundings, dtype) + gamma(self.roundings, "float64")
+        size = np.maximum(np.abs(self.value), np.sqrt(np.mean(np.square(self.value)))) if self.value.size else self.value
+        if size.any() and np.mean(bound * self.scale > MAX_BOUND * size) > MAX_LOOSE:
+            raise ValueError(f"rounding may change results in {dtype} by more than {MAX_BOUND} of their scale; use a wider dtype")
+        return bound
 
 
 class Parameter(NamedTuple):
@@ -125,7 +140,8 @@ def sums_of_products(
 
     `shapes(*sizes)` are those of the inputs and of the output; `multiply(dtype, *sizes)` is a function of (input, input, output)
     that fills the output as fast as numpy can, and serves as the reference in float64; `terms(*sizes)` is the number of products
-    in an output, which bounds its error: gamma of it. relu enlarges no error. `fields` are the other ones of the workload.
+    in an output, which bounds its error: gamma of it, 0 of integers whose sums are small. relu enlarges no error. `fields` are
+    the other ones of the workload.
     """
 
     def numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
@@ -137,9 +153,13 @@ def sums_of_products(
         value, scale = np.empty(output), np.empty(output)
         run(*inputs, value)
         run(*map(np.abs, inputs), scale)
-        return (Bounded(value, scale, terms(*sizes)),)
+        exact = scale.max(initial=0.0) <= EXACT_SUM and all((a == np.rint(a)).all() for a in inputs)
+        return (Bounded(value, scale, 0 if exact else terms(*sizes)),)
 
     def draw(rng: np.random.Generator, *sizes: int) -> Arrays:
+        largest = min(8, math.isqrt(EXACT_SUM // max(1, terms(*sizes))))
+        if terms(*sizes) > LONG_SUM and largest:
+            return tuple(rng.integers(-largest, largest, shape, endpoint=True).astype(float) for shape in shapes(*sizes)[:-1])
         return tuple(rng.uniform(-1, 1, shape) for shape in shapes(*sizes)[:-1])
 
     return Workload(draw=draw, numpy=numpy, reference=reference, **fields)
@@ -179,10 +199,11 @@ class Instance:
     def checker(self, inputs: Arrays) -> Callable[[Arrays], Check]:
         """A function from outputs to their Check, for many outputs of the same inputs: the reference is computed once."""
         expected = self.reference(inputs)
+        bounds = [e.tolerance(self.dtype) for e in expected]
 
         def check(outputs: Arrays) -> Check:
-            found = [_compare(o, e, self.dtype) for o, e in zip(outputs, expected, strict=True)]
-            return max(found, key=lambda c: c.max_error / c.tolerance)
+            found = [_compare(o, e, b) for o, e, b in zip(outputs, expected, bounds, strict=True)]
+            return max(found, key=lambda c: c.max_error / max(c.tolerance, np.finfo(float).tiny))
 
         return check
 
@@ -201,11 +222,9 @@ def gamma(roundings: float, dtype: str) -> float:
     return product / (1 - product)
 
 
-def _compare(output: np.ndarray, expected: Bounded, dtype: str) -> Check:
+def _compare(output: np.ndarray, expected: Bounded, tolerance: float) -> Check:
     if output.shape != expected.value.shape:
         raise ValueError(f"the output has shape {output.shape}, but the reference has {expected.value.shape}")
-    # The reference was rounded as often, in float64.
-    tolerance = gamma(expected.roundings, dtype) + gamma(expected.roundings, "float64")
     error = np.abs(output - expected.value)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(error == 0, 0.0, error / expected.scale)

@@ -78,12 +78,6 @@ class NamedWorkload:
 
         return workloads.make(self.name, self.shape, self.dtype)
 
-    def tolerance(self, roundings: float) -> float:
-        """The bound for an error that has accumulated over so many roundings, here and in the float64 reference."""
-        from workloads import gamma
-
-        return gamma(roundings, self.dtype) + gamma(roundings, "float64")
-
 
 def outputs(func: PrimFunc) -> tuple[int, ...]:
     """The positions of the parameters that the function writes."""
@@ -249,7 +243,7 @@ def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, di
     for i, bounded in enumerate(instance.reference(inputs), count):
         np.save(directory / f"{i}.expected.npy", bounded.value)
         np.save(directory / f"{i}.scale.npy", np.broadcast_to(bounded.scale, bounded.value.shape))
-        bounds[str(i)] = workload.tolerance(bounded.roundings)
+        bounds[str(i)] = bounded.tolerance(workload.dtype)
     (directory / "tolerance.json").write_text(json.dumps(bounds))
     return True
 

@@ -346,3 +346,33 @@ def test_shapes_may_hold_numpy_integers():
 def test_defaults():
     assert workloads.make("mlp").shape == (1024, 2048, 1024, 3072)
     assert workloads.get("gmm").usage == "M,K,N[,batch]"
+
+
+def test_long_sums_are_exact_so_that_one_lost_term_of_many_is_seen():
+    instance = workloads.make("gmm", (3, 1 << 16, 5))
+    a, b = instance.inputs(np.random.default_rng(0))
+    right = (a.astype("float64") @ b).astype("float32")
+    assert instance.check((right,), (a, b)) == (0.0, 0.0, True)
+    last = np.flatnonzero((a[0] != 0) & (b[:, 0] != 0))[-1]
+    right[0, 0] -= a[0, last] * b[last, 0]
+    assert not instance.check((right,), (a, b)).ok
+
+
+def test_a_bound_within_which_any_result_is_is_refused():
+    instance = workloads.make("gmm", (3, 1 << 16, 5))
+    rng = np.random.default_rng(0)
+    inputs = tuple(rng.uniform(-1, 1, a.shape).astype("float32") for a in instance.inputs(rng))
+    with pytest.raises(ValueError, match=r"^rounding may change results in float32 by more than 0.1 of their scale; use a wider"):
+        instance.checker(inputs)
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_zeros_a_sign_and_other_elements_are_refused(name):
+    for dtype in ("float32", "float64"):
+        instance = workloads.make(name, SHAPES[name][0], dtype)
+        inputs, outputs = instance.inputs(np.random.default_rng(6)), instance.outputs()
+        instance.numpy(inputs, outputs)
+        check = instance.checker(inputs)
+        assert check(outputs).ok
+        for wrong in (0 * outputs[0], -outputs[0], np.roll(outputs[0].ravel(), 1).reshape(outputs[0].shape)):
+            assert np.array_equal(wrong, outputs[0]) or not check((wrong,)).ok
