@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tir.analysis.axis_conditions import axis_conditions
 from tir.analysis.context import accesses
+from tir.analysis.dependence import local_buffers
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
@@ -30,7 +31,7 @@ def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
                 (block, "opaque axis"),
                 hint=in_any_order(it),
             )
-    itself = leaf.reads & leaf.writes
+    itself = leaf.reads & leaf.writes - local_buffers(block)
     if itself and not (block.is_reduction and block.init is not None):
         name = sorted(itself)[0]
         decomposed = block.is_reduction and any(w.stmt is not block for w in scope.writers(name))

@@ -588,3 +588,29 @@ def main(A: T.Buffer((4, 3), "float32"), C: T.Buffer((7, 3), "float32")):
                     C[v_i, v_j] = T.if_then_else(v_i >= 1 and v_i < 4, B_local[v_i, v_j], T.float32(0.0))
         """,
     )
+
+
+def test_a_block_with_a_buffer_of_its_own():
+    """It updates no element that another iteration reads: what it writes and reads is its own."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 5), "float32"), C: T.Buffer((3, 5), "float32")):
+    B = T.alloc_buffer((3, 5))
+    for i in range(3):
+        with T.block("rows"):
+            v = T.axis.spatial(3, i)
+            row = T.alloc_buffer((5,))
+            for j in range(5):
+                row[j] = A[v, j] + 1.0
+            for j in range(5):
+                B[v, j] = row[4 - j] * 2.0
+    for x, y in T.grid(3, 5):
+        with T.block("C"):
+            p, q = T.axis.remap("SS", [x, y])
+            C[p, q] = B[p, q] + 1.0
+""")
+    s = Schedule(func)
+    s.compute_at("rows", "x")
+    assert s.get_loops("rows")[0] == "x"
+    well_formed(s.func)
+    same_numbers(func, s.func)
