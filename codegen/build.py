@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from schedule.schedule import Schedule
+from tir.empty import without_empty
 from tir.ir import PrimFunc, deeply, need_func
 from tir.traverse import foreign_calls, make_room_for
 from tir.verify.bounds import refuse_out_of_bounds
@@ -78,7 +79,8 @@ def stage_names(target: str | Target = "llvm") -> list[str]:
 def lower(
     func: PrimFunc, target: Target, after: str | None = None, observe: Callable[[str, PrimFunc], None] | None = None
 ) -> PrimFunc:
-    """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result.
+    """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result. The first pass
+    is given no loops without iterations.
 
     Raises ValueError for a name that is not in `pass_names(target)`, GPUError for a schedule that has no meaning on a GPU.
     """
@@ -88,6 +90,7 @@ def lower(
         raise ValueError(f"there is no pass {after!r}; the passes are {', '.join(known)}")
     for s in foreign_calls(func.body):
         raise ValueError(f"{func.name}: `T.{s.call.op}` is a foreign call, which cannot be compiled")
+    func = without_empty(func)
     for name, run in zip(known, found.passes, strict=True):
         func = run(func, target)
         if observe is not None:

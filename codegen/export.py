@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tir import dtypes
+from tir.empty import written_names
 from tir.ir import Buffer, Var
 from tir.script.printer import expr_text
-from tir.traverse import fresh, stored_names
+from tir.traverse import fresh
 
 if TYPE_CHECKING:
     from .target import Target
@@ -143,7 +144,7 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
     lines: list[str] = []
     includes: set[str] = set()
     for part, called in parts:
-        given = parameters(part.func.params, stored_names(part.func))
+        given = parameters(part.func.params, written_names(part.func))
         includes |= {p.include for p in given if p.include}
         lines += declared(called, given, keeps(part))
     return framed(name, f"the kernel `{kernel.func.name}`", kernel.target, path, parallel, about, includes, lines)

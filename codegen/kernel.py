@@ -16,9 +16,10 @@ from tir.arith.intervals import Ranges
 from tir.arrays import given, refuse_other, refuse_written
 from tir.assumptions import assumptions
 from tir.constants import constants
+from tir.empty import written_names
 from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, const_shape
 from tir.script.outline import signature_text
-from tir.traverse import stored_names, substatements
+from tir.traverse import substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
 from .signature import LibraryOfOne
@@ -46,7 +47,7 @@ class Kernel(LibraryOfOne):
 
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
         self.func, self.lowered, self.target, self._llvm_ir, self.code = func, lowered, target, llvm_ir, code
-        self._written = stored_names(lowered)
+        self._written = written_names(lowered)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: what is loaded into this process is not."""

@@ -64,6 +64,13 @@ def vector(n: int = 13) -> PrimFunc:
     return te.create_prim_func([A, te.compute((n,), lambda i: A[i] * 2.0, name="B")])
 
 
+def nothing() -> PrimFunc:
+    """B = the sums of rows without elements."""
+    A = te.placeholder((13, 0), name="A")
+    k = te.reduce_axis((0, 0), name="k")
+    return te.create_prim_func([A, te.compute((13,), lambda i: te.sum(A[i, k], axis=k), name="B")])
+
+
 def sized() -> PrimFunc:
     """B = 2 A, of a size given at the call."""
     n = te.var("n")
@@ -191,6 +198,7 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     f.__name__: f
     for f in (
         vector,
+        nothing,
         sized,
         elementwise,
         powers,

@@ -155,7 +155,7 @@ def type_text(value: Value) -> str:
 
 def verify(graph: Graph) -> Graph:
     """The graph, if it is well formed: each value is defined once, before it is read, with the type it is read as, and has an
-    element type that there is and extents of at least 1. Raises GraphError that names the call and the value otherwise."""
+    element type that there is and no negative extents. Raises GraphError that names the call and the value otherwise."""
     defined: dict[str, Value] = {}
 
     def define(value: Value, where: str) -> None:
@@ -163,8 +163,8 @@ def verify(graph: Graph) -> Graph:
             raise GraphError(f"graph {graph.name}: {where} defines `{value.name}`, which is defined already")
         if value.dtype not in dtypes.TABLE:
             raise GraphError(f"graph {graph.name}: {where} has the element type {value.dtype}, which is not there")
-        if any(d < 1 for d in value.shape):
-            raise GraphError(f"graph {graph.name}: {where} has the shape {list(value.shape)}; extents must be at least 1")
+        if any(d < 0 for d in value.shape):
+            raise GraphError(f"graph {graph.name}: {where} has the shape {list(value.shape)}; extents must be at least 0")
         defined[value.name] = value
 
     def read(value: Value, where: str) -> None:

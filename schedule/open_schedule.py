@@ -27,8 +27,9 @@ from tir import dtypes
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import SymbolicChoice, SymbolicInt, columns_of, formula
 from tir.constants import CONSTANTS
+from tir.empty import has_empty
 from tir.ir import NOT_SPATIAL, Axis, Block, Const, For, Iter, PrimFunc, Var, annotation
-from tir.traverse import driving, loops, stores, walk_stmts
+from tir.traverse import blocks, driving, loops, stores, walk_stmts
 
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
@@ -166,6 +167,10 @@ class OpenSchedule(Schedule):
         self._before: tuple[PrimFunc, ...] = ()  # the function before each step
         self._placed: dict[int, tuple[Step, Step]] = {}  # steps by identity, and these by place; copies share it
         self._taken: dict[tuple, tuple[PrimFunc, dict[str, Any], PrimFunc, Any]] = {}  # steps, see `_applied`; copies share it
+        if has_empty(func):
+            self.drop_empty()
+            left = {b.name for b in blocks(self.func)}
+            self.pending = [name for name in pending if name in left]
 
     def copy(self) -> OpenSchedule:
         result = object.__new__(type(self))

@@ -54,6 +54,7 @@ from .primitives.guards.trim import trim
 from .primitives.loops.add_unit_loop import add_unit_loop
 from .primitives.loops.annotate import annotate, unannotate
 from .primitives.loops.bind import bind
+from .primitives.loops.drop_empty import drop_empty
 from .primitives.loops.fuse import fuse
 from .primitives.loops.loop_partition import loop_partition
 from .primitives.loops.merge import merge
@@ -470,6 +471,7 @@ class Schedule:
     unroll = method(unroll)
     serial = method(serial)
     add_unit_loop = method(add_unit_loop)
+    drop_empty = method(drop_empty)
     bind = method(bind)
     loop_partition = method(loop_partition)
     merge = method(merge)

@@ -84,6 +84,7 @@ TENSORIR = {
 OURS = [
     "tile",
     "serial",
+    "drop_empty",
     "stage_mem",
     "stage_padding",
     "factor_out",

@@ -242,8 +242,8 @@ def _shape(shape, name: str) -> tuple[Expr, ...]:
     except TypeError as error:
         raise TypeError(f"{name}: a shape is a tuple of integers and sizes (te.var), got {shape!r}: {error}") from None
     for d in result:
-        if isinstance(d, Const) and d.value < 1:
-            raise ValueError(f"{name}: extents must be at least 1, got shape {tuple(str(d) for d in result)}".replace("'", ""))
+        if isinstance(d, Const) and d.value < 0:
+            raise ValueError(f"{name}: extents must be at least 0, got shape {tuple(str(d) for d in result)}".replace("'", ""))
     wide = {d.dtype for d in result if not isinstance(d, Const)} & {"int64"}  # then all axes have 64 bits, to be computed with
     return tuple(const(d.value, "int64") if wide and isinstance(d, Const) else d for d in result)
 
@@ -259,7 +259,7 @@ size_var = var
 
 
 def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:
-    """An input tensor of the given shape (integers of at least 1, and sizes that `te.var` makes) and dtype (see `tir.dtypes`).
+    """An input tensor of the given shape (integers of at least 0, and sizes that `te.var` makes) and dtype (see `tir.dtypes`).
 
     Raises TypeError or ValueError where shape, dtype or name are something else.
     """
@@ -269,7 +269,7 @@ def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str =
 def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceAxis:
     """A reduction variable over `range(dom[0], dom[1])`, for the `axis` of a reducer.
 
-    Raises TypeError where the domain is no pair of integers, and ValueError where it is empty.
+    Raises TypeError where the domain is no pair of integers, and ValueError where it ends before it starts.
     """
     try:
         start, stop = (as_index(d) for d in dom)
@@ -278,8 +278,8 @@ def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceA
     if isinstance(start, Const) and not isinstance(stop, Const):
         start = const(start.value, stop.dtype)
     extent = const(stop.value - start.value) if isinstance(start, Const) and isinstance(stop, Const) else stop - start
-    if isinstance(extent, Const) and extent.value < 1:
-        raise ValueError(f"reduce_axis {name}: the domain {dom!r} is empty: start must be below stop")
+    if isinstance(extent, Const) and extent.value < 0:
+        raise ValueError(f"reduce_axis {name}: the domain {dom!r} ends before it starts")
     return ReduceAxis(Var(need_name(name), extent.dtype), start, extent)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.enumeration import evaluate
+from tir.empty import written_names
 from tir.ir import Buffer, PrimFunc
 
 from ..arguments import ArgumentError, checked
@@ -67,7 +68,7 @@ class CudaKernel(LibraryOfOne):
         self.source, self._source = source.text, source
         self.code = binary.code
         self._workspaces: dict[int, dict[str, DeviceArray]] = {}  # by stream and temporary
-        self._written = frozenset(name for k in program.kernels for name in k.written)
+        self._written = written_names(self.func).union(*(k.written for k in program.kernels))
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: nothing that is on the device."""

@@ -50,9 +50,8 @@ class Prepared(BackendRep):
         """The graph for these inputs by name, those that are constants taken in."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
-        fixed = {name for name, a in arrays.items() if name in self.fixed or not a.size}  # what is empty is known
-        model.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in sorted(fixed))
-        return load_onnx(model, {name: a.shape for name, a in arrays.items() if name not in fixed})
+        model.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in self.fixed)
+        return load_onnx(model, {name: a.shape for name, a in arrays.items() if name not in self.fixed})
 
     def _model(self, arrays: dict[str, np.ndarray]) -> Model:
         values = tuple((a.shape, a.tobytes() if name in self.fixed else b"") for name, a in arrays.items())

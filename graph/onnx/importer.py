@@ -260,8 +260,7 @@ class Importer:
     ) -> tuple[Value, ...]:
         """The outputs of a call of an operator, named or new; what depends on constants alone is a constant."""
         _need_tensors(inputs)
-        parts = [v for v in inputs if v is None or 0 not in v.shape]
-        given = trimmed(parts if found.name == "Concat" else inputs)  # empty parts are nothing
+        given = trimmed(inputs)
         if None in given[: found.arity()[0]]:
             raise ValueError(f"its input {given.index(None)} is missing")
         version = 0 if found == find(found.name) else opset

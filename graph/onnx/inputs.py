@@ -42,10 +42,11 @@ def _input(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | None, sy
             )
         shape = [int(d) for d in stated]
     found = tuple(int(d) for d in shape)
-    fits = stated is None or (
-        len(stated) == len(found) and all(isinstance(d, str) or d == e for d, e in zip(stated, found, strict=True))
-    )
-    if not fits or min(found, default=1) < 1:
+    if any(e < 0 for e in found):
+        raise GraphError(f"{file}: the shape {list(found)} for the input `{info.name}` has a negative extent")
+    if stated is not None and (
+        len(stated) != len(found) or any(not isinstance(d, str) and d != e for d, e in zip(stated, found, strict=True))
+    ):
         raise GraphError(f"{file}: the shape {list(found)} for the input `{info.name}` contradicts the file: {text}")
     for symbol, size in zip(stated or (), found, strict=False):
         if isinstance(symbol, str) and symbol != "?":

@@ -96,11 +96,11 @@ def windows(
         if auto_pad.startswith("SAME"):
             w = w.padded((-(-w.extent // w.stride) - 1) * w.stride + w.reach - w.extent, auto_pad)
         image = w.extent + w.before + w.after
-        if image < w.reach:
+        if image < w.reach and w.extent:
             raise ValueError(f"a window that reaches over {w.reach} does not fit a padded extent of {image}")
         outputs, rest = divmod(image - w.reach, w.stride)
         more = ceil_mode and rest and (outputs + 1) * w.stride < w.extent + w.before  # windows begin in the image, or before it
-        found.append(replace(w, outputs=outputs + 1 + bool(more)))
+        found.append(replace(w, outputs=max(0, outputs + 1 + bool(more))))
     return found
 
 
@@ -126,7 +126,7 @@ def transposed_windows(
             w = w.padded(full - result, auto_pad)
         if not output_shape:
             result = full - w.before - w.after
-        if result < 1:
+        if result < 1 and (w.extent or result < 0):
             raise ValueError(f"pads of {w.before} and {w.after} leave nothing of an extent of {full}")
         found.append(replace(w, extent=result, outputs=w.extent))
     return found
@@ -145,8 +145,8 @@ def _given(
     strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
     if not len(kernel) == len(strides) == len(dilations) == n or len(pads) != 2 * n:
         raise ValueError(f"an image of {n} dimension(s) needs as many sizes, strides and dilations, and twice as many pads")
-    if min(*strides, *dilations) < 1 or min(pads) < 0:
-        raise ValueError("strides and dilations must be at least 1, and pads at least 0")
+    if min(*kernel, *strides, *dilations) < 1 or min(pads) < 0:
+        raise ValueError("sizes, strides and dilations must be at least 1, and pads at least 0")
     if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
         raise ValueError(f"auto_pad {auto_pad!r} is not there")
     around = (0,) * (2 * n) if auto_pad == "VALID" else pads

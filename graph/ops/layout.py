@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -15,7 +14,6 @@ from .convolution import pad as padded
 from .elementwise import elementwise
 from .registry import composite, element, need, operator, shape_of
 from .rows import normal_axes, replaced
-from .sequences import sliced
 
 # --- views: the same elements in the same order ------------------------------------------------------------------------
 
@@ -163,17 +161,6 @@ def slice_(x, *, starts, ends, axes=None, steps=None):
     return _strided(x, [s.start for s in taken], [s.step for s in taken], shape, "slice")
 
 
-@composite("Slice", operands={1: "starts", 2: "ends", 3: "axes", 4: "steps"})
-def empty_slice(apply, x, *, starts, ends, axes=None, steps=None):
-    """Nothing, where that is what is left: a constant without elements."""
-    extents = list(x.shape)
-    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps or (1,) * len(starts), strict=True):
-        extents[axis] = len(range(x.shape[axis])[start:end:step])
-    if 0 not in extents:
-        raise ValueError("a slice that is not empty")
-    return apply.constant(np.empty(extents, x.dtype))
-
-
 def _bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int, int]:
     """Start, end and step of a slice as a range has them: an end of -1 is before the first element."""
     if step == 0:
@@ -193,7 +180,7 @@ def split(x, *, axis=0, split=None, num_outputs=None):
             raise ValueError("neither the extents nor the number of the parts is given")
         each = -(-extent // num_outputs)
         split = [min(each, extent - n * each) for n in range(num_outputs)]
-    if sum(split) != extent or min(split) < 1:
+    if sum(split) != extent or min(split) < 0:
         raise ValueError(f"an extent of {extent} cannot be split into {list(split)}")
     parts = []
     for n, size in enumerate(split):
@@ -201,14 +188,6 @@ def split(x, *, axis=0, split=None, num_outputs=None):
         shape = [size if d == along else e for d, e in enumerate(shape_of(x))]
         parts.append(_strided(x, begins, [1] * x.ndim, shape, f"part_{n}"))
     return tuple(parts)
-
-
-@composite("Split", operands={1: "split"})
-def split_some_empty(apply, x, *, axis=0, split):
-    """Parts one by one: those of the extent 0 are constants."""
-    if sum(split) != x.shape[axis]:
-        raise ValueError(f"an extent of {x.shape[axis]} cannot be split into {list(split)}")
-    return tuple(sliced(apply, x, axis, end - size, end) for size, end in zip(split, accumulate(split), strict=True))
 
 
 @operator("Expand", 8, operands={1: "shape"})
@@ -239,6 +218,9 @@ def pad(x, value=0.0, *, pads, axes=None, mode="constant"):
         return result if result is not x else te.compute(x.shape, lambda *i: x[i], name="copy")
     if mode not in MODES:
         raise ValueError(f"mode must be constant, {', '.join(MODES)}, got {mode!r}")
+
+    if any(not e and (b or a) for b, a, e in zip(before, after, shape_of(x), strict=True)):
+        raise ValueError(f"there is nothing to repeat along an axis of {list(shape_of(x))} without elements")
 
     def formula(*index: Expr) -> Expr:
         parts = zip(index, before, after, shape_of(x), strict=True)

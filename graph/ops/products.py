@@ -138,7 +138,8 @@ def determinant(x):
     def formula(*i: Expr) -> Expr:
         def term(columns: Sequence[int]) -> Expr:
             odd = sum(a > b for n, a in enumerate(columns) for b in columns[n + 1 :]) % 2
-            product = reduce(mul, (x[(*i, te.const(row), te.const(column))] for row, column in enumerate(columns)))
+            elements = [x[(*i, te.const(row), te.const(column))] for row, column in enumerate(columns)]
+            product = reduce(mul, elements) if elements else te.const(1, x.dtype)
             return -product if odd else product
 
         return reduce(add, map(term, permutations(range(size))))

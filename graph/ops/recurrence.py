@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tir import te
 from tir.ir import Expr
 
@@ -233,6 +235,13 @@ class _Recurrence:
         """All outputs as ONNX has them, from initial states. For each direction `start` gives the bias of the inputs, and the
         step, a function of its input (N, gates H), its states, and which sequences go on."""
         apply, count = self.apply, len(self.backward)
+        if not self.steps:
+            zeros = apply.constant(np.zeros((count, self.sequences, self.units), self.x.dtype))
+            y = apply.constant(np.zeros((0, count, self.sequences, self.units), self.x.dtype))
+            return (
+                apply("Transpose", y, perm=(2, 0, 1, 3)) if self.layout else y,
+                *(self.turned(zeros) if x is None else x for x in initial),
+            )
         outputs: list[list[Any]] = [[None] * count for _ in range(self.steps)]
         last = []
         for number, backward in enumerate(self.backward):

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tir import dtypes, te
+from tir.empty import without_empty
 from tir.ir import PrimFunc, sayable
+from tir.verify.bounds import check_bounds
 
 from ..ir import Call, Value
 
@@ -201,7 +203,13 @@ def result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
 @lru_cache(MAX_KNOWN_CALLS)
 def _result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
     places = [None if v is None else placeholder(v, v.name) for v in call.inputs]
-    return tuple((shape_of(t), t.dtype) for t in tensors(call, places))
+    types = tuple((shape_of(t), t.dtype) for t in tensors(call, places))
+    if any(0 in v.shape for v in call.values):
+        outputs = tuple(Value(f"out{n}", *type_) for n, type_ in enumerate(types))
+        if any(check_bounds(without_empty(function(replace(call, outputs=outputs))))):  # what operators read is inside
+            shapes = " and ".join(str(list(v.shape)) for v in call.values if 0 in v.shape)
+            raise ValueError(f"it reads elements of {shapes}, which has none")
+    return types
 
 
 def anonymous(call: Call) -> Call:

@@ -59,6 +59,9 @@ def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0
         raise ValueError(f"mode {mode!r} with padding_mode {padding_mode!r} is not there")
     axes = [SampledAxis(e, bool(align_corners), padding_mode) for e in shape_of(x)[2:]]
 
+    if padding_mode == "zeros" and 0 in shape_of(x)[2:]:
+        return te.compute([*shape_of(x)[:2], *shape_of(grid)[1:-1]], lambda *_: te.const(0, x.dtype), name="zeros")
+
     def place(*i: Expr) -> Expr:
         """The coordinate along each axis of `x`, in its elements."""
         found: Expr = te.const(0.0)

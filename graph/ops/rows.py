@@ -138,6 +138,8 @@ def extreme(x: te.Tensor, axis: int, reducer: Callable[..., Expr], keepdims: boo
     """The index along an axis of the element that a reducer picks: the first of several, or the last."""
     rows = Rows(x, [axis])
     (along,) = rows.axes
+    if not rows.count and 0 not in replaced(shape_of(x), along):
+        raise ValueError(f"there is no element to choose along axis {axis} of {list(shape_of(x))}")
     top = rows.reduce(reducer, lambda *i: x[i], "top")
     nowhere, pick = (te.const(0, "int64"), te.max) if last else (te.const(shape_of(x)[along] - 1, "int64"), te.min)
 
@@ -202,7 +204,7 @@ def top_k(x, *, k, axis=-1, largest=1, sorted=1):
     rows = Rows(x, [axis])
     (along,) = rows.axes
     extent, count = shape_of(x)[along], int(scalar("k", k))
-    if not 1 <= count <= extent:
+    if not 0 <= count <= extent:
         raise ValueError(f"there are no {count} of {extent} elements")
     other = te.reduce_axis((0, extent), "other")
 

@@ -8,6 +8,7 @@ from ..ir import Graph, verify
 from .activations import recognise_activations
 from .affine import fold_affine
 from .common import merge_common
+from .empty import fold_empty
 from .factors import move_factors
 from .forms import canonicalise
 from .gates import move_gates
@@ -23,6 +24,7 @@ from .unread import remove_unread
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
+    fold_empty,
     remove_identities,
     expand_powers,
     canonicalise,

@@ -6,6 +6,7 @@ import numpy as np
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError, replay
+from tir.empty import has_empty, without_empty
 from tir.ir import PrimFunc, need_func
 from tir.notices import degraded
 from tir.specialize import specialize
@@ -40,6 +41,10 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Si
     if sizes is not None or func.sizes:
         row = max(combinations(func, sizes), key=lambda row: sum(row.values()))
         return adapted(func, default_schedule(specialize(func, row), target).trace, row)
+    if has_empty(func) and not blocks(without_empty(func)):
+        nothing = Schedule(func)
+        nothing.drop_empty()
+        return nothing
     known = search_backend(target).library(func, target)
     return known if known is not None else constructed(func, target)
 

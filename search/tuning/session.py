@@ -22,9 +22,11 @@ from codegen.backend import backend
 from codegen.processor import host_cores
 from costmodel import WarmUp
 from schedule import ScheduleError
+from tir.empty import has_empty, without_empty
 from tir.ir import PrimFunc
 from tir.notices import counted, degraded
-from tir.verify import VerifyError, verify
+from tir.traverse import blocks
+from tir.verify import check
 
 from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, Pauses, Pipelined, WorkerError
 from ..policy.protocol import Begins, Explains, Policy, Polishes, WarmStarts
@@ -463,7 +465,7 @@ def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:
 
 
 def _check(func: PrimFunc) -> None:
-    """VerifyError for a program that is wrong, as one that leaves its arrays; one without iterations has nothing to be wrong."""
-    report = verify(func)
-    if any(not f.message.endswith("extents must be at least 1") for f in report.errors):
-        raise VerifyError(report)
+    """VerifyError for a program that is wrong, as one that leaves its arrays; ValueError for one in which nothing is run."""
+    check(func)
+    if has_empty(func) and not blocks(without_empty(func).body):
+        raise ValueError(f"{func.name} has nothing to tune: none of its loops has an iteration")

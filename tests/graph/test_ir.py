@@ -114,7 +114,7 @@ def test_texts_that_are_none(text, message):
         ),
         ({"inputs": (X, X)}, "input `x` defines `x`, which is defined already"),
         ({"inputs": (Value("x", (7, 3), "float8"),)}, "input `x` has the element type float8, which is not there"),
-        ({"constants": {"w": np.zeros((7, 0))}}, "constant `w` has the shape [7, 0]; extents must be at least 1"),
+        ({"inputs": (Value("x", (7, -1), "float32"),)}, "input `x` has the shape [7, -1]; extents must be at least 0"),
         (
             {"constants": {"w": np.zeros(7, np.dtype("float32").newbyteorder())}},
             "constant `w` has elements of type float32 in another byte order than this machine's",

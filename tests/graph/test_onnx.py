@@ -80,7 +80,7 @@ def test_open_shapes():
     refused(proto, "test: the shape of the input `x` is open, [n, 3]; give it: shapes={'x': (...)}, or in a shell --shape x=...")
     refused(proto, "test: the shape [7, 5] for the input `x` contradicts the file: [n, 3]", {"x": (7, 5)})
     refused(proto, "test: the shape [7] for the input `x` contradicts the file: [n, 3]", {"x": (7,)})
-    refused(proto, "test: the shape [0, 3] for the input `x` contradicts the file: [n, 3]", {"x": (0, 3)})
+    refused(proto, "test: the shape [-1, 3] for the input `x` has a negative extent", {"x": (-1, 3)})
     refused(proto, "test: the size `n` is 7 in the input `x`, but 8 in `z`", {"x": (7, 3), "z": (8, 3)})
     refused(proto, "test: shapes names `y`; the inputs are x, z", {"y": (7, 3)})
     no_shape = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT, None)}, ["y"])

@@ -368,7 +368,7 @@ k = te.reduce_axis((0, 13), name="k")
 N = te.placeholder((7,), "int32", name="N")
 MISTAKES = (
     (lambda: A[1], IndexError, "A has 2 dimension(s) (7, 13), but was indexed with 1"),
-    (lambda: te.placeholder((0,), name="Z"), ValueError, "Z: extents must be at least 1, got shape (0,)"),
+    (lambda: te.placeholder((-1,), name="Z"), ValueError, "Z: extents must be at least 0, got shape (-1,)"),
     (lambda: te.placeholder((7,), "float31"), TypeError, None),
     (
         lambda: te.compute((7,), lambda i, j: A[i, j], name="B"),

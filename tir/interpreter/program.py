@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..empty import without_empty
 from ..ir import PrimFunc, need_func
 from ..traverse import make_room_for
 from .arguments import check_arguments
@@ -37,7 +38,7 @@ def compile(func: PrimFunc, *, fast: bool = False, seed: int = 0, traps: bool = 
 
 def source(func: PrimFunc, *, fast: bool = False, traps: bool = True) -> str:
     """The plain Python that `run` executes."""
-    return Generator(need_func(func, "source"), fast=fast, traps=traps).text
+    return Generator(without_empty(need_func(func, "source")), fast=fast, traps=traps).text
 
 
 class Interpreted:
@@ -47,7 +48,7 @@ class Interpreted:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise ValueError(f"{func.name}: the seed must be an integer of at least 0, got {seed!r}")
         self.func, self.fast, self.seed, self.traps = func, fast, seed, traps
-        self._program = Generator(func, fast=fast, traps=traps)
+        self._program = Generator(without_empty(func), fast=fast, traps=traps)
         self.source = self._program.text
         self._filename = f"<tir interpreter: {func.name} {id(self):x}>"
         linecache.cache[self._filename] = (len(self.source), None, self.source.splitlines(keepends=True), self._filename)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ..empty import without_empty
 from ..ir import PrimFunc, need_func
 from ..traverse import foreign_calls, make_room_for
 from .axes import check_axes
@@ -39,15 +40,16 @@ def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
     findings = [*check_names(func), *Scopes(func).findings]
     if any(f.severity == "error" for f in findings):
         return Report(func, tuple(findings))  # the other checks assume names and dtypes that make sense
+    whole, func = func, without_empty(func)
     findings += check_bounds(func)
     calls = foreign_calls(func.body)
     if calls:  # nothing that is said of their effect would be true
         what = "what this call reads and writes is unknown, so axes, races and uninitialised elements are not checked"
-        return Report(func, (*dict.fromkeys(findings), *(Finding("unproved", what, s) for s in calls)))
+        return Report(whole, (*dict.fromkeys(findings), *(Finding("unproved", what, s) for s in calls)))
     findings += check_axes(func)
     findings += check_races(func)
     findings += check_initialised(func)
-    return Report(func, tuple(dict.fromkeys(findings)))
+    return Report(whole, tuple(dict.fromkeys(findings)))
 
 
 def check(func: PrimFunc) -> None:

@@ -79,8 +79,8 @@ class Scopes:
             self._error(f"buffer `{b.name}`: {no_such('storage scope', b.scope, SCOPES)}")
         for dim in b.shape:
             self._integer(dim, f"a dimension of `{b.name}`", replace(sizes, buffers={}))
-            if isinstance(dim, Const) and dim.value < 1:
-                self._error(f"buffer `{b.name}` has a dimension of {dim.value}; extents must be at least 1")
+            if isinstance(dim, Const) and dim.value < 0:
+                self._error(f"buffer `{b.name}` has a dimension of {dim.value}; extents must be at least 0")
         return replace(here, buffers={**here.buffers, b.name: b})
 
     def _integer(self, e: Expr, what: str, here: _Visible) -> None:
@@ -108,8 +108,8 @@ class Scopes:
                 self._integer(extent, f"the extent of loop `{s.name}`", here)
                 if not dtypes.is_int(var.dtype):
                     self._error(f"the loop variable `{s.name}` must be an integer, got {var.dtype}")
-                if isinstance(extent, Const) and extent.value < 1:
-                    self._error(f"loop `{s.name}` has extent {extent.value}; extents must be at least 1")
+                if isinstance(extent, Const) and extent.value < 0:
+                    self._error(f"loop `{s.name}` has extent {extent.value}; extents must be at least 0")
                 if (s.kind is Kind.THREAD) != bool(s.thread):
                     self._error(f"loop `{s.name}` is {s.kind.value}, and its thread axis is {s.thread!r}")
                 elif s.thread and s.thread not in THREAD_AXES:
@@ -155,8 +155,8 @@ class Scopes:
             self._integer(it.binding, f"the binding of `{name}`", here)
             if not dtypes.is_int(it.var.dtype):
                 self._error(f"the iteration variable `{name}` must be an integer, got {it.var.dtype}")
-            if isinstance(it.extent, Const) and it.extent.value < 1:
-                self._error(f"`{name}` has extent {it.extent.value}; extents must be at least 1")
+            if isinstance(it.extent, Const) and it.extent.value < 0:
+                self._error(f"`{name}` has extent {it.extent.value}; extents must be at least 0")
             self._bind(it.var, here)
         self._condition(b.predicate, "a predicate", here)
         seen = {**self._sizes.variables, **{n: d for n, d in here.variables.items() if n in here.iters}, **inner}

@@ -83,7 +83,7 @@ def test_ranks_and_dtypes():
         (Evaluate(Const(300, "int8")), "error: 300 is not a literal of dtype int8"),
         (Evaluate(Const(1, "float32")), "error: 1 is not a literal of dtype float32"),
         (For(i, load, Evaluate(i)), "error: the extent of loop `i` must be an integer, got `B[0]` of dtype float32"),
-        (For(i, zero, Evaluate(i)), "error: loop `i` has extent 0; extents must be at least 1"),
+        (For(i, const(-1), Evaluate(i)), "error: loop `i` has extent -1; extents must be at least 0"),
         (For(i, const(7), Evaluate(Var("i", "int64"))), "error: `i` is used as int64, but bound as int32"),
         (For(i, const(7), Evaluate(zero), Kind.THREAD), "error: loop `i` is thread_binding, and its thread axis is ''"),
         (
@@ -92,7 +92,10 @@ def test_ranks_and_dtypes():
             "threadIdx.x, threadIdx.y, threadIdx.z, vthread.x, vthread.y, vthread.z, vthread",
         ),
         (Let(k, load, Evaluate(zero)), "error: `k` of dtype int32 is bound to a value of dtype float32"),
-        (Allocate(Buffer("Z", (zero,)), Evaluate(zero)), "error: buffer `Z` has a dimension of 0; extents must be at least 1"),
+        (
+            Allocate(Buffer("Z", (const(-1),)), Evaluate(zero)),
+            "error: buffer `Z` has a dimension of -1; extents must be at least 0",
+        ),
         (
             Allocate(Buffer("Z", (const(7),), scope="locl"), Evaluate(zero)),
             "error: buffer `Z`: no storage scope is named 'locl'; did you mean local? there are: global, shared, shared.dyn, "

@@ -1,0 +1,124 @@
+"""Loops without iterations, of which nothing is left but the inits of reductions over nothing."""
+
+from __future__ import annotations
+
+from .arith.simplify import simplify
+from .ir import (
+    Allocate,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    annotated,
+    annotation,
+    conjunction,
+    conjuncts,
+    seq,
+)
+from .traverse import (
+    accessed_names,
+    blocks,
+    driving,
+    map_statements,
+    stored_names,
+    substatements,
+    substitute,
+    variables,
+    walk_stmts,
+)
+
+NOTHING = Evaluate(Const(0))
+WRITTEN = "tir.written"  # the attribute of functions, see `without_empty`
+
+
+def is_empty(extent: Expr) -> bool:
+    """Whether an extent, or the length of a dimension, is certainly 0."""
+    return type(extent) is Const and extent.value < 1
+
+
+def has_empty(func: PrimFunc) -> bool:
+    """Whether a loop of a function has no iterations."""
+    return any(type(s) is For and is_empty(s.extent) for s in walk_stmts(func.body))
+
+
+def without_empty(func: PrimFunc) -> PrimFunc:
+    """The function without what is never run: of a reduction over nothing its init is left. Itself where all is run.
+
+    The attribute WRITTEN has the parameters to which only what is left out stores."""
+    if not has_empty(func):
+        return func
+    body = _kept(func.body) or NOTHING
+    left = written_names(func) - stored_names(body)
+    written = [p.name for p in func.buffers if p.name in left]
+    attrs = annotated(func.attrs, WRITTEN, written) if written else func.attrs
+    return func.with_(body=body, allocs=_used(func.allocs, body), attrs=attrs)
+
+
+def written_names(func: PrimFunc) -> frozenset[str]:
+    """The names of the buffers that a function stores to, also where that is never run."""
+    return stored_names(func) | frozenset(annotation(func.attrs, WRITTEN, ()))
+
+
+def _kept(s: Stmt) -> Stmt | None:
+    """What of a statement is run."""
+    match s:
+        case For() if is_empty(s.extent):
+            return init_of_nothing(s)
+        case Seq(stmts):
+            return _sequence([_kept(x) for x in stmts])
+        case If(condition, then, orelse):
+            new, other = _kept(then), None if orelse is None else _kept(orelse)
+            if new is None and other is None:
+                return None
+            return s if new is then and other is orelse else If(condition, new or NOTHING, other)
+        case Block(init=None) | For() | Let() | Allocate():
+            body = _kept(s.body)
+            if body is None or body is s.body:
+                return None if body is None else s
+            return s.with_(body=body, allocs=_used(s.allocs, body)) if isinstance(s, Block) else s.with_(body=body)
+        case _:
+            return map_statements(s, lambda x: _kept(x) or NOTHING)
+
+
+def _sequence(stmts: list[Stmt | None]) -> Stmt | None:
+    return seq(*stmts) if any(s is not None for s in stmts) else None
+
+
+def _used(allocs: tuple[Buffer, ...], body: Stmt) -> tuple[Buffer, ...]:
+    return tuple(b for b in allocs if b.name in accessed_names(body) or not any(map(is_empty, b.shape)))
+
+
+def init_of_nothing(s: Stmt) -> Stmt | None:
+    """The inits of the reductions in a statement whose reducing loops have no iterations; None where nothing is left."""
+    match s:
+        case For():
+            inner = [b for b in blocks(s.body) if b.init is not None]
+            reduces = {s.name in driving(b, Axis.REDUCE) and s.name not in driving(b, Axis.SPATIAL, Axis.OPAQUE) for b in inner}
+            if True not in reduces:
+                found = None if is_empty(s.extent) else init_of_nothing(s.body)
+                return None if found is None else s.with_(body=found)
+            return init_of_nothing(substitute(s.body, {s.var: Const(0, s.var.dtype)}))
+        case Seq(stmts):
+            return _sequence([init_of_nothing(x) for x in stmts])
+        case Block(init=None):
+            body = init_of_nothing(s.body)
+            return None if body is None else s.with_(body=body, allocs=_used(s.allocs, body), reads=None, writes=None)
+        case Block():
+            iters = tuple(it for it in s.iters if it.axis is not Axis.REDUCE)
+            placing = driving(s, Axis.SPATIAL, Axis.OPAQUE)
+            conditions = (simplify(c) for c in conjuncts(s.predicate) if variables(c) & placing)
+            return s.with_(iters=iters, predicate=conjunction(*conditions), init=None, body=s.init, reads=None, writes=None)
+        case If() | Let() | Allocate():
+            if all(init_of_nothing(x) is None for x in substatements(s)):
+                return None
+            return map_statements(s, lambda x: init_of_nothing(x) or NOTHING)
+        case _:
+            return None
