@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tir
-from search.measure.reference import DISTRIBUTIONS, Arrays, make_reference, random_inputs
+from search.measure.reference import DISTRIBUTIONS, Arrays, from_float, make_reference, random_inputs
 from search.measure.rounding import MAX_BOUND, Expected, NoBound, Reference, to_float
 from tests import programs
 from tests.codegen import fuzz
@@ -305,3 +305,20 @@ def test_random_programs(seed):
     for e in expected.values():
         for fault, made in faults(e.value, rng) if e.value.size else ():
             assert np.array_equal(made, e.value, equal_nan=True) or e.wrong(made).any(), fault
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_workers_refuse_faults(dtype, tmp_path):
+    """The verdict over the arrays of a worker, of a function that is not exact."""
+    func = scaled_product(dtype, "float64" if dtype == "float64" else "float32", 0.3)
+    make_reference(func, None, 0, 0, tmp_path)
+    data = Arrays(func, tmp_path)
+    right = [a.copy() for a in data.initial]
+    tir.build(func, ONE)(*right)
+    data.working[2][...] = right[2]
+    accepted = data.accept()
+    assert accepted == {"good": True, "loose": ""} and data.verdict()["outcome"] == "ok"
+    for fault, made in faults(to_float(right[2], dtype), np.random.default_rng(0)):
+        data.working[2][...] = from_float(made, dtype)
+        verdict = data.verdict()
+        assert verdict["outcome"] == "wrong_result" and verdict["message"].startswith("`D` is off by "), fault
