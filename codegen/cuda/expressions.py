@@ -121,9 +121,8 @@ class Expressions:
         if dtypes.is_half(origin) and dtype == "float32":
             return self._text(value)
         if dtypes.is_float(origin) and dtypes.is_int(dtype):
-            if dtype == "uint64":
-                return f"truncated<unsigned long long>({self(value)})", ATOM
-            return f"({VALUE[dtype]})truncated<long long>({self(value)})", 7
+            low, high = (literal(Const(int(n), dtype))[0] for n in dtypes.limits(dtype))
+            return f"saturated<{VALUE[dtype]}>({self(value)}, {low}, {high})", ATOM
         return f"({VALUE[dtype]}){self.at(value, 8)}", 7
 
     def _call(self, op: str, args: tuple[Expr, ...], dtype: str) -> str:

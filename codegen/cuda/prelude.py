@@ -59,8 +59,10 @@ template <typename T> __device__ __forceinline__ T float_quotient(T a, T b) {
   T whole = floor(q);
   return q - whole > (T)0.5 ? whole + 1 : whole;
 }""",
-    "truncated": """// Toward zero; what is not finite becomes 0.
-template <typename T, typename F> __device__ __forceinline__ T truncated(F x) { return x - x == 0 ? (T)(long long)x : (T)0; }""",
+    "saturated": """// A float toward zero, to one end of a type where it lies beyond; 0 for NaN.
+template <typename T, typename F> __device__ __forceinline__ T saturated(F x, T low, T high) {
+  return x != x ? (T)0 : x <= (F)low ? low : x >= (F)high ? high : (T)x;
+}""",
     "sigmoid": """template <typename T> __device__ __forceinline__ T sigmoid(T x) { return (T)1 / ((T)1 + (T)exp(-x)); }
 template <> __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }""",
     "copy_async_wait": """// The copies of this thread are there, but for the latest groups.

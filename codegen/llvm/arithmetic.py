@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd, prod
+from math import gcd, inf, prod
 
 from tir import dtypes
 from tir.arith.bounds import bounds
@@ -21,6 +21,15 @@ from .values import TYPES, CodegenError, Value, constant, lone_variables, typed,
 
 BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
 OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
+
+
+def _clipped(e: Expr) -> tuple[float, float]:
+    """Constant bounds of a float, as far as it is written with them; a NaN is in all."""
+    match e:
+        case Binary("min" | "max" as op, a, Const(c)) | Binary("min" | "max" as op, Const(c), a):
+            low, high = _clipped(a)
+            return (min(low, c), min(high, c)) if op == "min" else (max(low, c), max(high, c))
+    return -inf, inf
 
 
 class Arithmetic(Memory):
@@ -375,13 +384,26 @@ class Arithmetic(Memory):
                 return self.rounded(self.convert(verb, v, wide), dtype)
             return self.convert(verb, v, to)
         if kind == "float":
-            # Narrow integers through 32 bits, as C does.
-            wide = to if dtypes.bits(dtype) >= 32 else "i32"
-            verb = "fptoui" if dtypes.TABLE[dtype].kind == "uint" and wide == to else "fptosi"
-            return self.as_type(self.convert(verb, v, wide), dtype)
+            return self._saturated(v, dtype, _clipped(value))
         if kind == "bool":
             return self.convert("zext", v, to)
         return self.as_type(v, dtype, signed=kind == "int")
+
+    def _saturated(self, v: Value, dtype: str, clipped: tuple[float, float]) -> Value:
+        """A float as the integer next to it toward zero that its dtype has; 0 for NaN. `clipped` are bounds that it is within."""
+        low, high = dtypes.limits(dtype)
+        wide = TYPES[dtype] if dtypes.bits(dtype) >= 32 else "i32"  # narrow integers through 32 bits, as C does
+        verb = "fptoui" if dtypes.TABLE[dtype].kind == "uint" and wide == TYPES[dtype] else "fptosi"
+        exact = high < dtypes.exact_integers("float32" if v.type == "float" else "float64")  # whether floats have the largest
+        bounded = v
+        if clipped[0] < low:
+            bounded = self.select(self.compare("olt", bounded, low), low, bounded)
+        if clipped[1] > high and exact:
+            bounded = self.select(self.compare("ogt", bounded, high), high, bounded)
+        number = self.select(self.compare("ord", v, v), self.convert(verb, bounded, wide), 0)
+        if clipped[1] > high and not exact:
+            number = self.select(self.compare("oge", v, high), high, number)
+        return self.as_type(number, dtype)
 
     def choice(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
         effects = any(  # what is in a register may be read where it is not wanted, too

@@ -191,6 +191,54 @@ def test_floor_division_of_floats_is_that_of_numpy(dtype):
             need_equal(found, wanted, dtype, f"{op} in {name}")
 
 
+def converted(value: float, dtype: str) -> int | bool:
+    """A number as a dtype that is no float: toward 0, to one end of the type where it lies beyond, 0 for NaN; integers wrap."""
+    if dtype == "bool":
+        return value != 0
+    if isinstance(value, int):
+        return wrapped(value, dtype)
+    low, high = map(int, dtypes.limits(dtype))
+    return 0 if value != value else low if value <= low else high if value >= high else int(value)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "bfloat16", "float32", "float64"])
+def test_conversions(dtype):
+    if dtypes.is_float(dtype):
+        numbers = [
+            *FLOATS,
+            *(sign * (2.0**n + d) for n in (7, 8, 15, 16, 31, 32, 53, 63, 64) for d in (-0.5, 0.0, 0.75) for sign in (1, -1)),
+        ]
+        with np.errstate(over="ignore"):
+            x = from_float(np.array(numbers), dtype)
+    else:
+        x = np.array(ends(dtype), dtype)
+    values = [v if dtypes.is_float(dtype) else int(v) for v in widened(x, dtype).tolist()]
+
+    def need(func: PrimFunc, runs: dict[str, Callable]) -> None:
+        for name, call in runs.items():
+            outputs = [np.zeros(len(x), b.dtype) for b in func.buffers[2:]]
+            call(x, x.copy(), *outputs)
+            for found in outputs:
+                assert found.tolist() == [converted(v, found.dtype.name) for v in values], (name, found.dtype)
+
+    targets = [d for d in (*INTEGERS, "bool") if d != dtype]
+    formulas: list[Callable] = [lambda a, b, d=d: a.astype(d) for d in targets]
+    if dtypes.is_float(dtype):  # as networks are quantised
+        formulas.append(lambda a, b: te.minimum(te.maximum(a, -128.0), 127.0).astype("int8"))
+    func = program(dtype, len(x), formulas)
+    need(func, {"interpreter": partial(run, func)} | {how: tir.build(scheduled(func, how), ONE) for how in ("scalar", "vector")})
+    if dtype == "float32":  # these take long to compile
+        func = program(dtype, len(x), [lambda a, b: a.astype("int8"), lambda a, b: a.astype("uint64")])
+        need(func, {"numba": partial(run, func, fast=True)})
+        target = tir.Target("cuda")
+        need(
+            func,
+            dict(zip(["cuda"], emulate(lower_cuda(tir.default_schedule(func, target).func, target)), strict=True))
+            if compiler
+            else {},
+        )
+
+
 @pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 def test_arithmetic_of_cuda():
     """Integers near the ends of their types, and division of floats."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from .errors import Trap
-from .plain import SHARED, allocator, float_divisions, precision, round_to
+from .plain import SHARED, allocator, float_divisions, precision, round_to, saturation
 
 
 def njit(fn: Callable) -> Callable:
@@ -49,10 +49,6 @@ def float16_bits(x):
     return np.uint16(sign | ((exponent + 14) << 10) + int(mantissa * 2048.0) - 1024)
 
 
-def truncate(x):
-    return np.int64(x) if math.isfinite(x) else np.int64(0)
-
-
 def shuffled(n, state):
     """As `shuffle`, for numba, whose generators compile slowly: `state` is an array of one uint64, advanced by SplitMix64."""
     order = np.arange(n)
@@ -84,7 +80,7 @@ def fast_names() -> dict[str, Any]:
         bits, smallest, largest = precision(dtype)
         return njit(lambda x: np.float32(round_any(np.float64(x), bits, smallest, largest)))
 
-    functions = (truncate, shuffled, float16_value, float16_bits, bfloat16_value)
+    functions = (shuffled, float16_value, float16_bits, bfloat16_value)
     names: dict[str, Any] = {
         "float32": np.float32, "float64": np.float64, "int": njit(lambda x: np.int64(x)), "inf": math.inf, "nan": math.nan,
         "Trap": Trap,
@@ -93,5 +89,7 @@ def fast_names() -> dict[str, Any]:
     names |= {f.__name__: njit(f) for f in functions}
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
     names |= {d: rounder(d) for d in dtypes.TABLE if dtypes.is_half(d)}
+    numbers = {d: np.uint64 if d == "uint64" else np.int64 for d in dtypes.TABLE if dtypes.is_int(d)}
+    names |= {f"saturated_{d}": njit(saturation(d, number)) for d, number in numbers.items()}
     names |= {f"allocate_{d}": njit(allocator(d)) for d in dtypes.TABLE}
     return names

@@ -368,7 +368,7 @@ class Generator:
                 return text
             return f"{dtype}({text})"
         if dtypes.is_float(origin):
-            return f"{dtype}(truncate({text}))"
+            return f"saturated_{dtype}({text})"
         if origin == "bool":
             return f"int({text})" if dtype != "uint64" else f"uint64({text})"
         return f"{dtype}({text})"

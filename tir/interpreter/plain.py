@@ -58,6 +58,22 @@ def float_division(one):
     return quotient, rest
 
 
+def saturation(dtype: str, number: Callable) -> Callable:
+    """The conversion of floats to an integer dtype, of whose values `number` makes what programs compute with."""
+    lowest, highest, none = (number(n) for n in (*dtypes.limits(dtype), 0))
+    low, high = map(float, dtypes.limits(dtype))
+
+    def saturated(x):
+        x = float(x)
+        if x != x:
+            return none
+        if x <= low:
+            return lowest
+        return highest if x >= high else number(x)
+
+    return saturated
+
+
 def select(condition, true_value, false_value):
     return true_value if condition else false_value
 
@@ -110,9 +126,6 @@ BFLOAT16_VALUES = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np
 def plain_names() -> dict[str, Any]:
     """The names that generated code may use, when Python runs it."""
 
-    def truncate(x):
-        return int(x) if math.isfinite(x) else 0
-
     def shuffled(n, rng):
         return shuffle(n, rng).tolist()
 
@@ -126,12 +139,13 @@ def plain_names() -> dict[str, Any]:
 
     narrow = precision("bfloat16")
     names: dict[str, Any] = {
-        **SHARED, "float32": np.float32, "float64": np.float64, "truncate": truncate, "shuffled": shuffled,
+        **SHARED, "float32": np.float32, "float64": np.float64, "shuffled": shuffled,
         "float16_value": FLOAT16_VALUES.__getitem__, "float16_bits": float16_bits, "bfloat16_value": BFLOAT16_VALUES.__getitem__,
         "float16": lambda x: np.float32(np.float16(x)), "inf": math.inf, "nan": math.nan, "Trap": Trap,
         "bfloat16": lambda x: np.float32(round_to(float(x), *narrow)),
     }  # fmt: skip
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
+    names |= {f"saturated_{d}": saturation(d, int) for d in dtypes.TABLE if dtypes.is_int(d)}
     names |= {f"allocate_{d}": allocator(d) for d in dtypes.TABLE}
     return names | float_divisions()
 
