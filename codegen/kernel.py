@@ -22,6 +22,7 @@ from tir.script.outline import signature_text
 from tir.traverse import substatements
 
 from .arguments import DECLINED, ArgumentError, address, block, checked
+from .faults import failure
 from .signature import LibraryOfOne
 from .timing import Timing, sampled, seconds_of, without_collector
 
@@ -112,14 +113,15 @@ class Kernel(LibraryOfOne):
         """Run once. Returns nothing where all arguments are given; else the outputs, one or a tuple of them.
 
         Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, MemoryError if there is no
-        memory for the temporaries, and UnsupportedProcessor if the target has instructions that this processor has not.
+        memory for the temporaries, ZeroDivisionError where an integer is divided by zero, and UnsupportedProcessor if the target
+        has instructions that this processor has not.
         """
         if not named:
             status = self._run(*arrays)
             if not status:
                 return None
             if status != DECLINED:
-                raise self._no_memory()
+                raise failure(self.lowered, status, arrays, self.func.name)
         if not named and len(arrays) == self._given and all(type(a) is np.ndarray for a in arrays):
             made = [make() for make in self._makers]
             self._called([*arrays, *made])
@@ -149,8 +151,10 @@ class Kernel(LibraryOfOne):
     def _called(self, arguments: Sequence[Any]) -> None:
         """Run once, with an argument for each parameter."""
         status = self._run(*arguments)
-        if status and (status != DECLINED or self._entry(*self.pointers(*arguments))):
-            raise self._no_memory()
+        if status == DECLINED:
+            status = self._entry(*self.pointers(*arguments))
+        if status:
+            raise failure(self.lowered, status, arguments, self.func.name)
 
     def bind(self, *arrays, **named) -> Callable[[], Any]:
         """The call with these arguments as a function without any. It keeps the arrays alive; they must not be resized. What is
@@ -160,14 +164,13 @@ class Kernel(LibraryOfOne):
 
         def call() -> Any:
             status = run(*arguments)
-            if status and (status != DECLINED or entry(*pointers)):
-                raise self._no_memory()
+            if status == DECLINED:
+                status = entry(*pointers)
+            if status:
+                raise failure(self.lowered, status, arguments, self.func.name)
             return results()
 
         return call
-
-    def _no_memory(self) -> MemoryError:
-        return MemoryError(f"{self.func.name}: no memory for its temporaries; the results are undefined")
 
     def llvm_ir(self) -> str:
         """The LLVM IR that was emitted, before LLVM's own passes."""

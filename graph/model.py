@@ -12,10 +12,11 @@ import numpy as np
 
 from codegen import Target, backend
 from codegen.arguments import DECLINED, address, block
+from codegen.faults import NO_MEMORY, failure
 from codegen.kernel import maker
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
-from codegen.llvm.program import TIMED, TIMESPEC_WORDS, Invoke, Step, entry
+from codegen.llvm.program import STEP, TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from codegen.processor import host_cores
 from codegen.timing import duration
@@ -111,8 +112,8 @@ class Model:
         Inputs are numpy's arrays or those of other libraries, and the outputs are of the first that is not numpy.
         The elements of inputs are not checked: of indices that lie outside of what they index, as into an embedding, the nearest
         one inside is taken. Raises GraphError where an input is missing or has another shape or element type, MemoryError where
-        there is no memory for the temporaries of a kernel, UnsupportedProcessor if the target has instructions that this
-        processor has not: such a network is for `export`.
+        there is no memory for the temporaries of a kernel, ZeroDivisionError where one divides an integer by zero,
+        UnsupportedProcessor if the target has instructions that this processor has not: such a network is for `export`.
         """
         status, outputs = self._called(self._run, inputs)
         if status == DECLINED:
@@ -148,8 +149,16 @@ class Model:
         if len(self._arenas) < host_cores():  # as many calls as can run at once
             self._arenas.append(arena)
         if status not in (0, DECLINED):
-            raise MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
+            raise self._failure(status)
         return status, outputs
+
+    def _failure(self, status: int) -> Exception:
+        """The error that a status stands for."""
+        if status == NO_MEMORY:
+            return MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
+        step, status = divmod(status, STEP)
+        kernel = self.kernels[step - 1]
+        return failure(kernel.kernel.main.lowered, status, name=f"{self.graph.name}: {label(kernel.func)}")
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """Where the time of a call goes: of each kernel the median of `runs` runs of the whole network, after one to warm up.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from search.measure.ranges import meaningful
 from search.measure.reference import random_array
 from search.measure.rounding import by_rows
 from tir import dtypes, interpreter
@@ -111,9 +112,31 @@ def ordered(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    """Floats between -1 and 1, the same at each call; integers, which are mostly indices, are 0."""
-    rng = np.random.default_rng(SEED)
-    return {
-        v.name: random_array(v.shape, v.dtype, rng) if dtypes.is_float(v.dtype) else np.zeros(v.shape, dtypes.storage(v.dtype))
-        for v in graph.inputs
-    }
+    """Inputs for which a network has a meaning, the same at each call: floats between -1 and 1, indices within what they index,
+    divisors that are not 0; other integers and conditions are of both kinds, and the first of each row is not 0, so that a mask
+    lets something through."""
+    rng, spans = np.random.default_rng(SEED), _spans(graph)
+    found = {}
+    for v in graph.inputs:
+        span = spans.get(v.name)
+        if span is None and not dtypes.is_float(v.dtype):
+            found[v.name] = rng.integers(0, 2, v.shape).astype(v.dtype)
+            if v.shape:
+                found[v.name][..., :1] = 1
+        else:
+            found[v.name] = random_array(v.shape, v.dtype, rng, within=span)
+    return found
+
+
+def _spans(graph: Graph) -> dict[str, tuple[int, int]]:
+    """The values for which a graph has a meaning, by name, as its calls say of their inputs (see `search.measure.ranges`)."""
+    found: dict[str, tuple[int, int]] = {}
+    for call in reversed(graph.calls):
+        if all(dtypes.is_float(v.dtype) for v in call.values) and not any(v.name in found for v in call.outputs):
+            continue
+        func = function(call)
+        names = dict(zip((*dict.fromkeys(call.values), *call.outputs), func.buffers, strict=False))
+        wanted = {b.name: found[v.name] for v, b in names.items() if v.name in found}
+        spans = meaningful(func, wanted)
+        found |= {v.name: spans[b.name] for v, b in names.items() if b.name in spans}
+    return found

@@ -47,6 +47,7 @@ class Intrinsic:
 
 
 INTEGERS = ("int", "uint")
+SHIFTS = ("shl", "shr")
 
 
 def _of_library(name: str, meaning: str, evaluate: Callable, ulps: tuple[float, float] = (1.0, 1.0)) -> Intrinsic:

@@ -13,6 +13,7 @@ from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
 from tir.traverse import loads, variable_names, walk
 
+from ..faults import DIVIDED
 from ..processor import fuses_multiply_add, scales_by_powers
 from . import dot, halves
 from . import math as vector_math
@@ -94,8 +95,8 @@ class Arithmetic(Memory):
                     return self._before_loops(e, lambda: self.float_binary(op, a, b)) if divided else self.float_binary(op, a, b)
                 if wraps(e):
                     x, y = self.wrapped(a), self.wrapped(b)
-                    return self.int_binary(op, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False)
-                return self._hoisted(e, lambda: self.int_binary(op, self.index(a), self.index(b), False, exact=True))
+                    return self.int_binary(op, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False, e=e)
+                return self._hoisted(e, lambda: self.int_binary(op, self.index(a), self.index(b), False, exact=True, e=e))
             case Unary("not", a):
                 return self.negate(self.truth(self.expr(a)))
             case Unary("neg", a):
@@ -186,7 +187,10 @@ class Arithmetic(Memory):
 
     def condition(self, op: str, a: Expr, b: Expr) -> Value:
         if op in LOGICAL:
-            x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
+            first, outer = self.truth(self.expr(a)), self.decided
+            self.decided = outer or not loads(b)  # what loads counts, whatever the first says
+            x, y = self.together(first, self.truth(self.expr(b)))
+            self.decided = outer
             return self.op(f"{op} {x}, {y.name}", "i1", x.lanes, key=(op, x.name, y.name))
         if dtypes.is_float(a.dtype):
             x, y = self.together(self.expr(a), self.expr(b))
@@ -248,7 +252,13 @@ class Arithmetic(Memory):
         value = {"+": 0, "*": 1, "min": high, "max": low, "and": True, "or": False}[op]
         return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, dtypes.computed(dtype)), dtype)
 
-    def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
+    def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool, e: Binary | None = None) -> Value:
+        low = None
+        if e is not None and op in ("//", "%"):
+            low, high = bounds(e.b, self.ranges)
+            y = self._safe_divisor(y)
+            if not ((low is not None and low > 0) or (high is not None and high < 0)):
+                y = self._not_zero(y, e)
         x, y = self.together(x, y)
         flags = "nsw " if exact else ""
         match op:
@@ -259,11 +269,9 @@ class Arithmetic(Memory):
             case "min" | "max":
                 return self.intrinsic(f"{'u' if unsigned else 's'}{op}", x, y)
             case "//" | "%" if unsigned:
-                y = self._safe_divisor(y)
                 return self.binary("udiv" if op == "//" else "urem", x, y)
             case "//" | "%":
-                y = self._safe_divisor(y)
-                quotient, rest = self._divided(x, y, exact or not y.name.startswith("%"))
+                quotient, rest = self._divided(x, y, (low is not None and low >= 0) or not y.name.startswith("%"))
                 signs = self.binary("xor", rest, y)
                 opposite = self.op(f"icmp slt {signs}, {zero(x)}", "i1", x.lanes)
                 inexact = self.op(f"icmp ne {rest}, {zero(x)}", "i1", x.lanes)
@@ -286,6 +294,16 @@ class Arithmetic(Memory):
             negative = self.op(f"sub {x.full} {zero(x)}, {x.name}", x.type, x.lanes)
             quotient = self.select(negates, negative, quotient)
         return quotient, rest
+
+    def _not_zero(self, y: Value, e: Binary) -> Value:
+        """A divisor that is not 0: the function is left where it is, with a status that tells which it was."""
+        zeros = self.compare("eq", y, 0)
+        if self.decided:
+            return self.select(zeros, 1, y)
+        if y.lanes > 1:
+            zeros = self.invoke(f"llvm.vector.reduce.or.v{y.lanes}i1", "i1", 1, zeros)
+        self.leave_if(zeros, self.module.faults.get(e, DIVIDED))
+        return y
 
     def _safe_divisor(self, y: Value) -> Value:
         """The divisor with 1 in lanes that are masked off, where it might be 0."""
@@ -417,7 +435,7 @@ class Arithmetic(Memory):
             if isinstance(t, Load) and isinstance(f, Const) and self._loaded_beside(t, f, c):
                 return self._masked_load(c, t, f)
             if self._uniform(c):
-                if isinstance(t, Load) and isinstance(f, Const) and not any(map(loads, t.indices)):
+                if isinstance(t, Load) and isinstance(f, Const) and all(map(hoistable, t.indices)):
                     return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
             mask = self.truth(self.splat(self.expr(c)))
@@ -455,7 +473,7 @@ class Arithmetic(Memory):
         uniform = [c for c in conditions if self._uniform(c)]
         outer = self.wanted, self.absent
         self.absent = Value(constant(f.value, f.dtype).name, TYPES[f.dtype]) if f.value != 0 else None
-        if uniform and not any(map(loads, t.indices)):
+        if uniform and all(map(hoistable, t.indices)):
             self.wanted = self.truth(self.expr(conjunction(*uniform)))
             conditions = [c for c in conditions if c not in uniform]
         if conditions:

@@ -26,7 +26,7 @@ def build_variants(func: PrimFunc, variants: Sequence[Variant], target: Target, 
         lower(f.with_(name=name, attrs=tuple(a for a in f.attrs if a[0] != CONSTANTS)), target)
         for name, f in zip((f"{func.name}_any", *names), (func, *(f for _, f in variants)), strict=True)
     )
-    texts = [emit(f, target) for f in (general, *parts)]
+    texts = [emit(f, target, numbers=False) for f in (general, *parts)]
     keeping = [symbol(f) for f, text in zip((general, *parts), texts, strict=True) if f"{RELEASE}()" in text]
     text = linked([_entry(func, general, [(v, f) for (v, _), f in zip(variants, parts, strict=True)], keeping), *texts])
     return Kernel(func, general, target, text, cached_code(text, target, cache))

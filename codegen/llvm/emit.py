@@ -44,6 +44,7 @@ from tir.ir import (
 from tir.traverse import loads, stored_names, stores, substitute, variable_names, walk
 
 from ..alignment import ALIGNMENT
+from ..faults import numbered
 from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import IN_ORDER, NON_TEMPORAL, prefetches
@@ -62,14 +63,15 @@ def symbol(func: PrimFunc) -> str:
     return f"tir_{ascii_name(func.name)}"
 
 
-def emit(func: PrimFunc, target) -> str:
+def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     """The LLVM module of a lowered function: `i32 <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
 
-    It returns 0, or 1 where there is no memory for temporaries. Buffers are `noalias`: the kernel's argument check refuses arrays
-    that overlap where one of them is written. Where stores are to be non-temporal, other than in loops that `streams` writes, the
-    body is there twice: for arrays that begin at cache lines, and for others, to which they are usual ones.
+    It returns 0, NO_MEMORY where there is none for temporaries, or DIVIDED where an integer is divided by zero; with `numbers`
+    one of `faults.numbered`, which says where. Buffers are `noalias`: the kernel's argument check refuses arrays that overlap
+    where one of them is written. Where stores are to be non-temporal, other than in loops that `streams` writes, the body is
+    there twice: for arrays that begin at cache lines, and for others, to which they are usual ones.
     """
-    module = Module(target)
+    module = Module(target, faults=numbered(func) if numbers else {})
     params = []
     writer = Function(module)
     for p in func.params:

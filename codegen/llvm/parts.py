@@ -61,7 +61,8 @@ class Parts(Writer):
         self.module.functions[number] = writer.finish(header)
         call = f"call i32 {name}({', '.join(map(str, passed))})"
         if writer.fails or writer.heap:
-            self.leave_if(self.op(f"icmp ne i32 {self.op(call, 'i32').name}, 0", "i1"))
+            status = self.op(call, "i32")
+            self.leave_if(self.compare("ne", status, 0), status)
         else:
             self.line(call)
 

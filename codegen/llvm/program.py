@@ -6,8 +6,10 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from ..faults import NO_MEMORY, PLACES
 from .scratch import RELEASE
 
+STEP = 2 * PLACES
 TIMED = ".timed"  # behind the name of an entry: the one that also says when each step ended
 CLOCK = 6 if sys.platform == "darwin" else 1  # CLOCK_MONOTONIC of the C library
 TIMESPEC_WORDS = 2  # of 64 bits in its answer: seconds and nanoseconds
@@ -42,8 +44,8 @@ Step = Invoke | Copy
 
 
 def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Collection[str], timed: bool = False) -> str:
-    """The LLVM module of `i32 <name>(ptr <base>, ...)`, which does the steps in order and returns 0, or 1 as soon as a kernel
-    finds no memory for its temporaries.
+    """The LLVM module of `i32 <name>(ptr <base>, ...)`, which does the steps in order and returns 0, or NO_MEMORY as soon as a
+    kernel finds none for its temporaries; what else a kernel returns is that plus STEP times the number of its step, from 1 on.
 
     `keeping` are the symbols of kernels that keep memory; `void <name>.release()` frees it. With `timed` there is also `i32
     <name>.timed(ptr <base>, ..., ptr %times)`, which writes the time at its begin and after each step, TIMESPEC_WORDS words each.
@@ -66,7 +68,20 @@ def _function(name: str, bases: Sequence[str], steps: Sequence[Step], timed: boo
         lines += _step(n, step)
         lines += _clock(n + 1) if timed else ()
     head = f"define i32 @{name}({', '.join(f'ptr %{base}' for base in bases)}) nounwind {{"
-    body = ["entry:", *lines, "ret i32 0", "fail:", "ret i32 1"]
+    body = ["entry:", *lines, "ret i32 0"]
+    calls = [n for n, step in enumerate(steps) if isinstance(step, Invoke)]
+    if calls:
+        before = ["entry", *(f"done{n}" for n in calls)]
+        places = [(n, f"%{label}") for n, label in zip(calls, before, strict=False)]
+        body += [
+            "fail:",
+            f"%status = phi i32 {', '.join(f'[ %status{n}, {at} ]' for n, at in places)}",
+            f"%step = phi i32 {', '.join(f'[ {(n + 1) * STEP}, {at} ]' for n, at in places)}",
+            f"%memory = icmp eq i32 %status, {NO_MEMORY}",
+            "%coded = add i32 %step, %status",
+            f"%result = select i1 %memory, i32 {NO_MEMORY}, i32 %coded",
+            "ret i32 %result",
+        ]
     return "\n".join([head, *(x if x.endswith(":") else f"  {x}" for x in body), "}"])
 
 

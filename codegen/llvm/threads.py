@@ -49,8 +49,8 @@ class Threads(Writer):
         self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")
         if worker.fails or worker.heap:
             place = self.op(f"getelementptr i64, ptr {context}, i64 1", "ptr")
-            failure = self.op(f"load i64, ptr {place.name}", "i64")
-            self.leave_if(self.op(f"icmp ne i64 {failure.name}, 0", "i1"))
+            failure = self.convert("trunc", self.op(f"load i64, ptr {place.name}", "i64"), "i32")
+            self.leave_if(self.compare("ne", failure, 0), failure)
 
     @property
     def _moving(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.polynomial import Monomial, Polynomial
-from tir.ir import Load, Store, Var
+from tir.ir import Expr, Load, Store, Var
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -177,6 +177,7 @@ class Module:
     functions: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
     library: dict[str, str] = field(default_factory=dict)  # functions of ours that are called, by name
+    faults: Mapping[Expr, int] = field(default_factory=dict)  # the statuses of divisions by zero
     slots: list[tuple[str, int]] = field(default_factory=list)  # where blocks of memory are kept between calls: name, number
 
     def text(self) -> str:

@@ -12,6 +12,7 @@ from tir.ir import Buffer, Expr, For, Kind, Stmt
 from tir.traverse import stores, variable_names
 
 from ..alignment import ALIGNMENT, rounded
+from ..faults import NO_MEMORY
 from ..passes.free_variables import free_names
 from . import scratch
 from .values import Frame, Instructions, Module, Place, Value, ascii_name, typed
@@ -33,7 +34,7 @@ class Writer(Instructions):
         self.heap: list[tuple[str, int]] = []  # temporaries of constant size on the heap: pointers and where they start
         self.heap_size = 0  # bytes of them
         self.slots_to_free: list[str] = []  # of temporaries whose size is known at the call
-        self.fails = False  # whether it may end early, since an allocation failed
+        self.fails = False  # whether it may end early, since an allocation failed, or a divisor was 0
         self.env: dict[str, Value] = {}
         self.buffers: dict[str, str] = {}
         self.slots: dict[tuple[str, int], str] = {}  # temporaries of constant size, by name and size
@@ -50,6 +51,7 @@ class Writer(Instructions):
         self.prefixes: dict[str, int] = {}  # of masks that hold in the first lanes alone: how many these are
         self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes that exist
         self.idle = False  # whether the mask may be false in all lanes
+        self.decided = False  # whether what is written may not count, as the second operand of an `and`: it must not fail
         self.born: dict[str, Frame] = {}  # of values that were hoisted: the frame they are in
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.wanted: Value | None = None  # a condition on the load being written
@@ -209,16 +211,19 @@ class Writer(Instructions):
             f"{name}.failed = icmp eq ptr {name}, null",
         ]
 
-    def _failing(self) -> list[str]:
-        """The end, where an allocation failed."""
-        status = "store atomic i64 1, ptr %failure monotonic, align 8" if self.is_share else "store i32 1, ptr %status"
-        return [status, "br label %leave"]
+    def _failing(self, status: Value | int = NO_MEMORY) -> list[str]:
+        """The end, with a status that says why."""
+        if not self.is_share:
+            return [f"store i32 {status if isinstance(status, int) else status.name}, ptr %status", "br label %leave"]
+        widened = [] if isinstance(status, int) else [f"{(wide := self.fresh())} = zext {status} to i64"]
+        number = status if isinstance(status, int) else wide
+        return [*widened, f"store atomic i64 {number}, ptr %failure monotonic, align 8", "br label %leave"]
 
-    def leave_if(self, failed: Value) -> None:
-        """Go to the end, with the status 1, where an allocation failed."""
+    def leave_if(self, failed: Value, status: Value | int = NO_MEMORY) -> None:
+        """Go to the end, with this status, where something failed: by default, an allocation."""
         self.fails = True
         fail, go_on = self.label("fail"), self.label("go_on")
-        for line in (f"br i1 {failed.name}, label %{fail}, label %{go_on}", f"{fail}:", *self._failing(), f"{go_on}:"):
+        for line in (f"br i1 {failed.name}, label %{fail}, label %{go_on}", f"{fail}:", *self._failing(status), f"{go_on}:"):
             self.line(line)
         self.top.label = go_on
 

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tir import dtypes
-from tir.analysis.context import accesses_and_blocks
-from tir.arith.intervals import polynomial_bounds
-from tir.arith.polynomial import polynomial
 from tir.arrays import read
-from tir.ir import Block, Buffer, Cast, Const, Load, PrimFunc, const_shape
+from tir.ir import Buffer, PrimFunc, const_shape
 from tir.nearest import no_such
 from tir.traverse import stored_names
-from tir.verify.accesses import ProgramPoint
 
 from .exact import largest_integers
+from .ranges import index_bounds, meaningful
 from .rounding import MAX_BOUND, Expected, Reference, to_float
 
 if TYPE_CHECKING:
@@ -93,8 +90,10 @@ def random_array(
     high: float = 1.0,
     within: tuple[int, int] | None = None,
 ) -> np.ndarray:
-    """Random data: floats uniform in `low .. high`, integers small (-8 .. 8, or 0 .. 8 unsigned) and `within` bounds that are
-    known, bools both."""
+    """Random data: floats uniform in `low .. high`, integers small (-8 .. 8, or 0 .. 8 unsigned), both integers `within` bounds
+    that are known; bools both."""
+    if dtypes.is_float(dtype) and within is not None:
+        return from_float(rng.integers(*within, shape, endpoint=True).astype("float64"), dtype)
     if dtypes.is_float(dtype):
         values = rng.uniform(low, high, shape).astype("float32" if dtype != "float64" else "float64")
         return from_float(values, dtype)
@@ -103,29 +102,6 @@ def random_array(
     if within is not None:
         return rng.integers(*within, shape, dtype=dtype, endpoint=True)
     return rng.integers(-8 if dtype.startswith("int") else 0, 9, shape).astype(dtype)
-
-
-def index_bounds(func: PrimFunc) -> dict[str, tuple[int, int]]:
-    """Between which values the elements of integer parameters must lie, by name, for what they index to be there: of those that
-    occur in an index, times a number, beside what does not depend on elements."""
-    names = {b.name for b in func.buffers if dtypes.is_int(b.dtype)}
-    found: dict[str, tuple[int, int]] = {}
-    for access, place in accesses_and_blocks(func.body, ProgramPoint()):
-        if isinstance(access, Block):
-            continue
-        for index, dim in zip(access.indices, access.buffer.shape, strict=True):
-            p = polynomial(place.closed(index))
-            for m, factor in p.items():
-                load = m[0].value if len(m) == 1 and isinstance(m[0], Cast) else m[0] if len(m) == 1 else None
-                if not isinstance(load, Load) or load.buffer.name not in names or not isinstance(dim, Const):
-                    continue
-                low, high = polynomial_bounds({other: c for other, c in p.items() if other != m}, place.known)
-                if low is not None and high is not None:
-                    ends = (-low, dim.value - 1 - high) if factor > 0 else (high - dim.value + 1, low)
-                    least, most = dtypes.limits(load.dtype)
-                    before = found.get(load.buffer.name, (int(least), int(most)))
-                    found[load.buffer.name] = max(before[0], -(-ends[0] // abs(factor))), min(before[1], ends[1] // abs(factor))
-    return {name: (low, high) for name, (low, high) in found.items() if low <= high}
 
 
 def given_inputs(func: PrimFunc, inputs: Mapping[str, Any]) -> dict[int, np.ndarray]:
@@ -162,12 +138,14 @@ def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
 def random_inputs(
     func: PrimFunc, rng: np.random.Generator, distribution: int = 0, integers: int | None = None
 ) -> list[np.ndarray]:
-    """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is. What is an
-    index lies within what it indexes. With `integers`, floats are integers up to that."""
-    how, known = DISTRIBUTIONS[distribution], index_bounds(func)
+    """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is. The function
+    has a meaning for them (see `ranges`). With `integers`, floats are integers up to that."""
+    how, known = DISTRIBUTIONS[distribution], meaningful(func)
     if integers is not None:
         drawn = [
-            rng.integers(-integers, integers, const_shape(b), endpoint=True) for b in func.buffers if dtypes.is_float(b.dtype)
+            rng.integers(*known.get(b.name, (-integers, integers)), const_shape(b), endpoint=True)
+            for b in func.buffers
+            if dtypes.is_float(b.dtype)
         ]
         floats = iter(drawn)
         return [
@@ -178,7 +156,7 @@ def random_inputs(
         ]
     arrays = [random_array(const_shape(b), b.dtype, rng, how.low, how.high, known.get(b.name)) for b in func.buffers]
     for b, array in zip(func.buffers, arrays, strict=True):
-        if how.share < 1.0 and dtypes.is_float(b.dtype):
+        if how.share < 1.0 and dtypes.is_float(b.dtype) and b.name not in known:
             if how.whole:
                 array[...] = from_float(rng.choice([how.low, how.high], array.shape), b.dtype)
             array[rng.random(array.shape) >= how.share] = from_float(np.array(how.rest), b.dtype)

@@ -80,6 +80,21 @@ def test_without_memory(product, monkeypatch):
             call()
 
 
+def test_integers_divided_by_zero():
+    nodes = [node("Neg", "b", "c"), node("Div", "a c", "y")]
+    a, b = np.arange(-20, 20, dtype="int32"), np.full(40, -3, "int32")
+    net = compiled(nodes, {"a": a, "b": b}, ["y"])
+    expected = np.trunc(a / 3).astype("int32")
+    zero = b.copy()
+    zero[31] = 0
+    for call in (lambda: net(a, zero), net.bind(a, zero)):
+        with pytest.raises(
+            ZeroDivisionError, match=r"^test: neg_div\(40, 40\) -> 40: `.*` divides by zero; the results are undefined$"
+        ):
+            call()
+        assert np.array_equal(net(a, b)[0], expected)
+
+
 def test_large_outputs_are_aligned(product):
     w, net = product
     assert all(a.ctypes.data % 64 == 0 and a.flags.writeable for _ in range(3) for a in net(w))

@@ -21,7 +21,7 @@ Read on in `generate`, which turns a function into Python; `plain` and `fast` ho
 and with numba; `program` runs it and explains the traps that fire.
 """
 
-from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
+from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised
 from .program import compile, run, source
 
-__all__ = ["DivisionByZero", "InterpreterError", "OutOfBounds", "Uninitialised", "compile", "run", "source"]
+__all__ = ["DivisionByZero", "InterpreterError", "InvalidShift", "OutOfBounds", "Uninitialised", "compile", "run", "source"]

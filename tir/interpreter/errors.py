@@ -15,6 +15,10 @@ class DivisionByZero(InterpreterError, ZeroDivisionError):
     """An integer `//` or `%` by zero."""
 
 
+class InvalidShift(InterpreterError):
+    """A shift by less than 0 bits, or by as many as its dtype has, or more."""
+
+
 class Uninitialised(InterpreterError):
     """A reduction block updated an element before its init ran for that element."""
 

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from .. import dtypes
 from ..arith.simplify import wraps
+from ..intrinsics import SHIFTS
 from ..ir import (
     TRUE,
     Allocate,
@@ -39,7 +40,7 @@ from ..ir import (
 )
 from ..script.printer import PRECEDENCE, last_index, stmt_text
 from ..traverse import blocks, driving, fresh, loads, walk
-from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
+from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised
 from .plain import plain_names
 
 _MAX_NESTING = 15  # CPython allows 20 nested loops; deeper ones go into a function of their own
@@ -323,6 +324,10 @@ class Generator:
                     text = f"{self._expr(t, 1)} if {self._expr(c, 1)} else {self._expr(f, 1)}"
                     return f"({text})"
                 return f"select({self._expr(c)}, {self._expr(t)}, {self._expr(f)})"
+            case Call(op, (a, by)) if op in SHIFTS and not isinstance(by, Const):
+                bits = dtypes.bits(e.dtype)
+                site = self._site(InvalidShift, f"`{e}` shifts by {{value}}, and {e.dtype} has {bits} bits")
+                return f"{e.dtype}({op}({self._expr(a)}, at({self._expr(by)}, {bits}, {site})))"
             case Call(op, args):
                 return f"{e.dtype}({op}({', '.join(self._expr(a) for a in args)}))"
             case Unary("not", a):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from .. import dtypes
-from ..intrinsics import INTRINSICS
+from ..intrinsics import INTRINSICS, SHIFTS
 from ..ir import (
     ARITHMETIC,
     COMPARISONS,
@@ -262,7 +262,7 @@ class Scopes:
             return None
         return a or b
 
-    def _call(self, e: Expr, op: str, found: list[str | None], dtype: str) -> str | None:
+    def _call(self, e: Call, op: str, found: list[str | None], dtype: str) -> str | None:
         if op not in INTRINSICS:
             self._error(f"unknown intrinsic {op!r}; known are {', '.join(INTRINSICS)}")
             return None
@@ -274,9 +274,11 @@ class Scopes:
                 self._error(f"`{op}` of dtype {dtype} has an argument of dtype {d}, in `{e}`")
             elif d is not None and dtypes.TABLE[d].kind not in intrinsic.kinds:
                 self._error(f"`{op}` takes {'floating values' if 'float' in intrinsic.kinds else 'integers'}, got {d}, in `{e}`")
+        if op in SHIFTS and isinstance(by := e.args[-1], Const) and not 0 <= by.value < dtypes.bits(dtype):
+            self._error(f"`{e}` shifts by {by.value}, and {dtype} has {dtypes.bits(dtype)} bits")
         return dtype
 
-    def _binary(self, e: Expr, op: str, a: str | None, b: str | None) -> str | None:
+    def _binary(self, e: Binary, op: str, a: str | None, b: str | None) -> str | None:
         dtype = self._same(e, a, b)
         if op not in (*ARITHMETIC, *COMPARISONS, *LOGICAL):
             self._error(f"unknown operator {op!r}, in `{e}`")
@@ -286,6 +288,8 @@ class Scopes:
             kind = dtypes.TABLE[dtype].kind
             if kind not in kinds.get(op, (kind,)):
                 self._error(f"`{op}` does not take {dtype}, in `{e}`")
+            elif op in ("//", "%") and kind != "float" and e.b.is_zero:
+                self._error(f"`{e}` divides by zero")
         return "bool" if op in COMPARISONS or op in LOGICAL else dtype
 
 

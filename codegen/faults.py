@@ -1,0 +1,43 @@
+"""The status that a kernel returns, and the error of Python that it stands for: no memory, or an integer divided by zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tir import dtypes
+from tir.ir import Binary, Buffer, Cast, Const, Expr, Load, PrimFunc
+from tir.traverse import divisions
+
+NO_MEMORY = 1
+DIVIDED = 2  # an integer was divided by zero; where the status is larger, it says where
+PLACES = 1 << 15  # divisions of a kernel that have a status of their own, at most; an entry adds the number of its step above
+
+
+def numbered(func: PrimFunc) -> dict[Expr, int]:
+    """The statuses of the divisions of a lowered function whose divisor may be zero, the same at each call."""
+    found = (n for n in divisions(func.body) if dtypes.is_int(n.dtype) and not (isinstance(n.b, Const) and n.b.value))
+    return {e: DIVIDED + 1 + n for n, e in zip(range(PLACES), dict.fromkeys(found), strict=False)}
+
+
+def failure(lowered: PrimFunc, status: int, arguments: Sequence[Any] = (), name: str = "") -> Exception:
+    """The error for a status that is not 0 of a function called with these arguments, which may be unknown."""
+    name = name or lowered.name
+    if status == NO_MEMORY:
+        return MemoryError(f"{name}: no memory for its temporaries; the results are undefined")
+    division = next((e for e, number in numbered(lowered).items() if number == status), None)
+    what = f"`{division}` divides" if division is not None else "an integer is divided"
+    where = _first_zero(division.b, lowered, arguments) if isinstance(division, Binary) else ""
+    return ZeroDivisionError(f"{name}: {what} by zero{where}; the results are undefined")
+
+
+def _first_zero(divisor: Expr, func: PrimFunc, arguments: Sequence[Any]) -> str:
+    """Where a divisor that is an element of a parameter is first 0, if that is known."""
+    while isinstance(divisor, Cast):
+        divisor = divisor.value
+    given = {p.name: a for p, a in zip(func.params, arguments, strict=False) if isinstance(p, Buffer)}
+    array = given.get(divisor.buffer.name) if isinstance(divisor, Load) else None
+    places = np.argwhere(array == 0)[:1] if isinstance(array, np.ndarray) else ()
+    return "".join(f"; the first 0 of `{divisor.buffer.name}` is at {tuple(map(int, place))}" for place in places)  # type: ignore[attr-defined]

@@ -1,0 +1,93 @@
+"""The values of inputs for which a function has a meaning: what they index is there, what they divide is not divided by zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tir import dtypes
+from tir.analysis.context import accesses_and_blocks
+from tir.arith.bounds import bounds
+from tir.arith.intervals import polynomial_bounds
+from tir.arith.polynomial import polynomial
+from tir.intrinsics import SHIFTS
+from tir.ir import Binary, Block, Call, Cast, Const, Expr, Load, PrimFunc, Select, Unary
+from tir.traverse import divisions, loads, stores, walk
+from tir.verify.accesses import ProgramPoint
+
+Span = tuple[int, int]  # the least and the largest value
+
+MAX_DIVISOR = 8  # of those that are drawn, so that quotients are not all 0
+
+
+def index_bounds(func: PrimFunc) -> dict[str, Span]:
+    """Between which values the elements of integer buffers must lie, by name, for what they index to be there: of those that
+    occur in an index, times a number, beside what does not depend on elements."""
+    found = Spans()
+    for access, place in accesses_and_blocks(func.body, ProgramPoint()):
+        if isinstance(access, Block):
+            continue
+        for index, dim in zip(access.indices, access.buffer.shape, strict=True):
+            p = polynomial(place.closed(index))
+            for m, factor in p.items():
+                load = m[0].value if len(m) == 1 and isinstance(m[0], Cast) else m[0] if len(m) == 1 else None
+                if not isinstance(load, Load) or not dtypes.is_int(load.dtype) or not isinstance(dim, Const):
+                    continue
+                low, high = polynomial_bounds({other: c for other, c in p.items() if other != m}, place.known)
+                if low is not None and high is not None:
+                    ends = (-low, dim.value - 1 - high) if factor > 0 else (high - dim.value + 1, low)
+                    found.narrow(load, -(-ends[0] // abs(factor)), ends[1] // abs(factor))
+    return {name: (low, high) for name, (low, high) in found.items() if low <= high}
+
+
+def meaningful(func: PrimFunc, wanted: Mapping[str, Span] | None = None) -> dict[str, Span]:
+    """Values for the elements of buffers, by name, for which a function has a meaning, as far as it says so: they index what is
+    there, divide by positive numbers, shift by the bits that there are, and make what is `wanted` of other buffers."""
+    found = Spans({**index_bounds(func), **(wanted or {})})
+    for access, _ in accesses_and_blocks(func.body, ProgramPoint()):
+        for index, dim in () if isinstance(access, Block) else zip(access.indices, access.buffer.shape, strict=True):
+            read = {load.buffer.name for load in loads(index)}
+            if len(read) == 1 and read.isdisjoint(found) and isinstance(dim, Const):  # within bounds that the program sees to
+                found.demand(index, 0, dim.value - 1)
+    for n in divisions(func.body):
+        if dtypes.is_int(n.dtype) and (bounds(n.b, {})[0] or 0) < 1:
+            found.demand(n.b, 1, MAX_DIVISOR)
+    for call in walk(func.body):
+        if isinstance(call, Call) and call.op in SHIFTS:
+            found.demand(call.args[1], 0, dtypes.bits(call.dtype) - 1)
+    for s in reversed(stores(func.body)):
+        if s.buffer.name in found:
+            found.demand(s.value, *found[s.buffer.name])
+    return dict(found)
+
+
+class Spans(dict[str, Span]):
+    """The spans of elements of buffers, by name."""
+
+    def narrow(self, load: Load, low: int, high: int) -> None:
+        """The elements of a buffer must lie between these values, too."""
+        limits = dtypes.limits(load.dtype) if dtypes.is_int(load.dtype) else (low, high)
+        before = self.get(load.buffer.name, (int(limits[0]), int(limits[1])))
+        self[load.buffer.name] = max(before[0], low), min(before[1], high)
+
+    def demand(self, e: Expr, low: int, high: int) -> None:
+        """An expression must lie between these values: so must the elements that it is made of, where that is plain and leaves
+        some of them."""
+        match e:
+            case Load(buffer):
+                least, most = self.get(buffer.name, (low, high))
+                if max(low, least) <= min(high, most) and buffer.dtype != "bool":
+                    self.narrow(e, low, high)
+            case Cast(_, value) | Call("abs", (value,)):
+                self.demand(value, low, high)
+            case Unary("neg", value):
+                self.demand(value, -high, -low)
+            case Binary("+", value, Const(int(by))) | Binary("+", Const(int(by)), value):
+                self.demand(value, low - by, high - by)
+            case Binary("-", value, Const(int(by))):
+                self.demand(value, low + by, high + by)
+            case Binary("*" | "min" | "max", a, b):
+                self.demand(a, low, high)
+                self.demand(b, low, high)
+            case Select(_, a, b):  # `i + n if i < 0 else i`: from the front
+                self.demand(b, low, high)
+                self.demand(a, low, high)
