@@ -11,7 +11,7 @@ import numpy as np
 from tir.analysis.context import accesses
 from tir.arith.bounds import ranges_of
 from tir.arith.division import remainder
-from tir.arith.enumeration import distinct_rows, evaluate, grid
+from tir.arith.enumeration import UnknownValue, distinct_rows, evaluate, grid
 from tir.arith.intervals import Interval, polynomial_bounds
 from tir.arith.polynomial import Monomial, Polynomial, add, polynomial, scale, to_expr
 from tir.arith.simplify import simplify
@@ -258,7 +258,10 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
     if len(counts) < len(highs) or (total := prod(counts.values())) > MAX_POINTS:
         return None
     values = grid(counts)
-    columns = [np.broadcast_to(evaluate(e, values), (total,)) for e in rests]
+    try:
+        columns = [np.broadcast_to(evaluate(e, values), (total,)) for e in rests]
+    except UnknownValue:
+        return None
     return distinct_rows(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
 
@@ -273,7 +276,10 @@ def _apart(kernel: GPUKernel, owners: list[str], part: tuple, offsets: np.ndarra
             if variables(*m) & set(columns):
                 if not variables(*m) <= set(columns):
                     return False
-                base += c * np.prod([evaluate(atom, columns) for atom in m], axis=0)
+                try:
+                    base += c * np.prod([evaluate(atom, columns) for atom in m], axis=0)
+                except UnknownValue:
+                    return False
         starts.append(base)
     if threads == 1 or not starts or threads * len(offsets) > MAX_POINTS:
         return threads == 1

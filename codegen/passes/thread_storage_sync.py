@@ -22,7 +22,7 @@ import numpy as np
 
 from tir.analysis.context import accesses
 from tir.arith.bounds import extent_range, ranges_of
-from tir.arith.enumeration import distinct_rows, evaluate, grid
+from tir.arith.enumeration import UnknownValue, distinct_rows, evaluate, grid
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, polynomial, to_expr
 from tir.arith.simplify import simplify
@@ -303,10 +303,13 @@ def _points(w: Footprint, moving: Mapping[str, int | None], kept: tuple[str, ...
         return tuple(fixed), None
     values = grid(counts)
     holds = np.ones(total, bool)
-    for g in usable:
-        holds &= np.broadcast_to(evaluate(g, values), holds.shape).astype(bool)
     columns = [values[name] for name in kept]
-    columns += [np.broadcast_to(evaluate(to_expr(rest), values), total) for rest in offsets]
+    try:
+        for g in usable:
+            holds &= np.broadcast_to(evaluate(g, values), holds.shape).astype(bool)
+        columns += [np.broadcast_to(evaluate(to_expr(rest), values), total) for rest in offsets]
+    except UnknownValue:
+        return None, None
     x, y, z = (values[t] for t in w.threads)
     columns.append(x + w.block[0] * (y + w.block[1] * z))
     return tuple(fixed), distinct_rows(np.stack(columns, 1)[holds])[0]

@@ -13,11 +13,31 @@ from collections.abc import Callable
 
 import numpy as np
 
+import tir
 from schedule import Schedule, ScheduleError
 from tests.arrays import integers
 from tir import dtypes, te
-from tir.ir import Expr, For, Kind, Load, PrimFunc, Store, cast
-from tir.traverse import blocks, loops, walk
+from tir.ir import (
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Iter,
+    Kind,
+    Load,
+    PrimFunc,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    cast,
+    seq,
+)
+from tir.traverse import blocks, fresh, loops, names, rewrite_statements, substitute, walk
 
 from .harness import same
 
@@ -30,6 +50,10 @@ CORES = ("llvm -num-cores 1", "llvm -num-cores 2")
 
 def draw(rng: np.random.Generator, options):
     return options[int(rng.integers(len(options)))]
+
+
+def int_of(size: int | Expr) -> int:
+    return int(size.value) if isinstance(size, Const) else int(size)  # type: ignore[call-overload]
 
 
 class Formula:
@@ -104,7 +128,12 @@ class Formula:
 
 
 def program(rng: np.random.Generator) -> PrimFunc:
-    """One to four stages: elementwise, windows with padding, reductions, gathers."""
+    """One to four stages: elementwise, windows with padding, reductions, gathers; in loops of 32 or of 64 bits."""
+    width = "int64" if rng.random() < 0.3 else "int32"
+
+    def sized(*extents: int) -> tuple:
+        return tuple(te.const(n, "int64") if width == "int64" else n for n in extents)
+
     dtype = draw(rng, (draw(rng, FLOATS), draw(rng, FLOATS), draw(rng, INTEGERS), "bool" if rng.random() < 0.3 else "float32"))
     tensors = []
     rank = int(rng.integers(0, 4)) if rng.random() < 0.95 else 0
@@ -116,9 +145,9 @@ def program(rng: np.random.Generator) -> PrimFunc:
     for n in range(int(rng.integers(1, 4))):
         kept = tuple(d for d in shape if rng.random() < 0.8)
         other = dtype if rng.random() < 0.8 else draw(rng, (*FLOATS, *INTEGERS, "bool"))
-        inputs.append(te.placeholder(kept if rng.random() < 0.5 else shape, other, name="ABC"[n]))
+        inputs.append(te.placeholder(sized(*(kept if rng.random() < 0.5 else shape)), other, name="ABC"[n]))
     tensors += inputs
-    index = te.placeholder((draw(rng, EXTENTS),), draw(rng, ("int32", "int64", "uint8", "int8")), name="I")
+    index = te.placeholder(sized(draw(rng, EXTENTS)), draw(rng, ("int32", "int64", "uint8", "int8")), name="I")
     uses_index = False
     outputs = []
     for stage in range(int(rng.integers(1, 5))):
@@ -131,12 +160,16 @@ def program(rng: np.random.Generator) -> PrimFunc:
                 extent = min(draw(rng, EXTENTS), room)
                 room = max(1, room // extent)
                 first = int(rng.integers(0, 3)) if rng.random() < 0.1 else 0
-                axes.append(te.reduce_axis((first, first + extent), name=f"r{stage}{r}"))
+                axes.append(te.reduce_axis(sized(first, first + extent), name=f"r{stage}{r}"))
         style = [int(rng.integers(1 << 30)) for _ in range(16)]
 
         def readers(place, axes=axes, style=style):
             """Functions that read some tensor near `place`, always inside or guarded."""
-            nonlocal uses_index
+
+            def used_index() -> None:
+                nonlocal uses_index
+                uses_index = True
+
             chosen = np.random.default_rng(style[0])
             result = []
             for _ in range(3):
@@ -146,39 +179,54 @@ def program(rng: np.random.Generator) -> PrimFunc:
                 def read(tensor=tensor, seed=seed):
                     r = np.random.default_rng(seed)
                     indices, guards = [], []
-                    for size in tensor.shape:
-                        candidates = [*place, *axes, te.const(int(r.integers(size)))]
+                    uniform = r.random() < 0.15  # a term that depends on no axis
+                    along = () if style[6] % 4 == 0 else axes  # all terms of a sum may be the same
+                    for size in map(int_of, tensor.shape):
+                        candidates = [*([] if uniform else [*place, *along]), te.const(int(r.integers(size)), width)]
                         weights = [1.0 if c is not candidates[-1] else 0.2 for c in candidates]
                         i = candidates[int(r.choice(len(candidates), p=np.array(weights) / sum(weights)))]
                         i = i.value if isinstance(i, te.ReduceAxis) else i
-                        what = r.integers(10)
-                        if what == 0 and axes:
-                            i = i + axes[0] - 1
+                        what = r.integers(16)
+                        if what == 0 and along and not uniform:
+                            i = i + along[0] - 1
                         elif what == 1:
                             i = i * 2 + int(r.integers(2))
                         elif what == 2:
                             i = size - 1 - i
                         elif what == 3:
                             i = i // 2
-                        exact = r.random() < 0.5
-                        if exact:
+                        elif what == 4:
+                            i = te.select(te.equal(i % 3, 1), i, te.const(size - 1, width))
+                        elif what == 5:
+                            i = te.if_then_else(i > 2, i - 2, i * 2)
+                        elif what == 6:
+                            i = cast(cast(i, draw(r, ("int8", "uint8", "int16", "int32", "int64"))), width)
+                        elif what == 7:
+                            at = cast(index[i % int_of(index.shape[0])], width)
+                            i = draw(r, (lambda: te.minimum(at, i), lambda: te.select(at > i, at, i), lambda: at))()  # noqa: B023
+                            used_index()
+                        how = r.random()
+                        if how < 0.4 or what in (6, 7):
                             i = i % size
+                        elif how < 0.6:
+                            i = te.minimum(te.maximum(i, te.const(0, width)), te.const(size - 1, width))
                         else:
                             guards += [i >= 0, i < size]
                         indices.append(i)
                     value = tensor(*indices)
-                    zero = te.const(0, tensor.dtype)
-                    return te.if_then_else(te.all(*guards), value, zero) if guards else value
+                    beside = te.const(int(r.integers(3)) % (2 if tensor.dtype == "bool" else 3), tensor.dtype)
+                    return te.if_then_else(te.all(*guards), value, beside) if guards else value
 
                 result.append(read)
             if style[1] % 7 == 0:
                 tensor = tensors[style[2] % len(tensors)]
                 if tensor.shape:
-                    uses_index = True
+                    used_index()
 
                     def gather(tensor=tensor):
-                        where = index[(place[0] if place else te.const(0)) % index.shape[0]]
-                        first = (cast(where, "int32") % tensor.shape[0], *(te.const(d - 1) for d in tensor.shape[1:]))
+                        where = index[(place[0] if place else te.const(0, width)) % int_of(index.shape[0])]
+                        rows, *rest = map(int_of, tensor.shape)
+                        first = (cast(where, width) % rows, *(te.const(d - 1, width) for d in rest))
                         return tensor(*first)
 
                     result.append(gather)
@@ -210,7 +258,7 @@ def program(rng: np.random.Generator) -> PrimFunc:
                 name = ("sum", "sum", "sum", "max", "min", "sum")[reducer]
             return getattr(te, name)(of.tame(value), axis=axes, where=where)
 
-        made = te.compute(shape, lambda *place: formula(place), name=f"S{stage}")
+        made = te.compute(sized(*shape), lambda *place: formula(place), name=f"S{stage}")
         made = made if isinstance(made, tuple) else (made,)
         tensors.append(made[-1])
         outputs.append(made)
@@ -218,7 +266,7 @@ def program(rng: np.random.Generator) -> PrimFunc:
             tensor = made[-1]
             name = f"T{stage}"
             six = te.const(6, tensor.dtype)
-            bounded = te.compute(shape, lambda *i: te.maximum(te.minimum(tensor(*i), six), -six), name=name)  # noqa: B023
+            bounded = te.compute(sized(*shape), lambda *i: te.maximum(te.minimum(tensor(*i), six), -six), name=name)  # noqa: B023
             tensors.append(bounded)
             outputs.append((bounded,))
     last = list(outputs[-1])
@@ -237,6 +285,31 @@ def _used(arguments, outputs):
     return seen
 
 
+def own_temporaries(func: PrimFunc, rng: np.random.Generator) -> PrimFunc:
+    """The function with some values on their way through temporaries of their blocks, which are filled in a loop, by a block
+    inside or not, under a condition or not, and read from the other end."""
+    taken = names(func)
+
+    def change(s: Stmt) -> Stmt:
+        if not isinstance(s, Block) or not isinstance(s.body, Store) or s.init is not None or rng.random() < 0.5:
+            return s
+        store, n = s.body, int(rng.integers(1, 6))
+        own = Buffer(fresh(taken, "own"), (Const(n),), store.buffer.dtype)
+        a, v = Var(fresh(taken, "a")), Var(fresh(taken, "v_a"))
+        fill: Stmt = Store(own, (v,), store.value)
+        if rng.random() < 0.4:
+            large = Binary(">", store.value, te.const(0, store.value.dtype))
+            fill = seq(If(large, fill), If(Unary("not", large), fill))
+        if rng.random() < 0.5:
+            fill = Block(fresh(taken, "fill"), (Iter(v, Const(n), Axis.SPATIAL, a),), fill)
+        else:
+            fill = substitute(fill, {v: a})
+        last = Store(store.buffer, store.indices, Load(own, (Const(n - 1 - int(rng.integers(n))),)))
+        return s.with_(body=seq(For(a, Const(n), fill), last), allocs=(own,), reads=None, writes=None)
+
+    return func.with_(body=rewrite_statements(func.body, change))
+
+
 def schedule(func: PrimFunc, rng: np.random.Generator, steps: int = 14) -> Schedule:
     """Primitives drawn at random; those that are refused are left out."""
     s = Schedule(func)
@@ -245,6 +318,13 @@ def schedule(func: PrimFunc, rng: np.random.Generator, steps: int = 14) -> Sched
             _step(s, rng)
         except (ScheduleError, KeyError):  # refused, or a primitive that does not exist
             continue
+    if rng.random() < 0.4:  # lanes inside, copies or threads outside
+        around = s.get_loops(draw(rng, blocks(s.func.body)).name)
+        for loop, mark in zip(around[:-3:-1], (s.vectorize, draw(rng, (s.unroll, s.parallel))), strict=False):
+            try:
+                mark(loop)
+            except ScheduleError:
+                continue
     return s
 
 
@@ -288,6 +368,9 @@ def _step(s: Schedule, rng: np.random.Generator) -> None:
                 lambda: s.annotate(loop, "pragma_auto_unroll_max_step", 16),
                 lambda: s.decompose_reduction(block, loop),
                 lambda: s.rfactor(loop),
+                lambda: s.annotate(loop, "combine_lanes", True),
+                lambda: s.annotate(around[-1], "combine_lanes", True),
+                lambda: s.blockize(loop),
             ),
         )()
     else:
@@ -318,18 +401,31 @@ def ordered(func: PrimFunc) -> bool:
 
 
 def case(seed: int) -> Schedule:
-    """The program and the schedule of a seed."""
+    """The program and the schedule of a seed: random steps, or those of the default schedule."""
     rng = np.random.default_rng(seed)
     func = program(rng)
-    s = schedule(func, rng)
+    if rng.random() < 0.3:
+        return tir.default_schedule(func, draw(rng, CORES))
+    s = schedule(own_temporaries(func, rng), rng)
     annotate(s, rng)
     return s
+
+
+def arguments(func: PrimFunc, seed: int) -> list:
+    """Small integers; sometimes with the ends of integer types, and with floats that are no number or infinite, among them."""
+    rng, args = np.random.default_rng(seed), integers(func, seed)
+    if seed % 4 == 0:
+        for p, a in zip(func.params, args, strict=True):
+            if isinstance(p, Buffer) and p.dtype not in ("bool", "bfloat16"):
+                ends = (np.nan, np.inf, -np.inf) if dtypes.is_float(p.dtype) else dtypes.limits(p.dtype)
+                a[rng.random(a.shape) < 0.1] = draw(rng, ends)
+    return args
 
 
 def run(seed: int, cpu: str = "") -> Schedule:
     """Compare one case on one and on two threads; AssertionError where they differ."""
     s = case(seed)
-    same(s.func, integers(s.func, seed), targets=[f"{t} -mcpu {cpu}" if cpu else t for t in CORES], fences=True)
+    same(s.func, arguments(s.func, seed), targets=[f"{t} -mcpu {cpu}" if cpu else t for t in CORES], fences=True)
     return s
 
 

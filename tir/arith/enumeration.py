@@ -48,6 +48,8 @@ def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
             return values[name]
         case Cast("int32" | "int64", value) if not dtypes.is_float(value.dtype):
             return np.asarray(evaluate(value, values)).astype(np.int64)
+        case Cast("int8" | "int16" | "uint8" | "uint16" | "uint32" as dtype, value) if not dtypes.is_float(value.dtype):
+            return np.asarray(evaluate(value, values)).astype(dtype).astype(np.int64)
         case Unary("not", a):
             return np.logical_not(evaluate(a, values))
         case Unary("neg", a):

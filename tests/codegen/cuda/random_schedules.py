@@ -18,7 +18,7 @@ from schedule import Schedule, ScheduleError
 from schedule.primitive import blocks_below, find_block, loops_of
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import emulate
-from tests.codegen.fuzz import program
+from tests.codegen.fuzz import own_temporaries, program
 from tir.interpreter import run
 from tir.ir import Axis, Const, PrimFunc
 from tir.traverse import variables
@@ -130,7 +130,7 @@ def cases(seeds: range) -> Iterator[tuple[int, PrimFunc, PrimFunc, Program | str
     """(seed, function, scheduled function, its kernels or why there are none) for each seed."""
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        func = program(rng)
+        func = own_temporaries(program(rng), rng)
         if any(not isinstance(p.extent, Const) for b in blocks_below(func.body) for p in b.iters):
             continue
         s = scheduled(rng, func)

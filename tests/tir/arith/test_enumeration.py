@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tir.arith.enumeration import MAX_SPARSITY, distinct_rows
+from tir.arith.enumeration import MAX_SPARSITY, UnknownValue, distinct_rows, evaluate
+from tir.ir import Cast, Const, Var
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "bool"])
@@ -26,3 +27,11 @@ def test_distinct_rows_on_both_sides_of_the_limit(span: int) -> None:
     rows = np.array([[span - 1], [0], [3], [0], [span - 1]])
     found, place = distinct_rows(rows)
     assert found.ravel().tolist() == [0, 3, span - 1] and place.tolist() == [2, 0, 1, 0, 2]
+
+
+def test_casts_to_narrow_integers_wrap() -> None:
+    x = np.arange(-300, 301)
+    for dtype in ("int8", "int16", "uint8", "uint16", "uint32"):
+        assert (evaluate(Cast(dtype, Var("x")) * 2, {"x": x}) == x.astype(dtype).astype(np.int64) * 2).all()
+    with pytest.raises(UnknownValue):
+        evaluate(Cast("int32", Cast("float32", Var("x")) + Const(0.5, "float32")), {"x": x})
