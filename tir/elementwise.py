@@ -38,12 +38,12 @@ def operator(op: str) -> Callable[[Any, Any], Binary]:
 
 
 def maximum(a, b) -> Expr:
-    """The larger of two numbers, in the dtype that both are converted to; of a NaN and a number either. Of conditions `or`."""
+    """The larger of two numbers, in the dtype that both are converted to; where one is a NaN, the first. Of conditions `or`."""
     return binary("max", a, b)
 
 
 def minimum(a, b) -> Expr:
-    """The smaller of two numbers, in the dtype that both are converted to; of a NaN and a number either. Of conditions `and`."""
+    """The smaller of two numbers, in the dtype that both are converted to; where one is a NaN, the first. Of conditions `and`."""
     return binary("min", a, b)
 
 

@@ -7,23 +7,32 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from tir import dtypes
+
 from ..ir import Value
 
 if TYPE_CHECKING:
     import onnx
 
 
-def has_function(name: str, opset: int) -> bool:
+def has_function(name: str, opset: int, domain: str = "") -> bool:
     """Whether ONNX defines an operator of that version by others."""
-    schema = _schema(name, opset)
+    schema = _schema(name, opset, domain)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def newest_opset() -> int:
+    """The newest version of the operator set that the ONNX package knows."""
+    import onnx.defs
+
+    return onnx.defs.onnx_opset_version()
 
 
 def function_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> onnx.FunctionProto:
     """The definition of a node. Raises ValueError where there is none for inputs like these."""
     import onnx
 
-    schema = _schema(node.op_type, opset)
+    schema = _schema_of(node, opset)
     assert schema is not None, "the caller asked `has_function`"
     if schema.has_function:
         version = max((v for v in schema.function_opset_versions if v <= opset), default=None)
@@ -41,9 +50,17 @@ def function_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int
     return function
 
 
+def halves_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> list[str | None]:
+    """Of each output the type of halves that it has because an input has it; None where there is none."""
+    schema = _schema_of(node, opset)
+    formal = zip(schema.inputs, inputs, strict=False)
+    found = {f.type_str: v.dtype for f, v in formal if v is not None and dtypes.is_half(v.dtype)}
+    return [found.get(o.type_str) for o in schema.outputs]
+
+
 def arguments(node: onnx.NodeProto, function: onnx.FunctionProto, opset: int) -> dict[str, onnx.AttributeProto]:
     """The attributes of a call of a function by name: those of the node, else their defaults."""
-    defaults = [a.default_value for a in _schema(node.op_type, opset).attributes.values()]
+    defaults = [a.default_value for a in _schema_of(node, opset).attributes.values()]
     return {a.name: a for a in (*defaults, *function.attribute_proto, *node.attribute) if a.name}
 
 
@@ -114,11 +131,15 @@ def ordered(nodes: Sequence[onnx.NodeProto], defined: Container[str] = ()) -> li
     return found
 
 
-def _schema(name: str, opset: int) -> Any:
+def _schema_of(node: onnx.NodeProto, opset: int) -> Any:
+    return _schema(node.op_type, opset, "" if node.domain == "ai.onnx" else node.domain)
+
+
+def _schema(name: str, opset: int, domain: str) -> Any:
     import onnx.defs
 
     try:
-        return onnx.defs.get_schema(name, opset, "")
+        return onnx.defs.get_schema(name, opset, domain)
     except onnx.defs.SchemaError:
         return None
 

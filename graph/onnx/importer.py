@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tir import dtypes
 from tir.traverse import fresh
 
 from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant, verify
 from ..ops import Operator, alternatives, find, result_types
 from ..reference import run_call
-from .functions import arguments, function_of, names_read, needed, ordered, resolved
+from .functions import arguments, function_of, halves_of, names_read, needed, newest_opset, ordered, resolved
 from .inputs import element_type, inputs
 from .refusals import HOLDERS, OF_FIRST, OF_SEQUENCES, SEQUENCES, UNUSED, domain_of, folds, misfit, refusal, trimmed
 from .weights import as_onnx, weights
@@ -221,16 +222,22 @@ class Importer:
         return self._settled(node, scope, start, self._function(node, inputs, scope))
 
     def _function(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> tuple[Any, ...]:
-        """The outputs of a node that ONNX defines by others."""
-        opset = scope.opsets[""]
+        """The outputs of a node that ONNX defines by others. Halves are computed in float32 and rounded at the end."""
+        opset = scope.opsets[domain_of(node.domain)]
+        halves, write = halves_of(node, inputs, opset), Writer(self, scope, scope.below(node))
+        if any(halves):
+            inputs = [write("Cast", v, to=dtypes.computed(v.dtype)) if v is not None else None for v in inputs]
         function = function_of(node, inputs, opset)
         values = dict.fromkeys(("", *function.input)) | dict(zip(function.input, inputs, strict=False))
         opsets = {domain_of(o.domain): o.version for o in function.opset_import} or scope.opsets
+        opsets = {"": newest_opset()} | opsets  # which a function of another domain need not say
         outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer in scope.read]
         read = names_read(function.node) | set(outputs)
         inner = Scope(values, opsets, read, arguments(node, function, opset), scope.below(node))
         self.inlined(function.node, inner, outputs)
-        return tuple(inner.values.get(name) for name in function.output)
+        found = [inner.values.get(name) for name in function.output]
+        rounded = zip(found, halves[: len(found)], strict=True)
+        return tuple(v if v is None or half is None else write("Cast", v, to=half) for v, half in rounded)
 
     def _settled(self, node: onnx.NodeProto, scope: Scope, start: int, results: Sequence[Any]) -> Sequence[Any]:
         """The outputs of a node: of its calls from `start` on stay those that are read; outputs of the file keep their names."""

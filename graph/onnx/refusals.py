@@ -31,7 +31,8 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
         return "the file does not say which version of this domain it means"
     opset = opsets[domain]
     found = [] if domain else alternatives(node.op_type, opset)
-    if any(a.type in SUBGRAPHS for a in node.attribute) and not any(o.composite for o in found):
+    holder = any(o.composite for o in found) or (domain and has_function(node.op_type, opset, domain))
+    if any(a.type in SUBGRAPHS for a in node.attribute) and not holder:
         return "graphs inside of nodes are not there"
     if folds(node, known):
         return ""
@@ -40,7 +41,7 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
             return f"its input `{name}` must be constant"
     if reasons := [misfit(node, o, known) for o in found]:
         return "" if "" in reasons else reasons[0]
-    if not domain and has_function(node.op_type, opset):
+    if has_function(node.op_type, opset, domain):
         return ""
     there = "" if domain else versions(node.op_type)
     near = "" if there or domain else nearest(node.op_type, names())

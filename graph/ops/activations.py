@@ -11,16 +11,33 @@ from .elementwise import like, one, unary, zero
 
 
 def _softplus(x: Expr) -> Expr:
-    """log(1 + e^x), without overflow."""
-    return te.maximum(x, zero(x)) + te.log(one(x) + te.exp(-te.abs(x)))
+    """log(1 + e^x), without overflow. What the sum with 1 rounds away is made good by a quotient (Goldberg, What Every Computer
+    Scientist Should Know About Floating-Point Arithmetic, ACM Computing Surveys 23(1), 1991, theorem 4)."""
+    power = te.exp(-te.abs(x))
+    more = one(x) + power
+    rest = te.select(te.equal(more, one(x)), power, te.log(more) * (power / (more - one(x))))
+    return te.maximum(x, zero(x)) + rest
+
+
+def _mish(x: Expr) -> Expr:
+    """x tanh(log(1 + e^x)), as x n / (n + 2) with n = e^x (e^x + 2); from 20 on that is x."""
+    power = te.exp(te.minimum(x, like(x, 20)))
+    n = power * (power + like(x, 2))
+    return x * (n / (n + like(x, 2)))
+
+
+def _less_one(x: Expr) -> Expr:
+    """e^x - 1 of numbers below 0, also where e^x is close to 1: of t = tanh(x / 2) it is 2 t / (1 - t)."""
+    t = te.tanh(x * like(x, 0.5))
+    return like(x, 2) * t / (one(x) - t)
 
 
 def _elu(x: Expr, *, alpha=1.0) -> Expr:
-    return te.select(x < zero(x), (te.exp(x) - one(x)) * like(x, alpha), x)
+    return te.select(x < zero(x), _less_one(x) * like(x, alpha), x)
 
 
 def _celu(x: Expr, *, alpha=1.0) -> Expr:
-    return te.select(x < zero(x), (te.exp(x / like(x, alpha)) - one(x)) * like(x, alpha), x)
+    return te.select(x < zero(x), _less_one(x / like(x, alpha)) * like(x, alpha), x)
 
 
 def _selu(x: Expr, *, alpha=1.6732631921768188, gamma=1.0507010221481323) -> Expr:
@@ -28,7 +45,7 @@ def _selu(x: Expr, *, alpha=1.6732631921768188, gamma=1.0507010221481323) -> Exp
 
 
 def _hard_sigmoid(x: Expr, *, alpha=0.2, beta=0.5) -> Expr:
-    return te.maximum(zero(x), te.minimum(one(x), x * like(x, alpha) + like(x, beta)))
+    return te.clip(x * like(x, alpha) + like(x, beta), zero(x), one(x))
 
 
 def _gelu(x: Expr, *, approximate="none") -> Expr:
@@ -43,7 +60,7 @@ def _gelu(x: Expr, *, approximate="none") -> Expr:
 
 def _shrink(x: Expr, *, bias=0.0, lambd=0.5) -> Expr:
     """Numbers from -lambd to lambd become 0, others come closer to it by `bias`."""
-    real = x if dtypes.is_float(x.dtype) else x.astype("float32")
+    real = x if dtypes.is_float(x.dtype) else x.astype("float64")
     shrunk = te.select(real > like(real, lambd), real - like(real, bias), zero(real))
     return te.select(real < like(real, -lambd), real + like(real, bias), shrunk).astype(x.dtype)
 
@@ -52,9 +69,9 @@ unary("Celu", 12, _celu)
 unary("Elu", 1, _elu)
 unary("Gelu", 20, _gelu)
 unary("HardSigmoid", 1, _hard_sigmoid, called="hard_sigmoid")
-unary("HardSwish", 14, lambda x: x * te.maximum(zero(x), te.minimum(one(x), x * like(x, 1 / 6) + like(x, 0.5))))
+unary("HardSwish", 14, lambda x: x * _hard_sigmoid(x, alpha=1 / 6))
 unary("LeakyRelu", 1, lambda x, *, alpha=0.01: te.select(x < zero(x), x * like(x, alpha), x), called="leaky_relu")
-unary("Mish", 18, lambda x: x * te.tanh(_softplus(x)))
+unary("Mish", 18, _mish)
 unary("Relu", 1, lambda x: te.maximum(x, zero(x)), "number")
 unary("Selu", 6, _selu)
 unary("Shrink", 9, _shrink, "number")

@@ -13,7 +13,7 @@ from tir import dtypes, te
 from tir.elementwise import toward_zero
 from tir.ir import Expr
 
-from .registry import composite, element, label, need, operator, shape_of
+from .registry import composite, element, label, need, operator, shape_of, wide
 
 Formula = Callable[..., Any]
 
@@ -37,6 +37,17 @@ def elementwise(name: str, formula: Formula, *xs: te.Tensor) -> te.Tensor:
     return te.compute(broadcast(*xs), lambda *i: formula(*(at(x, i) for x in xs)), name=name)
 
 
+def rounded_once(formula: Formula) -> Formula:
+    """A formula of halves computed in float32, its result rounded to their type; of other elements the formula itself."""
+
+    def once(*elements: Expr) -> Expr:
+        result = formula(*map(wide, elements))
+        half = next((e.dtype for e in elements if dtypes.is_half(e.dtype)), None)
+        return result.astype(half) if half and dtypes.is_float(result.dtype) else result
+
+    return once
+
+
 def same_type(*xs: te.Tensor, dtype: str | None = None) -> None:
     """Refuse tensors of different element types, or of a kind that is not `dtype` (see `need`)."""
     for number, x in enumerate(xs):
@@ -57,6 +68,16 @@ def like(x: Expr, value: float) -> Expr:
     return te.const(value, x.dtype)
 
 
+def larger(x: Expr, y: Expr) -> Expr:
+    """The larger of two numbers, or a NaN where one is."""
+    return te.select(te.isnan(y), y, te.maximum(x, y)) if dtypes.is_float(x.dtype) else te.maximum(x, y)
+
+
+def smaller(x: Expr, y: Expr) -> Expr:
+    """The smaller of two numbers, or a NaN where one is."""
+    return te.select(te.isnan(y), y, te.minimum(x, y)) if dtypes.is_float(x.dtype) else te.minimum(x, y)
+
+
 def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", called: str = "") -> None:
     """Register the operator of that name: a formula of each element. Keywords of the formula are attributes of the operator. In
     functions it is `called` so, by default as `label` says."""
@@ -66,7 +87,7 @@ def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", 
 def _register(name: str, since: int, formula: Formula, inputs: str, check: Callable[..., None], called: str) -> None:
     def define(*xs, **attributes):
         check(*xs)
-        return elementwise(called or label(name), partial(formula, **attributes), *xs)
+        return elementwise(called or label(name), rounded_once(partial(formula, **attributes)), *xs)
 
     attributes = [p for p in signature(formula).parameters.values() if p.kind is p.KEYWORD_ONLY]
     define.__signature__ = Signature([*(Parameter(x, Parameter.POSITIONAL_ONLY) for x in inputs), *attributes])  # type: ignore
@@ -213,7 +234,7 @@ def power(x, y):
     need("the base", x, dtype="number")
     need("the exponent", y, dtype="number")
     if dtypes.is_float(x.dtype):
-        return elementwise("pow", lambda a, b: te.pow(a, b.astype(a.dtype)), x, y)
+        return elementwise("pow", lambda a, b: te.pow(wide(a), b.astype(dtypes.computed(a.dtype))).astype(a.dtype), x, y)
     if dtypes.is_float(y.dtype):
         return elementwise("pow", lambda a, b: te.pow(a.astype("float64"), b.astype("float64")).astype(a.dtype), x, y)
     k = te.reduce_axis((0, LONGEST_POWER + 2), "k")
@@ -247,13 +268,13 @@ def _variadic(name: str, combine: Formula, dtype: str = "float", mean: bool = Fa
                 first = combine(first, other)
             return first if not mean else first / like(first, len(xs))
 
-        return elementwise(label(name), formula, *xs)
+        return elementwise(label(name), rounded_once(formula), *xs)
 
 
 _variadic("Sum", lambda x, y: x + y)
 _variadic("Mean", lambda x, y: x + y, mean=True)
-_variadic("Max", te.maximum, "number")
-_variadic("Min", te.minimum, "number")
+_variadic("Max", larger, "number")
+_variadic("Min", smaller, "number")
 
 
 @operator("Where", 9)

@@ -9,6 +9,7 @@ import numpy as np
 from tir import te
 from tir.ir import Expr
 
+from .elementwise import larger, smaller
 from .registry import composite, need, operator, scalar, shape_of
 from .rows import normal_axes, replaced
 
@@ -87,7 +88,7 @@ def gather_nd(x, indices, *, batch_dims=0):
 
 # What is left of an element and an update of it.
 REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "none": lambda x, y: y, "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "max": te.maximum, "min": te.minimum,
+    "none": lambda x, y: y, "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "max": larger, "min": smaller,
 }  # fmt: skip
 
 

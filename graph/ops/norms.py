@@ -19,12 +19,13 @@ def batch_normalization(x, scale, bias, mean, variance, *, epsilon=1e-5, momentu
         raise ValueError("only inference is there, with spatial statistics")
     need("the input", x, dtype="float", ranks=range(2, 9))
     for what, given in (("the scale", scale), ("the bias", bias), ("the mean", mean), ("the variance", variance)):
-        need(what, given, shape_of(x)[1:2], x.dtype)
-    eps = te.const(epsilon, x.dtype)
+        need(what, given, shape_of(x)[1:2], "float")
+    eps = te.const(epsilon, dtypes.computed(x.dtype))
 
     def formula(*i: Expr) -> Expr:
-        c = i[1]
-        return (x[i] - mean[c]) * (scale[c] / te.sqrt(variance[c] + eps)) + bias[c]
+        element, *parts = (wide(e) for e in (x[i], *(p[i[1]] for p in (mean, scale, variance, bias))))
+        centre, factor, spread, shift = parts
+        return ((element - centre) * (factor / te.sqrt(spread + eps)) + shift).astype(x.dtype)
 
     return te.compute(x.shape, formula, name="batch_norm")
 

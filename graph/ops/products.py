@@ -138,11 +138,11 @@ def determinant(x):
     def formula(*i: Expr) -> Expr:
         def term(columns: Sequence[int]) -> Expr:
             odd = sum(a > b for n, a in enumerate(columns) for b in columns[n + 1 :]) % 2
-            elements = [x[(*i, te.const(row), te.const(column))] for row, column in enumerate(columns)]
-            product = reduce(mul, elements) if elements else te.const(1, x.dtype)
+            elements = [wide(x[(*i, te.const(row), te.const(column))]) for row, column in enumerate(columns)]
+            product = reduce(mul, elements) if elements else te.const(1, dtypes.computed(x.dtype))
             return -product if odd else product
 
-        return reduce(add, map(term, permutations(range(size))))
+        return reduce(add, map(term, permutations(range(size)))).astype(x.dtype)
 
     return te.compute(shape_of(x)[:-2], formula, name="det")
 

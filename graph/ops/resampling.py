@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tir import te
+from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import NEWEST, need, operator, shape_of, wide
+from .registry import NEWEST, narrow, need, operator, shape_of, wide
 from .rows import normal_axes, replaced
 
 
@@ -17,15 +17,15 @@ def resample(x, indices, weights, *, axis):
     (along,) = normal_axes([axis], x.ndim)
     need("the indices", indices, (None, None), "int32")
     need("the input", x, dtype="float")
-    need("the weights", weights, shape_of(indices), x.dtype)
+    need("the weights", weights, shape_of(indices), dtypes.computed(x.dtype))
     extent, taps = shape_of(indices)
     tap = te.reduce_axis((0, taps), "tap")
 
     def formula(*i: Expr) -> Expr:
         o = i[along]
-        return te.sum(weights[o, tap] * x[replaced(i, along, indices[o, tap])], axis=tap)
+        return te.sum(weights[o, tap] * wide(x[replaced(i, along, indices[o, tap])]), axis=tap)
 
-    return te.compute(replaced(shape_of(x), along, extent), formula, name="resample")
+    return narrow(te.compute(replaced(shape_of(x), along, extent), formula, name="resample"), x.dtype)
 
 
 @operator("AffineGrid", 20, operands={1: "size"})
@@ -33,15 +33,17 @@ def affine_grid(theta, *, size, align_corners=0):
     """theta (N, r, r + 1) -> (N, extents ..., r): places from -1 to 1, transformed by each batch's matrix."""
     rank = len(size) - 2
     need("theta", theta, (size[0], rank, rank + 1), "float")
-    kind = theta.dtype
+    kind = dtypes.computed(theta.dtype)
 
     def formula(*i: Expr) -> Expr:
         n, row = i[0], i[-1]
-        value = theta[n, row, te.const(rank)]
+        value = wide(theta[n, row, te.const(rank)])
         for column, (place, extent) in enumerate(zip(reversed(i[1:-1]), reversed(size[2:]), strict=True)):
             first, step = (-1.0, 2 / (extent - 1) if extent > 1 else 0.0) if align_corners else (1 / extent - 1, 2 / extent)
-            value = value + theta[n, row, te.const(column)] * (place.astype(kind) * te.const(step, kind) + te.const(first, kind))
-        return value
+            value = value + wide(theta[n, row, te.const(column)]) * (
+                place.astype(kind) * te.const(step, kind) + te.const(first, kind)
+            )
+        return value.astype(theta.dtype)
 
     return te.compute((size[0], *size[2:], rank), formula, name="affine_grid")
 
@@ -66,7 +68,7 @@ def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0
         """The coordinate along each axis of `x`, in its elements."""
         found: Expr = te.const(0.0)
         for n, axis in enumerate(axes):
-            at = axis.coordinate(grid[(*i[:-1], te.const(rank - 1 - n))].astype("float32"), mode == "nearest")
+            at = axis.coordinate(grid[(*i[:-1], te.const(rank - 1 - n))].astype("float32"), mode)
             found = at if n == 0 else te.select(te.equal(i[-1], n), at, found)
         return found
 
@@ -107,15 +109,17 @@ class SampledAxis:
     def ends(self) -> tuple[float, float]:
         return (0.0, self.extent - 1.0) if self.align_corners else (-0.5, self.extent - 0.5)
 
-    def coordinate(self, place: Expr, whole: bool) -> Expr:
-        """The element, a float32, at a place from -1 to 1, brought into the image where padding does so."""
+    def coordinate(self, place: Expr, mode: str) -> Expr:
+        """The element, a float32, at a place from -1 to 1, brought into the image where padding does so, else close to it; of
+        cubic sums `_tap` does, for each element."""
         low, high = self.ends
         real = (place + 1.0) * ((high - low) / 2) + low
-        at: Expr = te.nearbyint(real) if whole else real
+        at: Expr = te.nearbyint(real) if mode == "nearest" else real
         if self.padding == "reflection":
             outside = te.any(at < low, at > high)
-            return te.select(outside, self._reflected(at), at)
-        return te.minimum(te.maximum(at, 0.0), self.extent - 1.0) if self.padding == "border" else at
+            return at if mode == "cubic" else te.select(outside, self._reflected(at), at)
+        beyond = 0.0 if self.padding == "border" and mode != "cubic" else 4.0  # no element counts that is further out
+        return te.minimum(te.maximum(-beyond, at), self.extent - 1.0 + beyond)
 
     def _reflected(self, at: Expr) -> Expr:
         """Back and forth between the ends."""
@@ -130,18 +134,17 @@ class SampledAxis:
     def taps(self, at: Expr, mode: str) -> list[Tap]:
         """The elements that count, with the conditions that they are there, and their weights."""
         if mode == "nearest":
-            return [self._tap(at.astype("int32"), None)]
+            return [self._tap(at, None)]
         first = te.floor(at)
         ratio = at - first
         if mode == "linear":
-            return [self._tap(first.astype("int32"), 1.0 - ratio), self._tap(first.astype("int32") + 1, ratio)]
-        return [self._tap(first.astype("int32") + (n - 1), _cubic(ratio, n)) for n in range(4)]
+            return [self._tap(first, 1.0 - ratio), self._tap(first + 1.0, ratio)]
+        return [self._tap(first + (n - 1.0), _cubic(ratio, n)) for n in range(4)]
 
-    def _tap(self, index: Expr, weight: Expr | None) -> Tap:
+    def _tap(self, at: Expr, weight: Expr | None) -> Tap:
+        index = (te.floor(self._reflected(at)) if self.padding == "reflection" else at).astype("int32")
         if self.padding == "zeros":
             return index, (index >= 0, index < self.extent), weight
-        if self.padding == "reflection":
-            index = te.floor(self._reflected(index.astype("float32"))).astype("int32")
         return te.minimum(te.maximum(index, 0), self.extent - 1), (), weight
 
 

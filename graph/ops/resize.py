@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tir import dtypes
+
 from ..ir import Value
 from .registry import Apply, composite
 from .rows import normal_axes
@@ -35,7 +37,7 @@ def coordinates(axis: Axis, mode: str) -> np.ndarray:
         case "half_pixel_symmetric":
             return axis.before / 2 * (1 - axis.after / resized) + half
         case "pytorch_half_pixel":
-            return half if resized > 1 else np.full(axis.after, -0.5)
+            return half if resized > 1 else place * 0
         case "asymmetric":
             return place / axis.scale
         case "align_corners":
@@ -146,7 +148,13 @@ def resize(
             x = apply("Gather", x, apply.constant(indices), axis=axis.number)
         else:
             indices, weights = weighted.taps(axis, place)
-            x = apply("Resample", x, apply.constant(indices, "int32"), apply.constant(weights, x.dtype), axis=axis.number)
+            x = apply(
+                "Resample",
+                x,
+                apply.constant(indices, "int32"),
+                apply.constant(weights, dtypes.computed(x.dtype)),
+                axis=axis.number,
+            )
         outside = (place < 0) | (place > axis.before - 1)
         if cropped and outside.any():
             shape = [-1 if n == axis.number else 1 for n in range(len(x.shape))]

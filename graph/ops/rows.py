@@ -195,34 +195,116 @@ _scan("CumSum", 11, lambda x, y: x + y, 0)
 _scan("CumProd", 26, lambda x, y: x * y, 1)
 
 
+BLOCKS = (16, 4)  # elements of which the first one decides whether they may be among the first of all
+MIN_BLOCKS = 2  # times as many blocks as elements wanted, from which on choosing blocks pays
+
+
 @operator("TopK", 10, operands={1: "k"})
 @operator("TopK", 1, 9)
 def top_k(x, *, k, axis=-1, largest=1, sorted=1):
-    """The `k` largest, or smallest, elements along an axis in order, of equal ones the first first, and their indices. The place
-    of each is the number of those that come before it."""
+    """The `k` largest, or smallest, elements along an axis in order, and their indices; of equal ones the first comes first, and
+    a NaN is larger than all numbers, as for numpy."""
     need("the input", x, dtype="number")
-    rows = Rows(x, [axis])
-    (along,) = rows.axes
+    (along,) = normal_axes([axis], x.ndim)
     extent, count = shape_of(x)[along], int(scalar("k", k))
     if not 0 <= count <= extent:
         raise ValueError(f"there are no {count} of {extent} elements")
-    other = te.reduce_axis((0, extent), "other")
+
+    def first(a: Expr, b: Expr) -> Expr:
+        """Whether an element comes before another that it does not equal."""
+        if not dtypes.is_float(x.dtype):
+            return a > b if largest else a < b
+        return te.all(te.logical_not(a <= b), te.equal(b, b)) if largest else te.all(te.logical_not(a >= b), te.equal(a, a))
+
+    rows = te.compute((*replaced(shape_of(x), along), extent), lambda *i: x[(*i[:along], i[-1], *i[along:-1])], name="rows")
+    places = _first_places(rows, count, first)
+    shape = replaced(shape_of(x), along, count)
+    indices = te.compute(shape, lambda *i: places[(*replaced(i, along), i[along])].astype("int64"), name="indices")
+    return te.compute(shape, lambda *i: x[replaced(i, along, _within(indices[i], extent))], name="top_k"), indices
+
+
+def _within(place: Expr, extent: int) -> Expr:
+    """An index that was computed, which lies in the extent, so that it is seen to do so."""
+    return te.minimum(te.maximum(place, te.const(0, place.dtype)), te.const(extent - 1, place.dtype))
+
+
+First = Callable[[Expr, Expr], Expr]
+
+
+def _first_places(x: te.Tensor, count: int, first: First) -> te.Tensor:
+    """The places of the first `count` elements along the last axis, in order.
+
+    Of many elements only the blocks count that have the first `count` of all blocks' first elements: before an element of
+    another block there are theirs.
+    """
+    *outer, extent = shape_of(x)
+    size = next((b for b in BLOCKS if extent >= count * b * MIN_BLOCKS), 1)
+    if size == 1:
+        return _sorted_places(x, None, extent, count, first)
+    best = _best(x, first) if size == 4 else _best(_best(x, first), first)
+    blocks = _first_places(best, count, first)
 
     def place(*i: Expr) -> Expr:
-        a, b = x[replaced(i, along, other)], x[i]
-        before = te.any(a > b if largest else a < b, te.all(te.equal(a, b), other.value < i[along]))
-        return te.sum(before.astype("int32"), axis=other)
+        return _within(blocks[(*i[:-1], i[-1] // size)], shape_of(best)[-1]) * size + i[-1] % size
 
-    order = te.compute(x.shape, place, name="order")
-    found = te.reduce_axis((0, extent), "found")
-    shape = replaced(shape_of(x), along, count)
+    near = te.compute((*outer, count * size), place, name="near")
+    values = te.compute(near.shape, lambda *i: x[(*i[:-1], _within(near[i], extent))], name="candidates")
+    return _sorted_places(values, near, extent, count, first)
 
-    def index(*i: Expr) -> Expr:
-        hit = te.equal(order[replaced(i, along, found)], i[along])
-        return te.max(te.select(hit, found.value.astype("int64"), te.const(0, "int64")), axis=found)
 
-    indices = te.compute(shape, index, name="indices")
-    return te.compute(shape, lambda *i: x[replaced(i, along, indices[i])], name="top_k"), indices
+def _best(x: te.Tensor, first: First) -> te.Tensor:
+    """The first of each four elements along the last axis."""
+    *outer, extent = shape_of(x)
+
+    def formula(*i: Expr) -> Expr:
+        a, b, c, d = (x[(*i[:-1], te.minimum(i[-1] * 4 + n, extent - 1))] for n in range(4))
+        left, right = te.select(first(b, a), b, a), te.select(first(d, c), d, c)
+        return te.select(first(right, left), right, left)
+
+    return te.compute((*outer, -(-extent // 4)), formula, name="best")
+
+
+def _sorted_places(x: te.Tensor, places: te.Tensor | None, end: int, count: int, first: First) -> te.Tensor:
+    """As `_first_places`, of elements whose places are given, else their indices; those from `end` on are none.
+
+    Runs of 1, 2, 4, ... elements are merged in one scan, of which a step takes the next element of two runs. Its result has the
+    index of the element, and above 32 bits how many are taken from the left run.
+    """
+    *outer, extent = shape_of(x)
+    levels = max(1, (extent - 1).bit_length())
+    high, low = te.const(32, "int64"), te.const((1 << 32) - 1, "int64")
+
+    def before(row: Sequence[Expr], a: Expr, b: Expr) -> Expr:
+        one, other = x[(*row, a)], x[(*row, b)]
+        place, next_ = (n if places is None else places[(*row, n)] for n in (a, b))
+        found = te.any(first(one, other), te.all(te.logical_not(first(other, one)), place < next_))
+        return found if places is None else te.all(place < end, te.any(next_ >= end, found))
+
+    def merging(result: te.Tensor, *i: Expr) -> Expr:
+        *row, step = i
+        level, n = step // extent, step % extent
+        base = te.shl(te.shr(n, level + 1), level + 1)
+        span, number = te.shl(te.const(1), level), n - base
+        taken = te.select(number >= 1, te.shr(result[(*row, te.maximum(step - 1, 0))], high).astype("int32"), te.const(0))
+        starts = base + taken, base + span + (number - taken)
+
+        def index(start: Expr) -> Expr:
+            there = _within(start, extent)
+            sorted_ = te.bit_and(result[(*row, te.maximum((level - 1) * extent, 0) + there)], low).astype("int32")
+            return _within(te.if_then_else(level >= 1, sorted_, there), extent)
+
+        a, b = map(index, starts)
+        over = te.any(number - taken >= span, starts[1] >= extent)
+        left = te.any(over, te.all(taken < span, before(row, a, b)))
+        return te.bit_or(te.shl((taken + left.astype("int32")).astype("int64"), high), te.select(left, a, b).astype("int64"))
+
+    merged = te.scan((*outer, levels * extent), merging, len(outer), "int64", "merged")
+
+    def result(*i: Expr) -> Expr:
+        number = te.bit_and(merged[(*i[:-1], i[-1] + (levels - 1) * extent)], low).astype("int32")
+        return number if places is None else places[(*i[:-1], _within(number, extent))]
+
+    return te.compute((*outer, count), result, name="sorted")
 
 
 def _softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
