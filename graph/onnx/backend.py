@@ -20,8 +20,10 @@ from ..compilation import compile
 from ..ir import Graph, GraphError
 from ..model import Model
 from ..ops import alternatives
+from ..ops.narrow import NARROW, held_as, narrow_name
 from . import load_onnx
 from .functions import ordered
+from .inputs import element_type
 from .refusals import MEASURES, OF_CONSTANTS
 from .weights import as_onnx
 
@@ -43,8 +45,11 @@ class Prepared(BackendRep):
             raise GraphError(f"{self.model.graph.name}: the inputs must be arrays, and sequences are not there")
         arrays = dict(zip(self.inputs, map(np.asarray, inputs), strict=True))
         model = self._model(arrays)
-        found = model({v.name: arrays[v.name] for v in model.graph.inputs})
-        return tuple(as_onnx(a, v.dtype) for v, a in zip(model.graph.outputs, found, strict=True))
+        found = model({v.name: held(arrays[v.name]) for v in model.graph.inputs})
+        numbers = [o.type.tensor_type.elem_type for o in self.model.graph.output]
+        wanted = [element_type(n, "an output") if n else "" for n in numbers]
+        rows = zip(model.graph.outputs, found, wanted, strict=True)
+        return tuple(as_onnx(a, kind if kind in NARROW else v.dtype) for v, a, kind in rows)
 
     def graph(self, arrays: dict[str, np.ndarray]) -> Graph:
         """The graph for these inputs by name, those that are constants taken in."""
@@ -58,6 +63,12 @@ class Prepared(BackendRep):
         if values not in self._compiled:
             self._compiled[values] = compile(self.graph(arrays), self.target)
         return self._compiled[values]
+
+
+def held(array: np.ndarray) -> np.ndarray:
+    """An array whose numbers, where they are of a narrow type, are held by the type that the graph has for them."""
+    kind = narrow_name(array.dtype)
+    return array.astype(held_as(kind)) if kind else array
 
 
 class TirBackend(Backend):

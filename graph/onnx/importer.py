@@ -21,6 +21,7 @@ from tir.traverse import fresh
 
 from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant, verify
 from ..ops import Operator, alternatives, find, result_types
+from ..ops.narrow import NARROW, held_as, narrow_name
 from ..reference import run_call
 from .functions import arguments, function_of, halves_of, names_read, needed, newest_opset, ordered, resolved
 from .inputs import element_type, inputs
@@ -30,6 +31,10 @@ from .weights import as_onnx, weights
 if TYPE_CHECKING:
     import onnx
 
+MOVING = (  # operators that give elements as they are, of narrow types too
+    "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split",
+    "Squeeze", "Tile", "Transpose", "Unsqueeze",
+)  # fmt: skip
 FOLDING_ERRORS = (  # of ONNX's evaluator
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
@@ -67,6 +72,7 @@ class Importer:
         self.proto, self.name, self.folder = model.graph, name, folder
         self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
         self.constants: dict[str, np.ndarray] = {}
+        self.narrow: dict[str, str] = {}  # the element types of values that have one of `ops.narrow`, by name
         self.calls: list[Call] = []
         self.problems: list[str] = []
         self.read = names_read(self.proto.node) | {o.name for o in self.proto.output}
@@ -79,8 +85,11 @@ class Importer:
             raise GraphError(f"{self.name}: {error}") from None
         self._check_nodes()
         self._raise()
-        self.constants |= weights(self.proto, self.name, self.folder)
+        for name, array in weights(self.proto, self.name, self.folder).items():
+            self.constant(name, array)
         given = inputs(self.proto, self.name, shapes, self.constants)
+        self.narrow |= {v.name: v.dtype for v in given if v.dtype in NARROW}
+        given = [replace(v, dtype=held_as(v.dtype)) for v in given]
         values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in given}
         scope = Scope({"": None, **values}, self.opsets, self.read)
         for number in self.order:
@@ -116,7 +125,9 @@ class Importer:
                 return value
 
     def constant(self, name: str, array: np.ndarray) -> Value:
-        """The constant of that name."""
+        """The constant of that name; numbers of a narrow type in one that holds them."""
+        if kind := narrow_name(array.dtype):
+            self.narrow[name], array = kind, array.astype(held_as(kind))
         self.constants[name] = array
         return constant(name, array)
 
@@ -155,10 +166,32 @@ class Importer:
         known = {name for name, v in zip(node.input, inputs, strict=True) if self._array(v) is not None}
         if reason := refusal(node, known, scope.opsets):
             raise ValueError(reason)
-        foldable = folds(node, known) and node.op_type not in SEQUENCES
+        kind = self._narrow_result(node, inputs)
+        foldable = folds(node, known) and node.op_type not in SEQUENCES and not any(self._kinds(inputs))
         folded = self._folded(node, inputs, scope) if foldable else None
         results = self._written(node, inputs, known, scope) if folded is None else folded
         scope.values.update({name: value for name, value in zip(node.output, results, strict=False) if name})
+        if kind:
+            self.narrow |= {v.name: kind for v in results if isinstance(v, Value)}
+
+    def _kinds(self, inputs: Sequence[Any]) -> list[str]:
+        """The narrow element types of inputs; empty for others."""
+        return [self.narrow.get(v.name, "") if isinstance(v, Value) else "" for v in inputs]
+
+    def _narrow_result(self, node: onnx.NodeProto, inputs: Sequence[Any]) -> str:
+        """The narrow element type of what a node gives; empty for another. ValueError for nodes that do not take such types."""
+        kinds, named = self._kinds(inputs), [a.i for a in node.attribute if a.name in ("to", "output_dtype") and a.i]
+        own = element_type(named[0], "its result") if named and domain_of(node.domain) == "" else ""
+        match node.op_type:
+            case "Cast" | "DequantizeLinear" | "Shape" | "Size":
+                return own if own in NARROW else ""
+            case "CastLike":
+                return kinds[1]
+            case "QuantizeLinear":
+                return own if own in NARROW else "".join(kinds[2:])
+            case operator if operator in MOVING or not any(kinds):
+                return next(filter(None, kinds), "")
+        raise ValueError(f"it does not take {next(filter(None, kinds))}; cast it")
 
     def inlined(self, nodes: Sequence[onnx.NodeProto], scope: Scope, outputs: Sequence[str]) -> tuple[Any, ...]:
         """Some values that nodes make, None for one that they do not; nodes on which none depends are left out."""
@@ -210,6 +243,8 @@ class Importer:
             operands, tensors = found.taken(inputs, lambda v: self._array(v) is not None)
             given = trimmed([inputs[n] for n in tensors])
             attributes = self._attributes(node, {a: _operand(self.constants[inputs[n].name]) for n, a in operands})
+            if node.op_type == "QuantizeLinear" and (kind := self._narrow_result(node, inputs)):
+                attributes["output_dtype"] = kind
             if not found.composite:
                 return self.called(found, given, attributes, self._outputs(node, scope), opset)
             results = found.define(Writer(self, scope, scope.below(node)), *given, **attributes)
@@ -230,7 +265,7 @@ class Importer:
         function = function_of(node, inputs, opset)
         values = dict.fromkeys(("", *function.input)) | dict(zip(function.input, inputs, strict=False))
         opsets = {domain_of(o.domain): o.version for o in function.opset_import} or scope.opsets
-        opsets = {"": newest_opset()} | opsets  # which a function of another domain need not say
+        opsets = {"": newest_opset(), **opsets}  # which a function of another domain need not say
         outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer in scope.read]
         read = names_read(function.node) | set(outputs)
         inner = Scope(values, opsets, read, arguments(node, function, opset), scope.below(node))
@@ -331,6 +366,9 @@ class Writer:
 
     def known(self, value: Value) -> np.ndarray | None:
         return self.file.constants.get(value.name)
+
+    def dtype(self, value: Value) -> str:
+        return self.file.narrow.get(value.name, value.dtype)
 
     def inline(self, graph: onnx.GraphProto, inputs: Sequence[Any] = ()) -> tuple[Any, ...]:
         from onnx import numpy_helper

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tir import dtypes
 
 from ..ir import GraphError, Value
+from ..ops.narrow import NARROW
 
 if TYPE_CHECKING:
     import onnx
@@ -63,6 +64,6 @@ def element_type(number: int | str, what: str) -> str:
     name = onnx.TensorProto.DataType.Name(number) if number in onnx.TensorProto.DataType.values() else str(number)
     name = name.lower()
     name = {"float": "float32", "double": "float64"}.get(name, name)
-    if name not in dtypes.TABLE:
+    if name not in dtypes.TABLE and name not in NARROW:
         raise GraphError(f"{what} has the element type {name}, which is not there")
     return name

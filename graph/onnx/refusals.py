@@ -13,7 +13,9 @@ from .functions import has_function
 if TYPE_CHECKING:
     import onnx
 
-OF_CONSTANTS = ("ConstantOfShape", "Range")  # whose result has a shape that its inputs say
+OF_CONSTANTS = (  # whose result has a shape that its inputs say
+    "BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range",
+)  # fmt: skip
 MEASURES = ("SequenceLength", "Shape", "Size")  # constant, whatever their input is, as shapes are static
 OF_FIRST = ("If", "CastLike")  # constant where their first input is: what a branch makes may be
 OF_SEQUENCES = ("ConcatFromSequence", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength")

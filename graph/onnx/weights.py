@@ -11,6 +11,7 @@ import numpy as np
 from tir import dtypes
 
 from ..ir import GraphError
+from ..ops.narrow import NARROW, narrow_name
 
 if TYPE_CHECKING:
     import onnx
@@ -28,9 +29,11 @@ def weights(graph: onnx.GraphProto, name: str, folder: Path) -> dict[str, np.nda
 
 
 def as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An array of storage of an element type in the dtype that ONNX has for it."""
+    """An array of storage of an element type, or of numbers of a narrow one, in the dtype that ONNX has for it."""
     import onnx
 
+    if dtype in NARROW:
+        return array.astype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(dtype.upper())))
     return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)) if dtype == "bfloat16" else array
 
 
@@ -42,7 +45,7 @@ def _array(tensor: onnx.TensorProto, what: str, folder: Path) -> np.ndarray:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     except KeyError:
         raise GraphError(f"{what} has an element type, {tensor.data_type}, that is not there") from None
-    if dtype.name not in dtypes.TABLE:
+    if dtype.name not in dtypes.TABLE and not narrow_name(dtype):
         raise GraphError(f"{what} has the element type {dtype.name}, which is not there")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _mapped(tensor, dtype, what, folder)

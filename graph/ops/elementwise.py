@@ -13,6 +13,7 @@ from tir import dtypes, te
 from tir.elementwise import toward_zero
 from tir.ir import Expr
 
+from .narrow import NARROW, narrowed
 from .registry import composite, element, label, need, operator, shape_of, wide
 
 Formula = Callable[..., Any]
@@ -157,14 +158,16 @@ def clip(x, min=None, max=None):
 
 @operator("Cast")
 def cast(x, *, to, saturate=1, round_mode="up"):
-    """Conversion to the element type named `to`; `saturate` and `round_mode` concern 8-bit floats alone."""
+    """Conversion to the element type named `to`; `saturate` concerns 8-bit floats alone."""
+    if to in NARROW:
+        return elementwise("cast", lambda a: narrowed(a, to, bool(saturate)), x)
     dtypes.check(to)
     return elementwise("cast", lambda a: a.astype(to), x)
 
 
 @composite("CastLike", 15)
 def cast_like(apply, x, target, *, saturate=1, round_mode="up"):
-    return apply("Cast", x, to=target.dtype)
+    return apply("Cast", x, to=apply.dtype(target), saturate=saturate)
 
 
 # --- of several tensors ------------------------------------------------------------------------------------------------

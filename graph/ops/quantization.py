@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tir import dtypes, te
 from tir.ir import Expr
 
 from ..ir import Value
+from .narrow import NARROW, held_as, narrowed
 from .registry import Apply, composite, need, operator, shape_of
 from .rows import normal_axes, replaced
 
@@ -37,6 +39,11 @@ class Parameters:
         return self.given[i[self.axis]]
 
 
+def _alike(a: te.Tensor, b: te.Tensor) -> bool:
+    """Whether two parameters have one shape, or each is one number."""
+    return shape_of(a) == shape_of(b) or prod(shape_of(a)) == prod(shape_of(b)) == 1
+
+
 @operator("QuantizeLinear", 10)
 def quantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, saturate=1, output_dtype=None, precision=None):
     """x / scale, rounded to even, + zero point, as the closest integer of the type of the zero point, `output_dtype`, or uint8.
@@ -44,21 +51,26 @@ def quantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, saturate
     The quotient is in the type `precision`, if that is given. `saturate` concerns 8-bit floats alone."""
     need("the scale", scale, dtype="float")
     need("the input", x, dtype="number")
-    kind = zero_point.dtype if zero_point is not None else output_dtype or "uint8"
-    if kind not in INTEGERS or (output_dtype or kind) != kind:
-        raise TypeError(f"results are {', '.join(INTEGERS)}, got {kind}{f' and {output_dtype}' if output_dtype else ''}")
+    kind = output_dtype or ("uint8" if zero_point is None else zero_point.dtype)
+    if kind not in (*INTEGERS, *NARROW) or (zero_point is not None and zero_point.dtype != held_as(kind)):
+        also = "" if zero_point is None else f" and {zero_point.dtype}"
+        raise TypeError(f"results are {', '.join((*INTEGERS, *NARROW))}, got {kind}{also}")
     scales = Parameters("the scale", scale, x, axis, block_size)
     zeros = None if zero_point is None else Parameters("the zero point", zero_point, x, axis, block_size)
-    if zero_point is not None and shape_of(zero_point) != shape_of(scale):
+    if zero_point is not None and not _alike(zero_point, scale):
         raise ValueError(f"scale and zero point differ: {list(shape_of(scale))} and {list(shape_of(zero_point))}")
-    low, high = (te.const(float(limit), "float32") for limit in dtypes.limits(kind))
+    limits = (NARROW[kind].low, NARROW[kind].high) if kind in NARROW else dtypes.limits(kind)
+    low, high = (te.const(float(limit), "float32") for limit in limits)
     real = precision or ("float32" if not dtypes.is_float(x.dtype) else dtypes.promote(x.dtype, scale.dtype))
 
     def formula(*i: Expr) -> Expr:
-        number: Expr = te.nearbyint((x[i].astype(real) / scales.at(i).astype(real)).astype("float32"))
+        quotient = (x[i].astype(real) / scales.at(i).astype(real)).astype("float32")
+        if held_as(kind) == "float32":
+            return narrowed(quotient if zeros is None else quotient + zeros.at(i).astype("float32"), kind, bool(saturate))
+        number: Expr = te.nearbyint(quotient)
         if zeros is not None:
             number = number + zeros.at(i).astype("float32")
-        return te.minimum(te.maximum(number, low), high).astype(kind)
+        return te.minimum(te.maximum(number, low), high).astype(held_as(kind))
 
     return te.compute(x.shape, formula, name="quantize")
 
@@ -67,16 +79,17 @@ def quantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, saturate
 def dequantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, output_dtype=None):
     """(x - zero point) * scale, in the type of the scale, or `output_dtype`."""
     need("the scale", scale, dtype="float")
-    need("the input", x, dtype="integer")
-    need("the zero point", zero_point, shape_of(scale), x.dtype)
+    need("the input", x, dtype=x.dtype if x.dtype == "float32" else "integer")  # which may hold floats of 8 bits
+    need("the zero point", zero_point, None if zero_point is None or _alike(zero_point, scale) else shape_of(scale), x.dtype)
     scales = Parameters("the scale", scale, x, axis, block_size)
     zeros = None if zero_point is None else Parameters("the zero point", zero_point, x, axis, block_size)
     kind, real = output_dtype or scale.dtype, dtypes.promote("float32", scale.dtype)
 
     def formula(*i: Expr) -> Expr:
-        number = x[i].astype("int32")
+        exact = "int32" if dtypes.is_int(x.dtype) else x.dtype
+        number = x[i].astype(exact)
         if zeros is not None:
-            number = number - zeros.at(i).astype("int32")
+            number = number - zeros.at(i).astype(exact)
         return (number.astype(real) * scales.at(i).astype(real)).astype(kind)
 
     return te.compute(x.shape, formula, name="dequantize")

@@ -55,6 +55,9 @@ class Apply(Protocol):
     def constant(self, array: Any, dtype: str | None = None) -> Value:
         """A new constant."""
 
+    def dtype(self, value: Value) -> str:
+        """The element type of a value in the file, which may be a narrow one (see `narrow`)."""
+
     def known(self, value: Value) -> np.ndarray | None:
         """The elements of a value that is constant, else None."""
 

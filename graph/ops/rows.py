@@ -276,9 +276,11 @@ def _sorted_places(x: te.Tensor, places: te.Tensor | None, end: int, count: int,
 
     def before(row: Sequence[Expr], a: Expr, b: Expr) -> Expr:
         one, other = x[(*row, a)], x[(*row, b)]
-        place, next_ = (n if places is None else places[(*row, n)] for n in (a, b))
+        if places is None:  # the left run has the lower places
+            return te.logical_not(first(other, one))
+        place, next_ = places[(*row, a)], places[(*row, b)]
         found = te.any(first(one, other), te.all(te.logical_not(first(other, one)), place < next_))
-        return found if places is None else te.all(place < end, te.any(next_ >= end, found))
+        return te.all(place < end, te.any(next_ >= end, found))
 
     def merging(result: te.Tensor, *i: Expr) -> Expr:
         *row, step = i

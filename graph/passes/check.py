@@ -93,7 +93,7 @@ def widened(graph: Graph, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray
         return replace(v, dtype=dtype(v.dtype))
 
     def attribute(name: str, a: Attribute) -> Attribute:
-        return dtype(str(a)) if name in ELEMENT_TYPES else a
+        return dtype(str(a)) if name in ELEMENT_TYPES and a in dtypes.TABLE else a
 
     def array(a: np.ndarray, found: str) -> np.ndarray:
         return to_float(a, found) if dtypes.is_float(found) else a

@@ -86,6 +86,7 @@ class Generator:
         self._buffers: dict[str, tuple[str, Buffer]] = {}
         self._body = _Body()
         self._statement: Stmt | None = None
+        self._said: tuple[Stmt | None, str] = None, ""  # a statement, and its first line
         # For each reduction block, the spatial points whose init has run: a set in the generated program.
         self._tracked = traps and not fast and any(b.init is not None and b.is_reduction for b in blocks(func))
         entry = fresh(self._taken, func.name if func.name.isidentifier() else "main")
@@ -128,7 +129,12 @@ class Generator:
         self._scope, self._buffers = scope, buffers
 
     def _site(self, error: type[InterpreterError], message: str) -> int:
-        where = f", in `{stmt_text(self._statement).strip().splitlines()[0]}`" if self._statement is not None else ""
+        if self._statement is not self._said[0]:
+            self._said = (
+                self._statement,
+                stmt_text(self._statement).strip().splitlines()[0] if self._statement is not None else "",
+            )
+        where = f", in `{self._said[1]}`" if self._said[1] else ""
         visible = tuple((name, b.python) for name, b in self._scope.items())
         self.sites.append(Site(error, _braces(message) + _braces(where, literal=True), visible))
         return len(self.sites) - 1
