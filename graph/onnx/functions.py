@@ -51,11 +51,12 @@ def function_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int
 
 
 def halves_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> list[str | None]:
-    """Of each output the type of halves that it has because an input has it; None where there is none."""
+    """Of each output the type of halves that it has because an input has it, or may have where no input says; else None."""
     schema = _schema_of(node, opset)
-    formal = zip(schema.inputs, inputs, strict=False)
-    found = {f.type_str: v.dtype for f, v in formal if v is not None and dtypes.is_half(v.dtype)}
-    return [found.get(o.type_str) for o in schema.outputs]
+    bound = {f.type_str: v.dtype for f, v in zip(schema.inputs, inputs, strict=False) if v is not None}
+    half = next(filter(dtypes.is_half, bound.values()), None)
+    types = [bound.get(o.type_str, half if f"tensor({half})" in o.types else None) for o in schema.outputs]
+    return [t if t is not None and dtypes.is_half(t) else None for t in types]
 
 
 def arguments(node: onnx.NodeProto, function: onnx.FunctionProto, opset: int) -> dict[str, onnx.AttributeProto]:
