@@ -81,10 +81,14 @@ def test_the_default_schedule_of_constant_sizes(program):
 def test_sizes_that_are_0_when_a_kernel_is_called(program):
     sizes = [te.var(name) for name in "mnk"]
     tensors, formula = program(*sizes)
-    kernel = tir.compile(tensors, "llvm -num-cores 2")
+    kernel, func = tir.compile(tensors, "llvm -num-cores 2"), te.create_prim_func(tensors)
     for given in SIZES:
         shapes, _ = program(*given)
-        *inputs, _ = arrays(shapes)
+        *inputs, out = arrays(shapes)
+        out[...] = 7
+        known = dict(zip("mnk", given, strict=True))
+        tir.run(func, *inputs, out, *(known[size.name] for size in func.sizes))
+        np.testing.assert_allclose(out, formula(*inputs), rtol=1e-5, atol=1e-6, err_msg=str(given))
         np.testing.assert_allclose(kernel(*inputs), formula(*inputs), rtol=1e-5, atol=1e-6, err_msg=str(given))
 
 

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from .. import dtypes
 from ..arith.simplify import wraps
+from ..empty import init_of_nothing
 from ..intrinsics import SHIFTS
 from ..ir import (
     TRUE,
@@ -39,7 +40,7 @@ from ..ir import (
     Var,
 )
 from ..script.printer import PRECEDENCE, last_index, stmt_text
-from ..traverse import blocks, driving, fresh, loads, walk
+from ..traverse import blocks, driving, fresh, loads, variables, walk
 from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised
 from .plain import plain_names
 
@@ -163,6 +164,7 @@ class Generator:
                 for x in stmts:
                     self._stmt(x)
             case For():
+                self._init_of_nothing(s)
                 if self._body.loops >= _MAX_NESTING:
                     self._outlined(s)
                 else:
@@ -215,6 +217,16 @@ class Generator:
             self._body.loops += 1
             self._indented(loop.body)
             self._body.loops -= 1
+
+    def _init_of_nothing(self, loop: For) -> None:
+        """The inits that are left of a loop that takes the steps of reductions, where a size makes it one of none."""
+        if isinstance(loop.extent, Const) or not variables(loop.extent) <= {p.name for p in self.func.sizes}:
+            return
+        reduces = any(
+            b.init and loop.name in driving(b, Axis.REDUCE) - driving(b, Axis.SPATIAL, Axis.OPAQUE) for b in blocks(loop)
+        )
+        if reduces and (inits := init_of_nothing(loop)) is not None:
+            self._stmt(If(loop.extent < 1, inits))
 
     def _outlined(self, loop: For) -> None:
         """The loop in a function of its own, called here."""
