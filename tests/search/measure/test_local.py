@@ -142,7 +142,7 @@ def test_a_failure_of_the_workers_own_code_is_no_fault_of_the_candidate(task, fa
         (measurer._directory / "0.npy").unlink()
         (found,) = measurer.measure([candidate(sleep=0.001)])
     assert found.outcome == "fault" and not found.telling and found.outcome not in BROKEN
-    assert re.match(r"FileNotFoundError: .*0\.npy.* \(\w+\.py:\d+, in \w+\)$", found.message)
+    assert re.match(r"FileNotFoundError: .*0\.npy.* \(\w+\.py:\d+, in [\w<>]+\)$", found.message)
 
 
 def test_what_a_candidate_and_its_children_hold_is_limited(task, fake_builder, tmp_path):
