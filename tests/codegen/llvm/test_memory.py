@@ -339,15 +339,13 @@ def test_what_cannot_be_meant_is_refused(key, value, message):
 
 
 def huge(kind: Kind) -> PrimFunc:
-    """In each iteration a temporary of 2**50 bytes, of which it uses one element."""
+    """In each iteration a temporary of 2**50 bytes, of which it uses two elements that lie anywhere."""
     i = Var("i")
     at, out = Buffer("at", (Const(7),), "int64"), Buffer("out", (Const(7),))
     small, large = Buffer("small", (Const(1 << 20),)), Buffer("large", (Const(1 << 48),))
-    body = seq(
-        Store(small, (Load(at, (i,)),), Const(1.0, "float32")),
-        Store(large, (Load(at, (i,)),), Cast("float32", Load(at, (i,)))),
-        Store(out, (i,), Load(large, (Load(at, (i,)),)) + Load(small, (Load(at, (i,)),))),
-    )
+    places = Load(at, (i,)), Load(at, (Const(6) - i,))
+    written = [Store(b, (p,), Cast("float32", p)) for b in (small, large) for p in places]
+    body = seq(*written, Store(out, (i,), sum((Load(b, (p,)) for b in (small, large) for p in places), Const(0.0, "float32"))))
     return PrimFunc("main", (at, out), For(i, Const(7), Allocate(small, Allocate(large, body)), kind))
 
 
