@@ -253,7 +253,7 @@ def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
                 known = buffers[id(n)] = map_children(n, visit)
             return known
         new = map_children(n, visit)
-        return _typed(new) if mixed and new is not n else new
+        return _typed(new, n) if mixed and new is not n else new
 
     return visit(node)  # type: ignore[return-value]
 
@@ -267,8 +267,9 @@ def _of_dtype(value: Expr, dtype: str) -> Expr:
     return value if plain else Cast(dtype, value)
 
 
-def _typed(n: Node) -> Node:
-    """A node, some operands of which have become wider or narrower: index arithmetic in the wider, what has one dtype in that."""
+def _typed(n: Node, before: Node) -> Node:
+    """A node, some operands of which have become wider or narrower than `before`: index arithmetic in the wider, what has one
+    dtype in that."""
 
     def fitted(e: Expr, dtype: str) -> Expr:
         return e if e.dtype == dtype else e.with_(dtype=dtype) if type(e) is Const else Cast(dtype, e)
@@ -284,8 +285,8 @@ def _typed(n: Node) -> Node:
             return n.with_(value=fitted(value, var.dtype))
         case For(var, extent):
             return n.with_(extent=fitted(extent, var.dtype))
-        case Call(_, args, dtype):
-            return n.with_(args=tuple(fitted(a, dtype) for a in args))
+        case Call(_, args):
+            return n.with_(args=tuple(fitted(a, b.dtype) for a, b in zip(args, before.args, strict=True)))  # type: ignore[attr-defined]
         case _:
             return n
 

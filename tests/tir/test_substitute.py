@@ -28,6 +28,7 @@ def test_values_keep_their_dtype():
     assert substitute(Store(A, (I,), I + 1), {I: W}) == Store(A, (W,), Cast("int32", W + 1))
     assert substitute(Let(Var("x"), I * 2, Store(A, (I,), Var("x"))), {I: W}).value == Cast("int32", W * 2)
     assert substitute(Call("shift_left", (I, Const(1)), "int32"), {I: W}).args[0] == Cast("int32", W)
+    assert substitute(Call("f", (Load(A, (I,)), Const(8)), "float32"), {I: W}).args == (Load(A, (W,)), Const(8))
 
 
 def test_what_is_loaded_is_converted():
