@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +58,14 @@ def given(a: Any) -> Given | None:
         return None
     if not found.dtype.isnative:
         raise TypeError(f"must be in this machine's byte order, got {found.dtype.str}")
-    name = found.dtype.name
+    name = _name(found.dtype)
     return Given(found.view(np.uint16) if name == "bfloat16" else found, name, shared)
+
+
+@lru_cache(64)
+def _name(dtype: np.dtype) -> str:
+    """The name of a dtype, which numpy makes anew each time: that takes longer than all else of an argument."""
+    return dtype.name
 
 
 def read(a: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -238,7 +238,7 @@ def _first_places(x: te.Tensor, count: int, first: First) -> te.Tensor:
     another block there are theirs.
     """
     *outer, extent = shape_of(x)
-    size = next((b for b in BLOCKS if extent >= count * b * MIN_BLOCKS), 1)
+    size = next((b for b in BLOCKS if count and extent >= count * b * MIN_BLOCKS), 1)
     if size == 1:
         return _sorted_places(x, None, extent, count, first)
     best = _best(x, first) if size == 4 else _best(_best(x, first), first)

@@ -118,6 +118,7 @@ def ordered(x, k, axis, largest):
 @pytest.mark.parametrize(("shape", "axis", "k", "name"), [
     ((1,), 0, 1, "float32"), ((7,), 0, 7, "float16"), ((3, 13, 2), 1, 3, "float64"), ((2, 37), -1, 37, "int64"),
     ((1, 101), 1, 5, "float32"), ((2, 83), 1, 2, "float16"), ((103, 2), 0, 2, "float32"),
+    ((2, 5), 1, 0, "int64"),
 ])  # fmt: skip
 def test_top_k_of_ties_and_nan(shape, axis, k, name):
     rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from schedule.templates import Template
 from schedule.templates.block_analysis import epilogue, size
-from tir.ir import Var, buffer_nbytes
+from tir.ir import Axis, Var, buffer_nbytes
 from tir.traverse import iterations, loads, loops_to, stored_names, stores
 
 from .chains import by_rows, host
@@ -26,6 +26,8 @@ class FuseRows(Template):
     name = "fuse rows"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
+        if any(it.axis is Axis.OPAQUE for it in state.block(block).iters):
+            return Verdict.SKIP  # steps in an order of their own, as of a scan, stay in their loops
         place = self._place(state, block)
         if place is None:
             return Verdict.SKIP if self._block(state, block) is None else Verdict.APPLY

@@ -242,3 +242,11 @@ def test_every_function_has_a_valid_sketch(name, space):
     for sketch in sketches:
         (row,) = sample(sketch, TWO, 1, rng).tolist()
         same_numbers(func, replay(func, sketch.trace(row)).func, seeds=(0,))
+
+
+@pytest.mark.filterwarnings("error::schedule.templates.RefusedRule")
+def test_a_scan_that_is_read_stays_in_its_loops_without_a_warning():
+    x = te.placeholder((4, 32), "float32", name="x")
+    before = te.scan((4, 32), lambda r, i, s: x[i, s] + te.select(s >= 1, r[i, te.maximum(s - 1, 0)], 0.0), 1, "float32", "sums")
+    func = te.create_prim_func([x, te.compute((4, 32), lambda i, j: before[i, j] * 2.0, name="y")])
+    assert generate(func, ONE)
