@@ -12,7 +12,7 @@ from tir.analysis.positions import position
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Buffer, Call, Const, Expr, For, Load, Store, Var, as_int
+from tir.ir import Binary, Buffer, Call, Cast, Const, Expr, For, Load, Store, Var, as_int
 from tir.traverse import divisions, rewrite, substitute, variable_names, variables, walk
 
 from ..alignment import ALIGNMENT
@@ -103,7 +103,8 @@ class Memory(Writer):
         """The flat offset of an access as the loops around it know it; worked out once for all copies of unrolled loops."""
         found = self._places.get(id(access))
         if found is None or found.lane != self.lane:
-            offset = position(access.buffer, [simplify(i, self.ranges) for i in access.indices])
+            indices = (simplify(i, self.ranges) for i in access.indices)  # one of few bits is a number, not terms
+            offset = position(access.buffer, [i if i.dtype in ("int32", "int64") else Cast("int64", i) for i in indices])
             if parts := [atom for m in offset for atom in m if type(atom) is Binary]:
                 whole = polynomial(simplify(to_expr(offset), self.ranges))
                 # Lanes and copies may run on from row to row, and all may be parts of one number.

@@ -498,3 +498,15 @@ def test_indices_of_any_kind(index, kinds):
     rng = np.random.default_rng(0)
     args[1], args[2] = rng.integers(0, 7, 17).astype("int32"), rng.integers(0, 7, 17)
     same(func, args, targets=[ONE], fences=True)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "uint32"])
+def test_lanes_that_run_on_over_rows_chosen_by_a_narrow_index(dtype):
+    """The row is no term in the dtype of its index, beside a column that is a part of the lane."""
+    x, rows = te.placeholder((120, 300), name="x"), te.placeholder((8,), dtype, name="rows")
+    s = Schedule(te.create_prim_func([x, rows, te.compute((8, 6), lambda i, j: x[rows[i] // 2 + 1, j] + 1.0, name="y")]))
+    s.vectorize(s.fuse(*s.get_loops("y")))
+    data, chosen = np.arange(36000, dtype="float32").reshape(120, 300), np.array([0, 1, 7, 119, 118, 60, 2, 99], dtype)
+    got = np.zeros((8, 6), "float32")
+    codegen.build(s.func, ONE)(data, chosen, got)
+    assert np.array_equal(got, data[chosen // 2 + 1, :6] + 1)
