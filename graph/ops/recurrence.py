@@ -166,7 +166,7 @@ def _row(apply: Apply, x: Any, number: int) -> Any:
     if x is None:
         return None
     extent, *shape = shape_of(x)
-    return apply("Reshape", x if extent == 1 else _rows(apply, x, number, number + 1), shape=tuple(shape))
+    return apply("Reshape", x if extent == 1 else _rows(apply, x, number, number + 1), shape=tuple(shape), allowzero=1)
 
 
 def _rows(apply: Apply, x: Any, begin: int, end: int) -> Any:
@@ -176,7 +176,7 @@ def _rows(apply: Apply, x: Any, begin: int, end: int) -> Any:
 
 def _stacked(apply: Apply, parts: Sequence[Any], shape: Sequence[int]) -> Any:
     """Parts one after the other, in a shape."""
-    return apply("Reshape", apply("Concat", *parts, axis=0), shape=tuple(shape))
+    return apply("Reshape", apply("Concat", *parts, axis=0), shape=tuple(shape), allowzero=1)
 
 
 class _Recurrence:
@@ -227,9 +227,9 @@ class _Recurrence:
 
     def inputs(self, number: int, bias: Any) -> Any:
         """What all steps of one direction take from their inputs: (T, N, gates H)."""
-        flat = self.apply("Reshape", self.x, shape=(self.steps * self.sequences, shape_of(self.x)[2]))
+        flat = self.apply("Reshape", self.x, shape=(self.steps * self.sequences, shape_of(self.x)[2]), allowzero=1)
         product = self.apply("Gemm", flat, _row(self.apply, self.w, number), bias, transB=1)
-        return self.apply("Reshape", product, shape=(self.steps, self.sequences, -1))
+        return self.apply("Reshape", product, shape=(self.steps, self.sequences, shape_of(product)[1]), allowzero=1)
 
     def run(self, start: Callable[[int], tuple[Any, Callable[..., Any]]], *initial: Any) -> tuple[Any, ...]:
         """All outputs as ONNX has them, from initial states. For each direction `start` gives the bias of the inputs, and the

@@ -110,6 +110,7 @@ NETWORKS = {
         [("Conv", ["i", "w"], ["c"], {"pads": [1, 1, 1, 1]}), ("Relu", ["c"], ["y"], {})],
         {"i": np.zeros((0, 3, 5, 5), "float32")}, {"w": real(4, 3, 3, 3)}, ["y"], 18,
     ),
+    "the first none": ([("TopK", ["x", "k"], ["v", "i"], {})], {"x": X}, {"k": np.array([0])}, ["v", "i"], 18),
 }  # fmt: skip
 
 
@@ -147,3 +148,13 @@ def test_elements_that_are_not_there_are_refused():
     refused(r"there is no element to choose along axis 1 of \[4, 0\]", "ArgMax", [NONE], axis=1)
     refused("there is nothing to repeat along an axis of", "Pad", [NONE], {"p": np.array([0, 1, 0, 0])}, mode="edge")
     refused("sizes, strides and dilations must be at least 1", "Conv", [real(1, 3, 5), real(2, 3, 0)])
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+@pytest.mark.parametrize(("steps", "sequences"), [(3, 0), (1, 0), (0, 2)])
+def test_a_recurrence_without_sequences_or_steps(operator, gates, steps, sequences):
+    weights = {"w": real(2, gates * 5, 4), "r": real(2, gates * 5, 5), "b": real(2, gates * 10)}
+    node = helper.make_node(operator, ["x", *weights], ["y", "h"], hidden_size=5, direction="bidirectional")
+    given = {"x": np.zeros((steps, sequences, 4), "float32")}
+    y, h = tir.compile(load_onnx(model([node], given, ["y", "h"], weights, 18)), "llvm -num-cores 1")(given)
+    assert y.shape == (steps, 2, sequences, 5) and h.shape == (2, sequences, 5) and not h.any()
