@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
+from onnx.shape_inference import infer_shapes
 
 from graph.ir import Graph
 from graph.reference import evaluate
+
+try:
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as refusing
+except ImportError:  # it is not needed
+    onnxruntime = refusing = None
 
 OPSET = 18
 EPSILON = 2.0**-16  # of norms: attributes are float32, and this one is the same in float64
 ELEMENT = {
     np.dtype(name): helper.np_dtype_to_tensor_dtype(np.dtype(name))
-    for name in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "bool", "u1", "u2", "u4", "u8")
+    for name in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "bool", "u1", "u2", "u4", "u8", ml_dtypes.bfloat16)
 }
 
 
@@ -45,6 +53,26 @@ class Erf(OpRun):
 def exact(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The outputs by ONNX's evaluator."""
     return ReferenceEvaluator(proto, new_ops=[Erf]).run(None, inputs)
+
+
+def referred(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The outputs by onnxruntime, where it is installed and has all operators for their types; else by ONNX's evaluator."""
+    if onnxruntime is not None:
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.intra_op_num_threads, options.log_severity_level = 1, 4
+        try:
+            session = onnxruntime.InferenceSession(infer_shapes(proto).SerializeToString(), options)
+            return session.run(None, inputs)
+        except (
+            refusing.Fail,
+            refusing.InvalidArgument,
+            refusing.InvalidGraph,
+            refusing.NotImplemented,
+            refusing.RuntimeException,
+        ):
+            pass
+    return exact(proto, inputs)
 
 
 def same_outputs(before: Graph, after: Graph, inputs: dict[str, np.ndarray], roundings: int = 0) -> None:

@@ -1,7 +1,8 @@
 """Random networks in ONNX: chains and diamonds of what networks are made of, on small odd shapes.
 
-Each node is run by ONNX's evaluator as it is drawn, so that the shapes and the values of all that is there are known; a node whose
-result is too large, or not finite, is dropped.
+Each node is run by a reference (`referred`) as it is drawn, so that the shapes and the values of all that is there are known, and run
+again on operands moved by as much as they may be off, so that it is known by how much its results may be. A node whose result is too
+large, not finite where that is not asked for, or decided by a rounding, is dropped.
 """
 
 from __future__ import annotations
@@ -9,31 +10,48 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import ml_dtypes
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
 from graph.onnx.importer import FOLDING_ERRORS
+from tir import dtypes
 
-from .models import exact, model
+from .models import model, referred
 
-OPSET = 20
+OPSET = 23
 NODES = 12  # the most that are drawn, without those that belong to them
 MAX_ELEMENTS = 1500  # of a value
 MAX_MAGNITUDE = 100.0  # of an element
+MAX_INTEGER = 40_000  # of an element; the product of two is one of 32 bits
 EXTENTS = (1, 2, 3, 4, 5, 7, 9)
-FLOATS, INTEGERS = ("float64", "float32"), ("int64", "int32")
+FLOATS, INTEGERS = ("float64", "float32", "float16", "bfloat16"), ("int64", "int32")
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1000.0, -1000.0)  # in place of some elements of inputs
+ROUNDINGS = 32  # of a type's epsilon, of the largest element that a node reads or makes: what the node itself may be off by
+MOVING = {
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
+    "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Trilu",
+    "Unsqueeze", "Where",
+}  # fmt: skip
+STEPS = {"Ceil", "Floor", "Hardmax", "Mod", "Round", "Shrink", "Sign", "ThresholdedRelu", "TopK"}  # a rounding may decide
+QUANTISING = {"DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QuantizeLinear"}  # one more or less, by a rounding
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network with inputs; `values` are the arrays of all values by ONNX's evaluator."""
+    """A network with inputs; `values` are the arrays of all values by a reference, `slack` is what elements may be off by."""
 
     nodes: tuple[onnx.NodeProto, ...]
     inputs: dict[str, np.ndarray]
     constants: dict[str, np.ndarray]
     outputs: tuple[str, ...]
     values: dict[str, np.ndarray] = field(repr=False)
+    slack: dict[str, float] = field(repr=False)
+
+    @property
+    def special(self) -> bool:
+        return not all(finite(a) for a in self.values.values())
 
     def proto(self) -> onnx.ModelProto:
         return model(list(self.nodes), self.inputs, self.outputs, self.constants, OPSET)
@@ -60,7 +78,40 @@ def needed(case: Case, outputs: Sequence[str], cut: Sequence[str] = ()) -> Case:
             nodes.insert(0, node)
     inputs = {n: a for n, a in case.values.items() if n in read and (n in case.inputs or n in cut)}
     constants = {n: a for n, a in case.constants.items() if n in read and n not in inputs}
-    return Case(tuple(nodes), inputs, constants, tuple(outputs), case.values)
+    return Case(tuple(nodes), inputs, constants, tuple(outputs), case.values, case.slack)
+
+
+def finite(array: np.ndarray) -> bool:
+    return not dtypes.is_float(array.dtype.name) or bool(np.isfinite(array).all())
+
+
+def plain(array: np.ndarray) -> np.ndarray:
+    """Numbers to compute with: float64 in place of all floats, int64 of integers and bools."""
+    return array.astype("float64" if dtypes.is_float(array.dtype.name) else "int64")
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest absolute value of an element that is finite."""
+    there = np.abs(plain(array))
+    return float(np.max(there, initial=0, where=np.isfinite(there)))
+
+
+def made(node: onnx.NodeProto, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What a node makes by a reference: of bfloat16 by float32, rounded."""
+    half, single, names = TensorProto.BFLOAT16, TensorProto.FLOAT, list(node.output)
+    wide = {n: a.astype("float32") if a.dtype == ml_dtypes.bfloat16 else a for n, a in given.items()}
+    rounded = any(a.dtype == ml_dtypes.bfloat16 for a in given.values())
+    if node.op_type == "Cast":
+        rounded, node = node.attribute[0].i == half, copied(node)
+        node.attribute[0].i = single if rounded else node.attribute[0].i
+    arrays = map(np.asarray, referred(model([node], wide, names, None, OPSET), wide))
+    return [a.astype(ml_dtypes.bfloat16) if rounded and a.dtype == np.float32 else a for a in arrays]
+
+
+def copied(node: onnx.NodeProto) -> onnx.NodeProto:
+    result = onnx.NodeProto()
+    result.CopyFrom(node)
+    return result
 
 
 class Drawing:
@@ -68,7 +119,10 @@ class Drawing:
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
-        self.dtype = str(rng.choice(FLOATS))
+        self.dtype = str(rng.choice(FLOATS, p=[0.2, 0.4, 0.2, 0.2]))
+        self.special = bool(rng.random() < 0.15)
+        self.extents = (0, *EXTENTS) if rng.random() < 0.1 else EXTENTS
+        self.slack: dict[str, float] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: dict[str, np.ndarray] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -82,21 +136,32 @@ class Drawing:
     def chance(self, share: float) -> bool:
         return bool(self.rng.random() < share)
 
+    def axis(self, name: str) -> int:
+        return int(self.rng.integers(self.values[name].ndim))
+
+    def divisor(self, extent: int) -> int:
+        return self.one([n for n in range(1, extent + 1) if extent % n == 0] or [1])
+
     def shape(self, rank: int) -> tuple[int, ...]:
-        return tuple(int(self.one(EXTENTS)) for _ in range(rank))
+        return tuple(int(self.one(self.extents)) for _ in range(rank))
 
     def array(self, shape: Sequence[int], dtype: str, low: float = -1.0, high: float = 1.0) -> np.ndarray:
         if dtype == "bool":
             return np.asarray(self.rng.random(shape) < 0.5)
-        if dtype in INTEGERS:
-            return np.asarray(self.rng.integers(-5, 6, shape)).astype(dtype)
+        if dtypes.is_int(dtype):
+            return np.asarray(self.rng.integers(0 if dtype[0] == "u" else -5, 6 if dtype in INTEGERS else 30, shape)).astype(
+                dtype
+            )
         return np.asarray(self.rng.uniform(low, high, shape)).astype(dtype)
 
     # --- values --------------------------------------------------------------------------------------------------------
 
     def input(self, shape: Sequence[int], dtype: str | None = None) -> str:
         name = f"x{len(self.inputs)}"
-        self.inputs[name] = self.values[name] = self.array(shape, dtype or self.dtype)
+        array = self.array(shape, dtype or self.dtype)
+        if self.special and dtypes.is_float(array.dtype.name):
+            array = np.where(self.rng.random(shape) < 0.1, self.rng.choice(SPECIAL, shape), array).astype(array.dtype)
+        self.inputs[name] = self.values[name] = array
         return name
 
     def constant(self, array: np.ndarray | Sequence[int]) -> str:
@@ -116,7 +181,7 @@ class Drawing:
 
     @staticmethod
     def within(array: np.ndarray, low: float, high: float) -> bool:
-        return array.dtype.kind == "f" and bool((array >= low).all() and (array <= high).all())
+        return dtypes.is_float(array.dtype.name) and bool((array >= low).all() and (array <= high).all())
 
     def some(self, *ranks: int, dtype: str | None = None, suits: Callable[[np.ndarray], bool] = lambda a: True) -> str:
         """A value of one of these ranks (any where none is given) that suits: mostly a late one; where there is none, an input."""
@@ -134,16 +199,57 @@ class Drawing:
         node = helper.make_node(operator, inputs, names, **attributes)
         given = {n: np.asarray(self.values[n]) for n in inputs if n}
         try:
-            arrays = exact(model([node], given, names, None, OPSET), given)
-        except FOLDING_ERRORS:  # what the evaluator cannot do
+            arrays = made(node, given)
+            slack = self.off(node, given, arrays)
+        except FOLDING_ERRORS:  # what the references cannot do
             raise Dropped(operator) from None
-        for array in map(np.asarray, arrays):
-            large = array.dtype.kind in "fi" and np.abs(array).max(initial=0) > MAX_MAGNITUDE
-            if not 1 <= array.size <= MAX_ELEMENTS or large or (array.dtype.kind == "f" and not np.isfinite(array).all()):
-                raise Dropped(operator)
         self.nodes.append(node)
-        self.values |= {n: np.asarray(a) for n, a in zip(names, arrays, strict=True)}
+        self.values |= dict(zip(names, arrays, strict=True))
+        self.slack |= dict(zip(names, slack, strict=True))
         return names[0]
+
+    def off(self, node: onnx.NodeProto, given: dict[str, np.ndarray], arrays: Sequence[np.ndarray]) -> list[float]:
+        """What the results of a node may be off by: by roundings of its own, and by what its operands may be off by."""
+        operator = node.op_type
+        if operator == "Cast" and not all(map(finite, given.values())):
+            raise Dropped(operator)
+        most = MAX_MAGNITUDE * (200 if self.special else 1)
+        for array in arrays:
+            large = largest(array) > (most if dtypes.is_float(array.dtype.name) else MAX_INTEGER)
+            if large or array.size > MAX_ELEMENTS or (array.size == 0 and 0 not in self.extents):
+                raise Dropped(operator)
+            if not self.special and not finite(array):
+                raise Dropped(operator)
+        floats = [a for a in (*given.values(), *arrays) if dtypes.is_float(a.dtype.name)]
+        epsilon = max((float(ml_dtypes.finfo(a.dtype).eps) for a in floats), default=0.0)
+        own = 0.0 if operator in MOVING else ROUNDINGS * epsilon * max(map(largest, floats), default=0.0)
+        result = [own if dtypes.is_float(a.dtype.name) else float(operator in QUANTISING) for a in arrays]
+        loose = {n: self.slack[n] for n in given if self.slack.get(n)}
+        for _ in range(2 if loose else 0):
+            steps = operator in STEPS or any(not dtypes.is_float(a.dtype.name) for a in arrays)
+            moved = {n: self.moved(given[n], by * (8 if steps else 1)) for n, by in loose.items()}
+            for n, (a, b) in enumerate(zip(arrays, made(node, given | moved), strict=True)):
+                if a.shape != b.shape or not np.array_equal(np.isfinite(plain(a)), np.isfinite(plain(b))):
+                    raise Dropped(operator)
+                with np.errstate(invalid="ignore"):
+                    change = largest(plain(a) - plain(b))
+                if change and steps and (operator not in QUANTISING or change > 16):
+                    whole = all(not dtypes.is_float(given[m].dtype.name) for m in loose)
+                    if not whole or a.dtype == bool:
+                        raise Dropped(operator)
+                result[n] = max(result[n], own + change)
+        return result
+
+    def moved(self, array: np.ndarray, by: float) -> np.ndarray:
+        """An array of which each element is off by so much, up or down."""
+        signs = self.rng.choice([-1, 1], array.shape)
+        if dtypes.is_float(array.dtype.name):
+            return (plain(array) + signs * by).astype(array.dtype)
+        ends = np.iinfo(array.dtype)
+        return np.clip(plain(array) + signs * round(by), ends.min, ends.max).astype(array.dtype)
+
+
+UNDRAWABLE = (IndexError, ValueError)  # of choices from nothing, where an extent is 0
 
 
 class Dropped(Exception):
@@ -262,7 +368,7 @@ def window(d: Drawing, shape: Sequence[int], least: int = 1) -> dict:
 def conv(d: Drawing) -> str:
     x = d.some(3, 4, 4, 5)
     channels, image = d.values[x].shape[1], d.values[x].shape[2:]
-    group = d.one([g for g in range(1, channels + 1) if channels % g == 0])
+    group = d.divisor(channels)
     outer = group * d.one([1, 1, 2, 3])
     attributes = window(d, image)
     if d.chance(0.15):
@@ -395,7 +501,7 @@ def cut(d: Drawing) -> str:
 def pad(d: Drawing) -> str:
     x = d.some(1, 2, 3, 4, dtype=d.one([d.dtype] * 3 + ["int64"]))
     a = d.values[x]
-    mode = d.one(["constant", "constant", "edge", "reflect"])
+    mode = d.one(["constant", "constant", "edge", "reflect", "wrap"])
     low = -1 if mode == "constant" and d.chance(0.3) else 0
     pads = [int(d.rng.integers(low, 3 if mode != "reflect" else min(3, e))) for e in a.shape * 2]
     inputs = [x, d.constant(pads)]
@@ -489,10 +595,203 @@ def cast(d: Drawing) -> str:
     return d.add("Cast", [d.some(dtype=d.one(FLOATS))], to=helper.np_dtype_to_tensor_dtype(np.dtype(d.dtype)))
 
 
+# Operators of one float that are told apart by attributes alone.
+ACTIVATIONS: tuple[tuple[str, dict], ...] = (
+    ("Celu", {"alpha": 0.5}), ("Elu", {"alpha": 0.25}), ("Selu", {"alpha": 1.5, "gamma": 1.25}), ("Softplus", {}), ("Mish", {}),
+    ("HardSwish", {}), ("LeakyRelu", {"alpha": 0.125}), ("Softsign", {}), ("Gelu", {}), ("Gelu", {"approximate": "tanh"}),
+    ("Shrink", {"lambd": 0.5, "bias": 0.25}), ("ThresholdedRelu", {"alpha": 0.25}), ("HardSigmoid", {"alpha": 0.25}), ("Sign", {}),
+    ("Floor", {}), ("Ceil", {}), ("Round", {}), ("Sin", {}), ("Cos", {}), ("Atan", {}), ("Asinh", {}), ("Sinh", {}), ("Cosh", {}),
+    ("Sigmoid", {}), ("Tanh", {}), ("Relu", {}), ("Exp", {}), ("IsNaN", {}), ("IsInf", {}), ("IsInf", {"detect_negative": 0}),
+    ("Abs", {}), ("Neg", {}), ("Identity", {}), ("LpNormalization", {"p": 1, "axis": -1}), ("MeanVarianceNormalization", {"axes": [-1]}),
+    ("LRN", {"size": 3}), ("Hardmax", {}), ("Softmax", {"axis": 0}), ("LogSoftmax", {"axis": -1}),
+    ("SpaceToDepth", {"blocksize": 2}), ("DepthToSpace", {"blocksize": 2}),
+    ("DepthToSpace", {"blocksize": 2, "mode": "CRD"}), ("Trilu", {}), ("Trilu", {"upper": 0}),
+    ("Sqrt", {}), ("Log", {}), ("Reciprocal", {}), ("Erf", {}), ("ReduceProd", {}),
+)  # fmt: skip
+REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
+
+
+def activation(d: Drawing) -> str:
+    operator, attributes = d.one(ACTIVATIONS)
+    return d.add(operator, [d.some(2, 3, 4) if operator == "Trilu" else d.some()], **attributes)
+
+
+def operator_of_two(d: Drawing) -> str:
+    x = d.some()
+    match d.one(["compare", "compare", "mod", "prelu", "cumsum", "max"]):
+        case "compare":
+            return d.add(d.one(COMPARISONS), pair(d, x))
+        case "mod":
+            return d.add("Mod", [x, d.weight(low=0.5, high=2.0)], fmod=1)
+        case "prelu":
+            return d.add("PRelu", [x, d.weight(*d.values[x].shape[-1:])])
+        case "cumsum":
+            axis = d.constant(np.asarray(d.axis(x)))
+            return d.add("CumSum", [x, axis], exclusive=d.one([0, 1]), reverse=d.one([0, 1]))
+    return d.add(d.one(["Max", "Min", "Sum", "Mean"]), [*pair(d, x), x])
+
+
+def any_reduction(d: Drawing) -> str:
+    x = d.some(1, 2, 3, 4, dtype=d.one([d.dtype] * 3 + ["int32"]))
+    axes = [n for n in range(d.values[x].ndim) if d.chance(0.5)]
+    inputs = [x, d.constant(np.array(axes, "int64"))] if axes or d.chance(0.3) else [x]
+    operator = d.one(REDUCTIONS if dtypes.is_float(d.values[x].dtype.name) else ("Max", "Min", "Prod", "Sum"))
+    return d.add(f"Reduce{operator}", inputs, keepdims=d.one([0, 1]), noop_with_empty_axes=d.one([0, 0, 1]))
+
+
+def chosen(d: Drawing) -> str:
+    """The largest or the smallest elements, or where they are."""
+    x = d.some(1, 2, 3)
+    axis = d.axis(x)
+    if d.chance(0.5):
+        return d.add(d.one(["ArgMax", "ArgMin"]), [x], axis=axis, keepdims=d.one([0, 1]), select_last_index=d.one([0, 1]))
+    k = d.constant([int(d.rng.integers(1, max(d.values[x].shape[axis], 1) + 1))])
+    return d.add("TopK", [x, k], count=2, axis=axis, largest=d.one([0, 1]))
+
+
+def resize(d: Drawing) -> str:
+    x = d.some(3, 4)
+    scales = [1.0, 1.0, *(d.one([0.5, 1.0, 1.5, 2.0]) for _ in d.values[x].shape[2:])]
+    mode = d.one(["nearest", "linear", "cubic"])
+    attributes: dict = {
+        "coordinate_transformation_mode": d.one(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+    }
+    if mode == "nearest":
+        attributes["nearest_mode"] = d.one(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+    elif mode == "cubic":
+        attributes |= {"cubic_coeff_a": d.one([-0.75, -0.5]), "exclude_outside": d.one([0, 1])}
+    if d.chance(0.3):
+        sizes = [*d.values[x].shape[:2], *(d.one([1, 2, 3, 5, 8]) for _ in scales[2:])]
+        return d.add("Resize", [x, "", "", d.constant(sizes)], mode=mode, **attributes)
+    if mode == "linear" and d.chance(0.3):
+        attributes["antialias"] = 1
+    return d.add("Resize", [x, "", d.constant(np.array(scales, "float32"))], mode=mode, **attributes)
+
+
+def sampled(d: Drawing) -> str:
+    x = d.some(4)
+    grid = d.weight(d.values[x].shape[0], d.one([1, 2, 3]), d.one([1, 2, 4]), 2, low=-1.25, high=1.25)
+    modes = {"mode": d.one(["linear", "nearest", "cubic"]), "padding_mode": d.one(["zeros", "border", "reflection"])}
+    return d.add("GridSample", [x, grid], align_corners=d.one([0, 1]), **modes)
+
+
+def scattered(d: Drawing) -> str:
+    """Elements that are read from, or written to, places of their own."""
+    x = d.some(1, 2, 3)
+    a, axis = d.values[x], d.axis(x)
+    extent = a.shape[axis]
+    places = d.constant(d.rng.integers(-extent, extent, a.shape))
+    match d.one(["elements", "nd", "scatter", "scatter nd", "one hot", "reverse"]):
+        case "elements":
+            return d.add("GatherElements", [x, places], axis=axis)
+        case "nd":
+            return d.add("GatherND", [x, d.constant(d.rng.integers(0, a.shape[0], (d.one([1, 3]), 1)))])
+        case "scatter":
+            once = d.constant(np.broadcast_to(np.arange(extent).reshape(-1, *[1] * (a.ndim - 1 - axis)), a.shape).copy())
+            how = d.one(["none", "add", "mul", "max", "min"])
+            return d.add("ScatterElements", [x, once if how == "none" else places, d.weight(*a.shape)], axis=axis, reduction=how)
+        case "scatter nd":
+            rows = d.rng.permutation(a.shape[0])[: d.one([1, 2])].reshape(-1, 1)
+            how = d.one(["none", "add", "mul", "max", "min"])
+            return d.add("ScatterND", [x, d.constant(rows), d.weight(len(rows), *a.shape[1:])], reduction=how)
+        case "one hot":
+            depth = d.constant(np.asarray(d.one([2, 4])))
+            return d.add("OneHot", [d.constant(d.rng.integers(-3, 5, (3,))), depth, d.constant(np.array([0, 1], d.dtype))])
+    lengths = d.constant(d.rng.integers(1, max(extent, 1) + 1, a.shape[1 - axis] if a.ndim > 1 else 1))
+    return d.add("ReverseSequence", [x, lengths], time_axis=min(axis, 1), batch_axis=1 - min(axis, 1))
+
+
+def any_norm(d: Drawing) -> str:
+    x = d.some(2, 3, 4)
+    shape = d.values[x].shape
+    if d.chance(0.5):
+        return d.add("RMSNormalization", [x, d.weight(shape[-1])], epsilon=0.125)
+    return d.add("GroupNormalization", [x, d.weight(shape[1]), d.weight(shape[1])], epsilon=0.125, num_groups=d.divisor(shape[1]))
+
+
+def attention(d: Drawing) -> str:
+    x = d.some(4)
+    batch, heads, _, size = d.values[x].shape
+    length, outer, kept = d.one([1, 2, 5]), d.one([size, 3]), d.divisor(heads)
+    inputs = [x, d.weight(batch, kept, length, size), d.weight(batch, kept, length, outer)]
+    if d.chance(0.3):
+        inputs.append(d.constant(d.array((d.values[x].shape[2], length), "bool")))
+    elif d.chance(0.3):  # opsets differ in whether the mask comes before it
+        return d.add("Attention", inputs, softcap=2.0)
+    return d.add("Attention", inputs, is_causal=d.one([0, 0, 1]), **d.one([{}, {"scale": 0.5}]))
+
+
+def recurrent(d: Drawing) -> str:
+    operator, gates = d.one([("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+    x = d.some(3)
+    steps, batch, size = d.values[x].shape
+    direction, hidden = d.one(["forward", "reverse", "bidirectional"]), d.one([1, 3, 4])
+    ways = 1 + (direction == "bidirectional")
+    inputs = [x, d.weight(ways, gates * hidden, size), d.weight(ways, gates * hidden, hidden)]
+    optional = [d.weight(ways, 2 * gates * hidden), d.constant(d.rng.integers(1, max(steps, 1) + 1, batch).astype("int32"))]
+    if d.dtype != "float32":  # ONNX's evaluator does not read lengths
+        optional[1] = ""
+    inputs += [name if d.chance(0.5) else "" for name in (*optional, d.weight(ways, batch, hidden))]
+    attributes = {"linear_before_reset": d.one([0, 1])} if operator == "GRU" else {}
+    return d.add(operator, inputs, count=2, direction=direction, hidden_size=hidden, **attributes)
+
+
+def scale(d: Drawing, *shape: int) -> str:
+    return d.constant(d.rng.choice([0.0625, 0.125, 0.1, 0.03, 0.25], shape).astype("float32"))
+
+
+def zero(d: Drawing, dtype: str, *shape: int) -> str:
+    return d.constant(d.rng.integers(0 if dtype[0] == "u" else -3, 4, shape).astype(dtype))
+
+
+def quantised(d: Drawing) -> str:
+    """An operator of integers of 8 bits with scales, of the whole tensor or by channel; its result is made a float again, or not."""
+    kinds = ("int8", "uint8")
+    match d.one(["quantise", "quantise", "dynamic", "dequantise", "matmul", "conv", "matmul integer", "conv integer"]):
+        case "quantise":
+            x, to = d.some(1, 2, 3, 4), d.one(kinds)
+            axis = d.axis(x)
+            shape = d.one([(), d.values[x].shape[axis : axis + 1]])
+            by = [d.constant(d.values[scale(d, *shape)].astype(d.dtype)), zero(d, to, *shape)]
+            q = d.add("QuantizeLinear", [x, *by], axis=axis)
+            return d.add("DequantizeLinear", [q, *by], axis=axis) if d.chance(0.6) else q
+        case "dynamic":
+            q = d.add("DynamicQuantizeLinear", [d.some(dtype="float32")], count=3)
+            return d.add("DequantizeLinear", [q, f"{q}_1", f"{q}_2"]) if d.chance(0.6) else q
+        case "dequantise":
+            x = d.some(1, 2, 3, dtype=d.one([*kinds, "int32"]))
+            axis = d.axis(x)
+            shape = d.one([(), d.values[x].shape[axis : axis + 1]])
+            zeros = [zero(d, d.values[x].dtype.name, *shape)] if d.values[x].dtype != np.int32 else []
+            return d.add("DequantizeLinear", [x, scale(d, *shape), *zeros], axis=axis)
+        case "matmul" | "matmul integer" as which:
+            x, other, n = d.some(2, 3, dtype=d.one(kinds)), d.one(kinds), d.one(EXTENTS)
+            kind = d.values[x].dtype.name
+            w, shape = d.constant(d.array((d.values[x].shape[-1], n), other)), d.one([(), (n,)])
+            if which == "matmul":
+                out = [scale(d), zero(d, kind)]
+                return d.add("QLinearMatMul", [x, scale(d), zero(d, kind), w, scale(d, *shape), zero(d, other, *shape), *out])
+            y = d.add("MatMulInteger", [x, w, zero(d, kind), zero(d, other, *shape)][: d.one([2, 3, 4])])
+            return d.add("Mul", [d.add("Cast", [y], to=TensorProto.FLOAT), scale(d)]) if d.chance(0.5) else y
+    x, other = d.some(4, dtype=d.one(kinds)), d.one(kinds)
+    kind, channels = d.values[x].dtype.name, d.values[x].shape[1]
+    group, window_ = d.divisor(channels), window(d, d.values[x].shape[2:])
+    outer = group * d.one([1, 2])
+    w, shape = d.constant(d.array((outer, channels // group, *window_["kernel_shape"]), other)), d.one([(), (outer,)])
+    if d.chance(0.5):
+        out = [scale(d), zero(d, kind), *([d.constant(d.array((outer,), "int32"))] if d.chance(0.5) else [])]
+        by = [x, scale(d), zero(d, kind), w, scale(d, *shape), d.constant(np.zeros(shape, other)), *out]
+        return d.add("QLinearConv", by, group=group, **window_)
+    return d.add("ConvInteger", [x, w, zero(d, kind), zero(d, other)][: d.one([2, 3, 4])], group=group, **window_)
+
+
 KINDS: tuple[tuple[Callable[[Drawing], str], int], ...] = (
     (unary, 4), (clip, 1), (binary, 8), (division, 2), (where, 1), (silu, 1), (gelu, 1), (written_norm, 1), (written_softmax, 1),
     (conv, 5), (batch_norm, 2), (pool, 2), (matmul, 4), (gemm, 2), (transpose, 3), (reshape, 3), (unit, 1), (concat, 3), (split, 2),
     (cut, 2), (pad, 1), (gather, 1), (spread, 1), (reduction, 3), (softmax, 1), (norm, 1), (integers, 2), (logic, 1), (cast, 1),
+    (activation, 8), (operator_of_two, 3), (any_reduction, 4), (chosen, 2), (resize, 2), (sampled, 1), (scattered, 4), (any_norm, 2),
+    (attention, 2), (recurrent, 2), (quantised, 8),
 )  # fmt: skip
 
 
@@ -501,7 +800,7 @@ def drawn(rng: np.random.Generator) -> Case:
     d = Drawing(rng)
     d.input(d.shape(d.one([2, 3, 4, 4])))
     shares = np.array([share for _, share in KINDS], float)
-    wanted = int(rng.integers(1, NODES + 1))
+    wanted = int(rng.integers(1, (NODES if not d.special else 3) + 1))
     made = 0
     for _ in range(4 * wanted):
         make, _share = KINDS[int(rng.choice(len(KINDS), p=shares / shares.sum()))]
@@ -509,14 +808,14 @@ def drawn(rng: np.random.Generator) -> Case:
             with np.errstate(all="ignore"):
                 make(d)
             made += 1
-        except Dropped:
+        except (Dropped, *UNDRAWABLE):
             continue
         if made == wanted:
             break
     read = {name for node in d.nodes for name in node.input}
-    inner = [name for name, array in d.values.items() if name in read and array.size]
+    inner = [name for name, array in d.values.items() if name in read]
     outputs = [n for n in d.values if n not in read and n not in d.constants]
     outputs += [n for n in inner if rng.random() < 0.1]
     rng.shuffle(outputs)
-    case = Case(tuple(d.nodes), d.inputs, d.constants, tuple(outputs or [next(iter(d.values))]), d.values)
+    case = Case(tuple(d.nodes), d.inputs, d.constants, tuple(outputs or [next(iter(d.values))]), d.values, d.slack)
     return needed(case, case.outputs)
