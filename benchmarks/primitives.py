@@ -214,7 +214,12 @@ def reducing(n: int) -> dict[str, Case]:
         s.decompose_reduction(product, k)
         return [inner, "fma_16_f32"]
 
+    def updated_in_a_copy(s: Schedule) -> list[Any]:
+        s.decompose_reduction(product, s.get_loops(product)[-1])
+        return [f"{product}_update", product, "local"]
+
     return {
+        "cache_inplace": updated_in_a_copy,
         "rfactor": lambda s: [s.split(s.get_loops(product)[-1], [None, 4])[1]],
         "decompose_reduction": lambda s: [product, s.get_loops(product)[-2]],
         "rolling_buffer": rolling,
