@@ -1,4 +1,4 @@
-"""What works, but with less than was asked for: said as a warning, and counted for the run that it happens in.
+"""Notices: warnings that something works with less than was asked for, counted for the run that they happen in.
 
 with counted(counts := Counter()):
     degraded("the object cache ... cannot be read; kernels are compiled anew")

@@ -123,7 +123,7 @@ class Measurement:
 
     @property
     def telling(self) -> bool:
-        """Whether it says anything of its candidate: not where the device drifted, or the worker's own code failed."""
+        """A measurement that tells of its candidate: the device did not drift, and the worker's own code did not fail."""
         return not self.drifted and self.outcome != "fault"
 
     def as_json(self) -> dict[str, Any]:
