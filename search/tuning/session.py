@@ -22,10 +22,7 @@ from codegen.backend import backend
 from codegen.processor import host_cores
 from costmodel import WarmUp
 from schedule import ScheduleError
-from tir.empty import has_empty, without_empty
-from tir.ir import PrimFunc
 from tir.notices import counted, degraded
-from tir.traverse import blocks
 from tir.verify import check
 
 from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, Pauses, Pipelined, WorkerError
@@ -412,7 +409,7 @@ def sessions(
 ) -> Iterator[list[Session]]:
     """A session of each task, with its callbacks. VerifyError, before anything is done, if one of them is not well formed."""
     for task in tasks:
-        _check(task.func)
+        check(task.func)
     with ExitStack() as stack:
         records = options.records
         if isinstance(records, (str, Path)):
@@ -462,10 +459,3 @@ def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:
     if known and device:
         most = min(most, ONE_THREAD_SECONDS)
     return replace(limits, baseline=most)
-
-
-def _check(func: PrimFunc) -> None:
-    """VerifyError for a program that is wrong, as one that leaves its arrays; ValueError for one in which nothing is run."""
-    check(func)
-    if has_empty(func) and not blocks(without_empty(func).body):
-        raise ValueError(f"{func.name} has nothing to tune: none of its loops has an iteration")
