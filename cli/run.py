@@ -58,7 +58,7 @@ def _run(args: argparse.Namespace) -> int:
     from codegen import backend
     from graph import GraphError
     from graph.reference import random_inputs
-    from search.measure.rounding import to_float
+    from tir.arrays import to_float
 
     target = parse_processor(args.target, args.threads)
     missing = backend(target).missing(target)
@@ -109,7 +109,7 @@ def _check(graph: Graph, model: Model, inputs: Mapping[str, np.ndarray], outputs
     from graph.compilation import final
     from graph.passes.check import PassCheck, check_passes, difference, widened
     from graph.reference import evaluate, remembering, run_call
-    from search.measure.rounding import to_float
+    from tir.arrays import to_float
 
     def show(found: PassCheck) -> None:
         print(f"  {found.name:22} {found.calls:5} calls, changes outputs by {found.change:.2g}", flush=True)

@@ -11,8 +11,10 @@ import numpy as np
 from codegen.arguments import address, block
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.program import entry
-from search.measure.rounding import MAX_BOUND, Expected, NoBound, Reference, to_float
+from search.measure.carried import NoBound
+from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tir import dtypes
+from tir.arrays import to_float
 from tir.ir import PrimFunc
 
 from .fusion import Group, fuse

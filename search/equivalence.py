@@ -9,12 +9,14 @@ import numpy as np
 
 from codegen import build
 from schedule import Schedule
+from tir.arrays import to_float
 from tir.dtypes import is_float
 from tir.ir import Buffer, PrimFunc, const_shape, need_func
 
+from .measure.carried import NoBound
 from .measure.exact import largest_integers
 from .measure.reference import DISTRIBUTIONS, outputs, random_inputs
-from .measure.rounding import MAX_BOUND, Expected, NoBound, Reference, to_float
+from .measure.rounding import MAX_BOUND, Expected, Reference
 
 ONE_THREAD = "llvm -num-cores 1"
 

@@ -172,3 +172,24 @@ def _of_library(a: Any) -> tuple[np.ndarray, bool]:
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             reason = error
     raise TypeError(f"must be an array that numpy can read, got {type(a).__name__}: {reason}")
+
+
+def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array of storage of `dtype` as float64."""
+    if dtype == "bfloat16":
+        array = np.asarray(array.view("uint16").astype("uint32") << 16).view("float32")
+    return np.array(array, "float64")
+
+
+def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Floats in the storage of `dtype`; bfloat16 rounds to nearest even."""
+    if dtype != "bfloat16":
+        return values.astype(dtypes.storage(dtype))
+    bits = values.astype("float32").view("uint32")
+    return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, "uint16")
+
+
+def nearest(value: float, dtype: str) -> float:
+    """The number of a floating dtype that is nearest to a value."""
+    with np.errstate(over="ignore"):
+        return float(to_float(from_float(np.array(value, "float64"), dtype), dtype))

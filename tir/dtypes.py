@@ -135,3 +135,8 @@ def promote(a: str, b: str) -> str:
         unsigned, signed = (da, db) if da.kind == "uint" else (db, da)
         return f"int{min(64, max(signed.bits, 2 * unsigned.bits))}"
     return max(da, db, key=lambda d: (rank[d.kind], d.bits)).name
+
+
+def unit(dtype: str) -> float:
+    """The unit roundoff of a float: the most by which rounding to nearest changes a number, relative to it."""
+    return TABLE[dtype].eps / 2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from .arith.simplify import simplify
 from .ir import (
+    NOTHING,
     Allocate,
     Axis,
     Block,
     Buffer,
     Const,
-    Evaluate,
     Expr,
     For,
     If,
@@ -35,17 +35,16 @@ from .traverse import (
     walk_stmts,
 )
 
-NOTHING = Evaluate(Const(0))
 WRITTEN = "tir.written"  # the attribute of functions, see `without_empty`
 
 
 def is_empty(extent: Expr) -> bool:
-    """Whether an extent, or the length of a dimension, is certainly 0."""
+    """True for an extent, or the length of a dimension, that is certainly 0."""
     return type(extent) is Const and extent.value < 1
 
 
 def has_empty(func: PrimFunc) -> bool:
-    """Whether a loop of a function has no iterations."""
+    """True where a loop of a function has no iterations."""
     return any(type(s) is For and is_empty(s.extent) for s in walk_stmts(func.body))
 
 
@@ -68,7 +67,7 @@ def written_names(func: PrimFunc) -> frozenset[str]:
 
 
 def _kept(s: Stmt) -> Stmt | None:
-    """What of a statement is run."""
+    """The part of a statement that is run."""
     match s:
         case For() if is_empty(s.extent):
             return init_of_nothing(s)

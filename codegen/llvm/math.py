@@ -105,7 +105,7 @@ COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What the functions need to know of a binary floating-point format."""
+    """A binary floating-point format, with all that the functions need to know of it."""
 
     dtype: str
     scalar: str  # LLVM's name
@@ -151,7 +151,7 @@ def _scaled(b: Body, fmt: Format, p: Value, t: Value) -> Value:
 
 
 def _fills_registers(x: Value) -> bool:
-    """Whether the lanes fill 128, 256, or a power of two of 512 bits."""
+    """True where the lanes fill 128, 256, or a power of two of 512 bits."""
     bits = _bits_of(x)
     return bits >= 128 and bits & (bits - 1) == 0
 
@@ -421,7 +421,7 @@ def _fmod(b: Body, fmt: Format, x: Value, y: Value) -> Value:
 
 
 def _away(b: Body, rest: Value, y: Value) -> Value:
-    """Whether the quotient toward zero that leaves a rest is above the floor of the quotient."""
+    """The condition that the quotient toward zero that leaves a rest is above the floor of the quotient."""
     return b.compare("une", rest, 0.0) & (b.compare("olt", y, 0.0) ^ b.compare("olt", rest, 0.0))
 
 

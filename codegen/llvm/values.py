@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tir import dtypes
 from tir.arith.polynomial import Monomial, Polynomial
+from tir.arrays import nearest
 from tir.ir import Expr, Load, Store, Var
 
 if TYPE_CHECKING:
@@ -232,22 +231,6 @@ def constant(value, dtype: str) -> Value:
     if dtype == "bool":
         return Value("true" if value else "false", "i1")
     if dtypes.is_float(dtype):
-        with np.errstate(over="ignore"):
-            match dtype:
-                case "float16":
-                    value = float(np.float16(value))
-                case "bfloat16":
-                    value = _bfloat16(value)
-                case "float32":
-                    value = float(np.float32(value))
-        return Value(number(value, "double"), TYPES[dtype])
+        return Value(number(nearest(value, dtype), "double"), TYPES[dtype])
     # Index arithmetic is exact in 64 bits; narrower types are cut where they meet loaded values.
     return Value(str(int(value)), "i64")
-
-
-def _bfloat16(value: float) -> float:
-    """The nearest bfloat16, ties to even."""
-    bits = int(np.float32(value).view(np.uint32))
-    if value == value:
-        bits += 0x7FFF + ((bits >> 16) & 1)
-    return float(np.uint32(bits & 0xFFFF0000).view(np.float32))

@@ -1,4 +1,4 @@
-"""What blocks of a grid and threads allocate, each has for itself."""
+"""Temporaries of the blocks of a grid and of threads: each has its own."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def _private(s: Stmt, bound: bool) -> Stmt:
 
 
 def _is_bound(s: Stmt) -> bool:
-    """Whether `s` is a loop bound to blocks or threads."""
+    """True for a loop that is bound to blocks or threads."""
     return isinstance(s, For) and s.kind is Kind.THREAD

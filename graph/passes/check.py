@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from search.measure.rounding import to_float
 from tir import dtypes
+from tir.arrays import to_float
 
 from ..ir import ELEMENT_TYPES, Attribute, Call, Graph, GraphError, Value
 from ..reference import Run, arranged, evaluate, remembering, run_call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tir import dtypes
 from tir.analysis.context import accesses_and_blocks
@@ -20,34 +20,37 @@ MAX_DIVISOR = 8  # of those that are drawn, so that quotients are not all 0
 
 
 def index_bounds(func: PrimFunc) -> dict[str, Span]:
-    """Between which values the elements of integer buffers must lie, by name, for what they index to be there: of those that
-    occur in an index, times a number, beside what does not depend on elements."""
+    """The values between which elements of integer buffers must lie, by name, for what they index to be there: of elements in an
+    index, times a number, beside what does not depend on elements."""
     found = Spans()
-    for access, place in accesses_and_blocks(func.body, ProgramPoint()):
-        if isinstance(access, Block):
-            continue
-        for index, dim in zip(access.indices, access.buffer.shape, strict=True):
-            p = polynomial(place.closed(index))
-            for m, factor in p.items():
-                load = m[0].value if len(m) == 1 and isinstance(m[0], Cast) else m[0] if len(m) == 1 else None
-                if not isinstance(load, Load) or not dtypes.is_int(load.dtype) or not isinstance(dim, Const):
-                    continue
+    for index, length, place in _indices(func):
+        p = polynomial(place.closed(index))
+        for m, factor in p.items():
+            load = m[0].value if len(m) == 1 and isinstance(m[0], Cast) else m[0] if len(m) == 1 else None
+            if isinstance(load, Load) and dtypes.is_int(load.dtype):
                 low, high = polynomial_bounds({other: c for other, c in p.items() if other != m}, place.known)
                 if low is not None and high is not None:
-                    ends = (-low, dim.value - 1 - high) if factor > 0 else (high - dim.value + 1, low)
+                    ends = (-low, length - 1 - high) if factor > 0 else (high - length + 1, low)
                     found.narrow(load, -(-ends[0] // abs(factor)), ends[1] // abs(factor))
     return {name: (low, high) for name, (low, high) in found.items() if low <= high}
+
+
+def _indices(func: PrimFunc) -> Iterator[tuple[Expr, int, ProgramPoint]]:
+    """The indices of all accesses, each with the length of the dimension and the place in the program."""
+    for access, place in accesses_and_blocks(func.body, ProgramPoint()):
+        for index, dim in () if isinstance(access, Block) else zip(access.indices, access.buffer.shape, strict=True):
+            if isinstance(dim, Const):
+                yield index, dim.value, place
 
 
 def meaningful(func: PrimFunc, wanted: Mapping[str, Span] | None = None) -> dict[str, Span]:
     """Values for the elements of buffers, by name, for which a function has a meaning, as far as it says so: they index what is
     there, divide by positive numbers, shift by the bits that there are, and make what is `wanted` of other buffers."""
     found = Spans({**index_bounds(func), **(wanted or {})})
-    for access, _ in accesses_and_blocks(func.body, ProgramPoint()):
-        for index, dim in () if isinstance(access, Block) else zip(access.indices, access.buffer.shape, strict=True):
-            read = {load.buffer.name for load in loads(index)}
-            if len(read) == 1 and read.isdisjoint(found) and isinstance(dim, Const):  # within bounds that the program sees to
-                found.demand(index, 0, dim.value - 1)
+    for index, length, _ in _indices(func):
+        read = {load.buffer.name for load in loads(index)}
+        if len(read) == 1 and read.isdisjoint(found):  # within bounds that the program sees to
+            found.demand(index, 0, length - 1)
     for n in divisions(func.body):
         if dtypes.is_int(n.dtype) and (bounds(n.b, {})[0] or 0) < 1:
             found.demand(n.b, 1, MAX_DIVISOR)

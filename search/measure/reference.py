@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tir import dtypes
-from tir.arrays import read
+from tir.arrays import from_float, read, to_float
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.nearest import no_such
 from tir.traverse import stored_names
 
 from .exact import largest_integers
 from .ranges import index_bounds, meaningful
-from .rounding import MAX_BOUND, Expected, Reference, to_float
+from .rounding import MAX_BOUND, Expected, Reference
 
 if TYPE_CHECKING:
     from workloads import Instance
@@ -125,14 +125,6 @@ def given_inputs(func: PrimFunc, inputs: Mapping[str, Any]) -> dict[int, np.ndar
             )
         found[position] = np.ascontiguousarray(array)
     return found
-
-
-def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Floats in the storage of `dtype`; bfloat16 rounds to nearest even."""
-    if dtype != "bfloat16":
-        return values.astype(dtypes.storage(dtype))
-    bits = values.astype("float32").view("uint32")
-    return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, "uint16")
 
 
 def random_inputs(

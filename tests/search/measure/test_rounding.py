@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import tir
+from search.measure.carried import NoBound
 from search.measure.reference import DISTRIBUTIONS, Arrays, from_float, make_reference, random_inputs
-from search.measure.rounding import MAX_BOUND, Expected, NoBound, Reference, to_float
+from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tests import programs
 from tests.codegen import fuzz
 from tests.schedule import random_programs
 from tir import dtypes, te
+from tir.arrays import to_float
 from tir.ir import PrimFunc
 
 ONE = "llvm -num-cores 1"
