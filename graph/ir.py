@@ -143,6 +143,15 @@ def constant(name: str, array: np.ndarray) -> Value:
     return Value(name, tuple(map(int, array.shape)), array.dtype.name)
 
 
+def typed(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Storage of an element type as an array whose dtype has its name, as constants are: bfloat16 is that of ml_dtypes."""
+    if dtype != "bfloat16":
+        return array
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+
+
 def dtype_text(dtype: np.dtype) -> str:
     """The name of an element type, and its byte order where that is another than this machine's."""
     return dtype.name if dtype.isnative else f"{dtype.name} in another byte order than this machine's"

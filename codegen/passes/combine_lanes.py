@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tir import dtypes
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, annotation, seq
 from tir.traverse import loads, map_statements, names, substitute, variables, with_fresh_loops
 
@@ -22,7 +23,8 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
               => for k in vectorized(w): C[c] = C[c] + ((X(k) + X(k + w)) + (X(k + 2 * w) + X(k + 3 * w)))
 
     The annotation is the schedule's leave to change the order in which floats are combined; a loop whose body is anything else
-    than one such update stays serial.
+    than one such update stays serial. For a maximum of floats the first X(k) of each pair becomes max(-inf, X(k)), never NaN:
+    of a NaN and a number `max` is the first, and would lose the number.
     """
 
     taken = names(func)
@@ -50,18 +52,39 @@ def by_registers(loop: For, lanes: int, taken: set[str]) -> Stmt:
     update, k, n = loop.body, loop.var, int(loop.extent.value)
     count, rest = divmod(n, lanes)
     if not isinstance(update, Store) or not 1 < count <= MAX_CHUNKS:
-        return loop
+        return loop.with_(body=_passing_over_nan(loop.body))
     found = updated(update)
     assert found is not None
     op, operand = found
     parts = [substitute(operand, {k: k + i * lanes}) if i else operand for i in range(count)]
+    parts = [_number(op, x) if i % 2 == 0 and i + 1 < count else x for i, x in enumerate(parts)]
     while len(parts) > 1:
         pairs = [Binary(op, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[len(pairs) * 2 :]
     old = Load(update.buffer, update.indices)
     whole = loop.with_(extent=Const(lanes), body=update.with_(value=Binary(op, old, parts[0])))
-    tail = with_fresh_loops(loop.with_(extent=Const(rest), body=substitute(update, {k: k + count * lanes})), taken)
+    last = _passing_over_nan(substitute(update, {k: k + count * lanes}))
+    tail = with_fresh_loops(loop.with_(extent=Const(rest), body=last), taken)
     return seq(whole, tail) if rest else whole
+
+
+def _passing_over_nan(s: Stmt) -> Stmt:
+    """An update, which may stand under conditions, of an operand that is no NaN."""
+    if isinstance(s, If):
+        return s.with_(then=_passing_over_nan(s.then))
+    assert isinstance(s, Store)
+    found = updated(s)
+    assert found is not None
+    op, operand = found
+    return s.with_(value=Binary(op, Load(s.buffer, s.indices), _number(op, operand)))
+
+
+def _number(op: str, operand: Expr) -> Expr:
+    """An operand, of a minimum or maximum of floats the identity in place of NaN: `max` of that and a NaN is the first."""
+    if op not in ("min", "max") or not dtypes.is_float(operand.dtype):
+        return operand
+    low, high = dtypes.limits(operand.dtype)
+    return Binary(op, Const(high if op == "min" else low, operand.dtype), operand)
 
 
 def _only_statement(s: Stmt) -> Stmt:

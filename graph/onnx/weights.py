@@ -10,7 +10,7 @@ import numpy as np
 
 from tir import dtypes
 
-from ..ir import GraphError
+from ..ir import GraphError, typed
 from ..ops.narrow import NARROW, narrow_name
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
 
     if dtype in NARROW:
         return array.astype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(dtype.upper())))
-    return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)) if dtype == "bfloat16" else array
+    return typed(array, dtype)
 
 
 def _array(tensor: onnx.TensorProto, what: str, folder: Path) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tir import dtypes
 
-from ..ir import Call, Graph, Value
+from ..ir import Call, Graph, Value, typed
 from ..reference import run_call
 
 
@@ -26,11 +26,11 @@ def fold_empty(graph: Graph) -> Graph:
             constants |= {v.name: _nothing(v) for v in call.outputs}
         elif any(0 in v.shape for v in call.values) and all(0 in v.shape or v.name in constants for v in call.values):
             given = [None if v is None else constants.get(v.name, _nothing(v)) for v in call.inputs]
-            constants |= {v.name: a for v, a in zip(call.outputs, run_call(call, given), strict=True)}
+            constants |= {v.name: typed(a, v.dtype) for v, a in zip(call.outputs, run_call(call, given), strict=True)}
         else:
             calls.append(call)
     return graph.with_(calls=tuple(calls), constants=constants)
 
 
 def _nothing(value: Value) -> np.ndarray:
-    return np.empty(value.shape if 0 in value.shape else 0, dtypes.storage(value.dtype))
+    return typed(np.empty(value.shape if 0 in value.shape else 0, dtypes.storage(value.dtype)), value.dtype)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import helper
 
 import tir
-from graph.ir import Graph, GraphError, Value, constant
+from graph.ir import Graph, GraphError, Value, constant, verify
 from graph.onnx import load_onnx
+from graph.passes.check import check_passes
 from graph.passes.empty import fold_empty
 from graph.reference import evaluate
 
@@ -133,6 +135,20 @@ def test_no_call_is_left_where_nothing_is_computed():
     assert constant("y", folded.constants["y"]) == Value("y", (4, 0), "float32")
     whole = load_onnx(model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, ["y"]))
     assert fold_empty(whole) is whole
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", ml_dtypes.bfloat16])
+def test_what_is_folded_keeps_its_element_type(dtype):
+    nodes = [helper.make_node("MatMul", ["e", "f"], ["s"]), helper.make_node("Add", ["s", "x"], ["y"])]
+    given = {"e": np.zeros((4, 0), dtype), "f": np.zeros((0, 6), dtype), "x": X.astype(dtype)}
+    graph = load_onnx(model([*nodes, helper.make_node("Relu", ["e"], ["t"])], given, ["y", "s", "t"]))
+    folded = verify(fold_empty(graph))
+    assert [c.operator for c in folded.calls] == ["Add"] and folded.outputs == graph.outputs
+    raw = {n: a.view("u2") if dtype is ml_dtypes.bfloat16 else a for n, a in given.items()}
+    check_passes(graph, raw)
+    y, s, t = (a.view(dtype) for a in tir.compile(graph, "llvm -num-cores 1")(raw))
+    np.testing.assert_array_equal(y, given["x"])
+    assert not s.any() and s.shape == (4, 6) and t.shape == (4, 0)
 
 
 def refused(message, operator, inputs, constants=None, **attributes):

@@ -107,6 +107,41 @@ def test_a_nan_is_neither_larger_nor_smaller(name):
         np.testing.assert_array_equal(small.astype("f8"), np.minimum(x.astype("f8"), y.astype("f8")))
 
 
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("shape", [(1, 2, 5, 7), (2, 3, 3, 41)])
+def test_maxima_pass_over_nan(name, shape):
+    """Of nothing but NaN, in the first image, they are infinite; indices lie within bounds."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, shape).astype(dtype_of(name))
+    x[rng.random(shape) < 0.6] = np.nan
+    x[0, 0] = np.nan
+    low, high = (np.where(np.isnan(x.astype("f8")), worst, x.astype("f8")) for worst in (-np.inf, np.inf))
+    window = np.lib.stride_tricks.sliding_window_view(low, (2, 3), (2, 3)).max((-2, -1))
+    calls = [
+        ("ReduceMax", {"axes": (3,)}), ("ReduceMin", {"axes": (0, 2)}), ("ReduceMax", {}), ("GlobalMaxPool", {}),
+        ("MaxPool", {"kernel_shape": (2, 3)}),
+    ]  # fmt: skip
+    wanted = [
+        low.max(3, keepdims=True),
+        high.min((0, 2), keepdims=True),
+        low.max(keepdims=True),
+        low.max((2, 3), keepdims=True),
+        window,
+    ]
+    for found in called(calls, [x]):
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(a.astype("f8"), b)
+    chosen = [
+        (operator, {"axis": axis, "select_last_index": last})
+        for operator in ("ArgMax", "ArgMin")
+        for axis in (1, 3)
+        for last in (0, 1)
+    ]
+    for found in called(chosen, [x]):
+        for (_, attributes), a in zip(chosen, found, strict=True):
+            assert a.min() >= 0 and a.max() < shape[attributes["axis"]]
+
+
 def ordered(x, k, axis, largest):
     """As numpy orders: a NaN behind all numbers; of equal ones the first first."""
     places = np.indices(x.shape)[axis]

@@ -91,6 +91,26 @@ def test_equals_the_interpreter(reducer, dtype, columns):
     assert found.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("columns", [2, 7, 16, 33, 109, 300])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_a_maximum_passes_over_nan(dtype, columns):
+    """Also under a guard, as the interpreter does; of nothing but NaN it is the identity."""
+    rng = np.random.default_rng(columns)
+    for reducer in (te.max, te.min):
+        func = reduction(reducer, 40, columns, dtype)
+        s = tir.Schedule(func)
+        s.annotate(s.split(s.get_loops("C")[-1], [None, 5])[-1], "combine_lanes", True)
+        a = rng.uniform(-1, 1, (40, columns)).astype(dtype)
+        a[rng.random(a.shape) < rng.random((40, 1))] = np.nan
+        a[0] = np.nan
+        worst = np.inf if reducer is te.min else -np.inf
+        expected = (np.min if reducer is te.min else np.max)(np.where(np.isnan(a), worst, a), axis=1).astype(dtype)
+        for run_it in (run, tir.build(annotated(func), "llvm -num-cores 1"), tir.build(s.func, "llvm -num-cores 1")):
+            found = np.zeros(40, dtype)
+            run_it(*([func] if run_it is run else []), a, found)
+            np.testing.assert_array_equal(found, expected)
+
+
 # What a sum adds in each step: some of it, or all, is the same in all lanes of some vector.
 UNIFORM = (
     lambda A, i, k: A[i, 0],
