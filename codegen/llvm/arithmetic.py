@@ -13,11 +13,11 @@ from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
 from tir.traverse import loads, variable_names, walk
 
-from ..faults import DIVIDED
 from ..processor import fuses_multiply_add, scales_by_powers
 from . import dot, halves
 from . import math as vector_math
-from .memory import SHUFFLED_STRIDES, Memory, hoistable
+from .division import Division
+from .memory import SHUFFLED_STRIDES, hoistable
 from .values import TYPES, CodegenError, Value, constant, lone_variables, typed, zero
 
 BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
@@ -33,7 +33,7 @@ def _clipped(e: Expr) -> tuple[float, float]:
     return -inf, inf
 
 
-class Arithmetic(Memory):
+class Arithmetic(Division):
     """Writes expressions."""
 
     def splat(self, v: Value, lanes: int | None = None) -> Value:
@@ -47,11 +47,6 @@ class Arithmetic(Memory):
         one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, ("one", v.name, lanes), frame)
         text = f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer"
         return self.op(text, v.type, lanes, ("splat", v.name, lanes), frame)
-
-    def together(self, *values: Value) -> tuple[Value, ...]:
-        """The values with the same number of lanes."""
-        lanes = max(v.lanes for v in values)
-        return tuple(self.splat(v, lanes) for v in values)
 
     def as_type(self, v: Value, dtype: str, signed: bool = True) -> Value:
         type = TYPES[dtype]
@@ -94,9 +89,8 @@ class Arithmetic(Memory):
                     divided = op == "/"
                     return self._before_loops(e, lambda: self.float_binary(op, a, b)) if divided else self.float_binary(op, a, b)
                 if wraps(e):
-                    x, y = self.wrapped(a), self.wrapped(b)
-                    return self.int_binary(op, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False, e=e)
-                return self._hoisted(e, lambda: self.int_binary(op, self.index(a), self.index(b), False, exact=True, e=e))
+                    return self.integer(e, self.wrapped(a), self.wrapped(b), dtypes.TABLE[e.dtype].kind != "int", exact=False)
+                return self._hoisted(e, lambda: self.integer(e, self.index(a), self.index(b), False, exact=True))
             case Unary("not", a):
                 return self.negate(self.truth(self.expr(a)))
             case Unary("neg", a):
@@ -181,16 +175,9 @@ class Arithmetic(Memory):
             total[left] = total.get(left, 0) + c * here
         return {m: c for m, c in total.items() if c}
 
-    def wrapped(self, e: Expr) -> Value:
-        """An integer operand in the width of its dtype."""
-        return self.as_type(self.expr(e), e.dtype)
-
     def condition(self, op: str, a: Expr, b: Expr) -> Value:
         if op in LOGICAL:
-            first, outer = self.truth(self.expr(a)), self.decided
-            self.decided = outer or not loads(b)  # what loads counts, whatever the first says
-            x, y = self.together(first, self.truth(self.expr(b)))
-            self.decided = outer
+            x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
             return self.op(f"{op} {x}, {y.name}", "i1", x.lanes, key=(op, x.name, y.name))
         if dtypes.is_float(a.dtype):
             x, y = self.together(self.expr(a), self.expr(b))
@@ -200,17 +187,12 @@ class Arithmetic(Memory):
         sides = self._lane_against_rest(a, b)
         x, y = sides or (self.expr(a), self.expr(b))
         if x.type != y.type:  # an exact index beside a loaded value
-            width = a.dtype if self._fits(a if x.type == "i64" else b, a.dtype) else "int64"
+            width = a.dtype if self.fits(a if x.type == "i64" else b, a.dtype) else "int64"
             x, y = self.as_type(x, width, not unsigned), self.as_type(y, width, not unsigned)
         x, y = self.together(x, y)
         code = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[op]
         sign = "" if op in ("==", "!=") else "u" if unsigned or a.dtype == "bool" else "s"
         return self.compare(f"{sign}{code}", x, y)
-
-    def _fits(self, index: Expr, dtype: str) -> bool:
-        """Whether all values that an index has here are numbers of a dtype."""
-        (low, high), (least, most) = bounds(index, self.ranges), dtypes.limits(dtype)
-        return isinstance(low, int) and isinstance(high, int) and least <= low and high <= most
 
     def _lane_against_rest(self, a: Expr, b: Expr) -> tuple[Value, Value] | None:
         """Two vectors of 32 bits that compare as the indices `a` and `b` do, if their difference is linear in the lane: multiples
@@ -252,13 +234,10 @@ class Arithmetic(Memory):
         value = {"+": 0, "*": 1, "min": high, "max": low, "and": True, "or": False}[op]
         return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, dtypes.computed(dtype)), dtype)
 
-    def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool, e: Binary | None = None) -> Value:
-        low = None
-        if e is not None and op in ("//", "%"):
-            low, high = bounds(e.b, self.ranges)
-            y = self._safe_divisor(y)
-            if not ((low is not None and low > 0) or (high is not None and high < 0)):
-                y = self._not_zero(y, e)
+    def integer(self, e: Binary, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
+        return self.divide(x, y, e, unsigned) if e.op in ("//", "%") else self.int_binary(e.op, x, y, unsigned, exact)
+
+    def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
         x, y = self.together(x, y)
         flags = "nsw " if exact else ""
         match op:
@@ -268,50 +247,8 @@ class Arithmetic(Memory):
                 return Value("0", x.type)
             case "min" | "max":
                 return self.intrinsic(f"{'u' if unsigned else 's'}{op}", x, y)
-            case "//" | "%" if unsigned:
-                return self.binary("udiv" if op == "//" else "urem", x, y)
-            case "//" | "%":
-                quotient, rest = self._divided(x, y, (low is not None and low >= 0) or not y.name.startswith("%"))
-                signs = self.binary("xor", rest, y)
-                opposite = self.op(f"icmp slt {signs}, {zero(x)}", "i1", x.lanes)
-                inexact = self.op(f"icmp ne {rest}, {zero(x)}", "i1", x.lanes)
-                adjust = self.binary("and", opposite, inexact)
-                if op == "//":
-                    return self.binary("add", quotient, self.convert("sext", adjust, x.type))
-                fix = self.op(f"select {adjust}, {y}, {x.full} {zero(x)}", x.type, x.lanes)
-                return self.binary("add", rest, fix)
             case _:
                 raise CodegenError(f"operator `{op}` is not for integers")
-
-    def _divided(self, x: Value, y: Value, exact: bool) -> tuple[Value, Value]:
-        """Quotient and rest, rounded toward zero. Unless `exact`, the minimum over -1 wraps, where the processor would trap."""
-        by = y
-        if not exact:
-            negates = self.compare("eq", y, -1)
-            by = self.select(negates, 1, y)
-        quotient, rest = self.binary("sdiv", x, by), self.binary("srem", x, by)
-        if not exact:
-            negative = self.op(f"sub {x.full} {zero(x)}, {x.name}", x.type, x.lanes)
-            quotient = self.select(negates, negative, quotient)
-        return quotient, rest
-
-    def _not_zero(self, y: Value, e: Binary) -> Value:
-        """A divisor that is not 0: the function is left where it is, with a status that tells which it was."""
-        zeros = self.compare("eq", y, 0)
-        if self.decided:
-            return self.select(zeros, 1, y)
-        if y.lanes > 1:
-            zeros = self.invoke(f"llvm.vector.reduce.or.v{y.lanes}i1", "i1", 1, zeros)
-        self.leave_if(zeros, self.module.faults.get(e, DIVIDED))
-        return y
-
-    def _safe_divisor(self, y: Value) -> Value:
-        """The divisor with 1 in lanes that are masked off, where it might be 0."""
-        if self.mask is None or not y.name.startswith("%"):
-            return y
-        if y.lanes == 1:
-            return self.select(self.any_lane(), y, 1) if self.idle else y
-        return self.select(self.mask, y, 1)
 
     def unpacked(self, v: Value, dtype: str) -> Value:
         if dtype == "bool":
@@ -430,12 +367,13 @@ class Arithmetic(Memory):
             for n in walk(side)
         )
         if lazy and effects:
-            if isinstance(t, Select) and t.lazy and isinstance(f, Const) and t.false_value == f:
+            fails = self.may_fail(t, f)
+            if isinstance(t, Select) and t.lazy and isinstance(f, Const) and t.false_value == f and not fails:
                 return self.choice(conjunction(c, t.condition), t.true_value, f, lazy)
-            if isinstance(t, Load) and isinstance(f, Const) and self._loaded_beside(t, f, c):
+            if isinstance(t, Load) and isinstance(f, Const) and not fails and self._loaded_beside(t, f, c):
                 return self._masked_load(c, t, f)
             if self._uniform(c):
-                if isinstance(t, Load) and isinstance(f, Const) and all(map(hoistable, t.indices)):
+                if isinstance(t, Load) and isinstance(f, Const) and not fails and all(map(hoistable, t.indices)):
                     return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
             mask = self.truth(self.splat(self.expr(c)))
@@ -489,6 +427,7 @@ class Arithmetic(Memory):
         """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""
         outer = self.mask, self.idle
         self.mask, self.idle = self.narrowed(mask), True
+        self.admit(e)
         value = self.splat(self._typed_value(e))
         self.mask, self.idle = outer
         return value
@@ -508,6 +447,7 @@ class Arithmetic(Memory):
 
         def side(e: Expr) -> Callable[[], None]:
             def write() -> None:
+                self.admit(e)
                 v = self.splat(self._typed_value(e), lanes) if lanes > 1 else self._typed_value(e)
                 results.append((v, self.top.label))
 

@@ -15,6 +15,7 @@ from typing import assert_never
 from schedule.annotation_values import value_of
 from tir import dtypes
 from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
 from tir.ir import (
@@ -41,7 +42,7 @@ from tir.ir import (
     conjuncts,
     const_shape,
 )
-from tir.traverse import loads, stored_names, stores, substitute, variable_names, walk
+from tir.traverse import children, loads, stored_names, stores, substitute, variable_names, walk
 
 from ..alignment import ALIGNMENT
 from ..faults import numbered
@@ -50,6 +51,7 @@ from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import IN_ORDER, NON_TEMPORAL, prefetches
 from . import scratch, tiles
 from .arithmetic import Arithmetic
+from .division import factors
 from .parts import Parts
 from .streams import Streams, beside_streams
 from .threads import Threads
@@ -82,6 +84,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
             writer.define(p.name, Value(writer.fresh(p.name), "i64"))
             params.append(f"i64 noundef {writer.env[p.name].name}")
     writer.given = frozenset(p.name for p in func.params if isinstance(p, Buffer))
+    writer.ranges |= _sizes(func)
     bypassing = frozenset(annotation(func.attrs, NON_TEMPORAL, ()))
     arrays = [writer.buffers[p.name] for p in func.params if isinstance(p, Buffer) and p.name in bypassing]
 
@@ -102,6 +105,13 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     return module.text()
 
 
+def _sizes(func: PrimFunc) -> dict[str, Interval]:
+    """The ranges of the sizes of a function; those in shapes are not negative."""
+    lengths = {d.name for b in func.buffers for d in b.shape if isinstance(d, Var)}
+    limits = {v.name: dtypes.limits(v.dtype) for v in func.sizes}
+    return {name: (0 if name in lengths else int(low), int(high)) for name, (low, high) in limits.items()}
+
+
 def versions(func: PrimFunc, target) -> int:
     """How often the body of a lowered function is written: see `emit`."""
     arrays = {b.name for b in func.buffers} & {*annotation(func.attrs, NON_TEMPORAL, ())}
@@ -116,6 +126,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
         self.tiles = tiles.TileRegisters()
 
     def stmt(self, s: Stmt) -> None:
+        self.admit(*(x for x in children(s) if isinstance(x, Expr)))
         match s:
             case _ if not self.tiles.configured and self.is_long(s):
                 self.parts(s)
@@ -137,6 +148,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
                 self.define(var.name, self.as_type(self.expr(value), value.dtype) if wraps(value) else self.expr(value))
                 self.stmt(body)
             case Allocate(buffer, body):
+                self.admit(*buffer.shape)
                 pinned = self.pinned
                 self.allocate(buffer)
                 if buffer.scope == "register" and _accumulated(body, buffer):
@@ -331,19 +343,21 @@ class Function(Arithmetic, Threads, Parts, Streams):
         index = self.fresh(s.name)
         self.env[s.name] = Value(index, "i64")
         known = isinstance(s.extent, Const) and s.extent.value >= 1 and (last is None or certain)
-        self.frames.append(Frame(head, defined={s.name}, stored=stored_names(s.body) if known else None))
+        enter = self.label("enter")
+        way = [] if known else [Frame(enter)]
+        self.frames += [*way, Frame(head, defined={s.name}, stored=stored_names(s.body), nonzero=factors(s.extent))]
         self.stmt(s.body)
         frame = self.frames.pop()
         del self.facts[facts:]
         step = self.fresh(f"{s.name}.next")
-        before = parent.label
         # Rotated form: the test stands at the end; in front only where the loop may not run at all.
-        if not known:
-            enter = self.op(f"icmp slt i64 {start}, {extent.name}", "i1")
-            parent.lines.append(f"br i1 {enter.name}, label %{head}, label %{done}")
-        else:
-            parent.lines.append(f"br label %{head}")
-        parent.lines += [f"{head}:", f"{index} = phi i64 [ {start}, %{before} ], [ {step}, %{frame.label} ]"]
+        for entrance in way:
+            self.frames.pop()
+            runs = self.op(f"icmp slt i64 {start}, {extent.name}", "i1")
+            parent.lines += [f"br i1 {runs.name}, label %{enter}, label %{done}", f"{enter}:", *entrance.lines]
+            parent.label = entrance.label
+        parent.lines += [f"br label %{head}", f"{head}:"]
+        parent.lines.append(f"{index} = phi i64 [ {start}, %{parent.label} ], [ {step}, %{frame.label} ]")
         parent.lines += frame.lines
         again = self.fresh("again")
         parent.lines += [

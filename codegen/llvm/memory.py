@@ -13,7 +13,7 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Call, Cast, Const, Expr, For, Load, Store, Var, as_int
-from tir.traverse import divisions, rewrite, substitute, variable_names, variables, walk
+from tir.traverse import rewrite, substitute, variable_names, variables, walk
 
 from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
@@ -29,8 +29,8 @@ MIN_STREAMED_BYTES = 16  # bytes: the shortest non-temporal store that is worth 
 
 
 def hoistable(e: Expr) -> bool:
-    """Whether an integer expression may be computed early: it reads no memory, and divides by constants alone."""
-    return not any(isinstance(n, (Load, Call)) for n in walk(e)) and all(isinstance(n.b, Const) for n in divisions(e))
+    """Whether an integer expression may be computed early: it reads no memory."""
+    return not any(isinstance(n, (Load, Call)) for n in walk(e))
 
 
 def stays(offset: Polynomial) -> bool:

@@ -218,6 +218,7 @@ def _product(writer: Function, s: For) -> None:
     """Write an instruction, whose result is in a register already, or comes from memory and goes there."""
     windows, name = _windows(writer, s), instruction(writer, s)
     assert windows is not None and name is not None
+    writer.admit(*(i for x in windows for i in x.access.indices))
     registers, (result, *operands) = writer.tiles, windows
     held = registers.results.get(result.key)
     if held is None:

@@ -141,8 +141,8 @@ def number(value: float, type: str, lanes: int = 1) -> str:
 class Frame:
     """The code of one loop body or branch while it is being written, with what was computed in it already.
 
-    `stored`: the buffers that the loop writes, if it runs at least once; None for a branch, or a loop that may not run.
-    `borrowed`: the loads from in front of it that stay in registers while it runs.
+    `stored`: the buffers that the loop writes, if it runs at least once; None for a branch, and for the way into a loop that may
+    not run. `borrowed`: the loads from in front of it that stay in registers while it runs. `nonzero`: divisors that are not 0.
     """
 
     label: str
@@ -151,6 +151,7 @@ class Frame:
     defined: set[str] = field(default_factory=set)
     stored: frozenset[str] | None = None
     borrowed: set[object] = field(default_factory=set)
+    nonzero: set[Expr] = field(default_factory=set)
 
 
 @dataclass(eq=False)

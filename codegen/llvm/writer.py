@@ -51,7 +51,6 @@ class Writer(Instructions):
         self.prefixes: dict[str, int] = {}  # of masks that hold in the first lanes alone: how many these are
         self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes that exist
         self.idle = False  # whether the mask may be false in all lanes
-        self.decided = False  # whether what is written may not count, as the second operand of an `and`: it must not fail
         self.born: dict[str, Frame] = {}  # of values that were hoisted: the frame they are in
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.wanted: Value | None = None  # a condition on the load being written
@@ -249,6 +248,15 @@ class Writer(Instructions):
         """An integer value brought to the width of `dtype`; others unchanged."""
         raise NotImplementedError
 
+    def together(self, *values: Value) -> tuple[Value, ...]:
+        """The values with the same number of lanes."""
+        lanes = max(v.lanes for v in values)
+        return tuple(self.splat(v, lanes) for v in values)
+
+    def wrapped(self, e: Expr) -> Value:
+        """An integer operand in the width of its dtype."""
+        return self.as_type(self.expr(e), e.dtype)
+
     def truth(self, v: Value) -> Value:
         """The value as i1: whether it is not 0."""
         raise NotImplementedError
@@ -283,6 +291,7 @@ class Writer(Instructions):
         writer.constants = dict(self.constants)
         writer.streamed, writer.all_streamed, writer.given = self.streamed, self.all_streamed, self.given
         writer.ahead = self.ahead
+        writer.top.nonzero = {d for frame in self.frames for d in frame.nonzero}
         passed: list[Value] = []
         parameters: list[Value] = []
         for name in sorted(buffers):

@@ -1,0 +1,186 @@
+"""Division of integers, rounded down. A divisor that may be 0 is tested where the quotient counts, once if it stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tir import dtypes
+from tir.arith.bounds import bounds
+from tir.arith.intervals import UNBOUNDED, Interval
+from tir.arith.polynomial import wraps
+from tir.arith.simplify import normal_form
+from tir.arith.statements import min_operands
+from tir.ir import Binary, Const, Expr, Select, Unary, Var, conjunction
+from tir.traverse import children, loads, variable_names
+
+from ..faults import DIVIDED
+from .memory import Memory
+from .values import Value, number
+
+
+def divided(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
+    """The integer divisions in an expression by what is neither a number nor loaded, inner ones first, each with the conditions
+    that `and` and `or` put in front of it. Those in the choices of lazy selects are left out."""
+    match e:
+        case Const() | Var():
+            return
+        case Binary("and" | "or" as op, a, b):
+            yield from divided(a, given)
+            first = () if loads(b) else (a if op == "and" else Unary("not", a),)  # what loads counts, whatever the first says
+            yield from divided(b, (*given, *first))
+        case Select(condition, lazy=True):
+            yield from divided(condition, given)
+        case _:
+            for part in children(e):
+                if isinstance(part, Expr):
+                    yield from divided(part, given)
+            if isinstance(e, Binary) and e.op in ("//", "%") and dtypes.is_int(e.dtype) and not _fixed(e.b) and not loads(e.b):
+                yield e, given
+
+
+def _fixed(divisor: Expr) -> bool:
+    return isinstance(divisor, Const) and bool(divisor.value)
+
+
+def factors(extent: Expr) -> set[Expr]:
+    """Factors of the extent of a loop, and of what it is a part of: while the loop runs, none of them is 0."""
+    return {factor for part in min_operands(extent) for factor in _factors(part, 1)}
+
+
+def _factors(e: Expr, below: int) -> Iterator[Expr]:
+    """What is not 0 if `e // below` is not: the factors of a product, to which less than `below` is added."""
+    p = dict(normal_form(e, {}))
+    if 0 <= p.pop((), 0) < below and len(p) == 1:
+        for atom in next(iter(p)):
+            yield atom
+            match atom:
+                case Binary("//", a, Const(int(c))) if c > 0:
+                    yield from _factors(a, c)
+
+
+class Division(Memory):
+    """Writes quotients and remainders of integers."""
+
+    def admit(self, *expressions: Expr) -> None:
+        """Leave the function where one of these expressions divides by 0, unless by an element. Where they are computed early,
+        before it is known that they count, a divisor of 0 is taken as 1."""
+        for division, conditions in self._uncertain(expressions):
+            self._test(division, conditions)
+
+    def may_fail(self, *expressions: Expr) -> bool:
+        """Whether one of these expressions divides by what may be 0, unless that is an element."""
+        return any(True for _ in self._uncertain(expressions))
+
+    def _uncertain(self, expressions: tuple[Expr, ...]) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
+        return (found for e in expressions for found in divided(e) if not self._nonzero(found[0]))
+
+    def _nonzero(self, e: Binary) -> bool:
+        """Whether the divisor is known not to be 0 in the innermost frame."""
+        if self._cut(e.b, e):
+            return False
+        known = {d for frame in self.frames for d in frame.nonzero}
+        if e.b in known or not _within(0, bounds(e.b, self.ranges)):
+            return True
+        p = normal_form(e.b, self.ranges)
+        return len(p) == 1 and all(atom in known or not _within(0, bounds(atom, self.ranges)) for m in p for atom in m)
+
+    def _cut(self, operand: Expr, e: Binary) -> bool:
+        """Whether an index may be cut to the type of an operation on it, which wraps."""
+        return wraps(e) and not wraps(operand) and not self.fits(operand, e.dtype)
+
+    def _range(self, operand: Expr, e: Binary) -> Interval:
+        """Bounds of what an operation takes as its operand."""
+        return UNBOUNDED if self._cut(operand, e) else bounds(operand, self.ranges)
+
+    def fits(self, index: Expr, dtype: str) -> bool:
+        """Whether all values that an index has here are numbers of a dtype."""
+        (low, high), (least, most) = bounds(index, self.ranges), dtypes.limits(dtype)
+        return isinstance(low, int) and isinstance(high, int) and least <= low and high <= most
+
+    def _test(self, e: Binary, conditions: tuple[Expr, ...]) -> None:
+        """Leave the function if a divisor is 0, in front of the loops in which it stays the same, if they surely come here."""
+        names = variable_names(e.b)
+        steady = not conditions and self.mask is None and self._uniform(e.b)
+        level = len(self.frames) - 1
+        while steady and self.frames[level].stored is not None and not self.frames[level].defined & names:
+            level -= 1
+
+        def write() -> None:
+            y = self.wrapped(e.b) if wraps(e) else self.index(e.b)
+            zeros = self.compare("eq", y, 0)
+            if conditions:
+                zeros, counts = self.together(zeros, self.truth(self.expr(conjunction(*conditions))))
+                zeros = self.binary("and", zeros, counts)
+            self._leave_at_zero(zeros, e)
+
+        frame = self.frames[level]
+        self.within(frame, write) if steady else write()
+        if steady and names.isdisjoint(self.constants):
+            frame.nonzero.add(e.b)
+
+    def _leave_at_zero(self, zeros: Value, e: Binary) -> None:
+        """Leave the function with the status of a division where its divisor is 0, in lanes that are not masked off."""
+        if self.mask is not None and (zeros.lanes > 1 or self.idle):
+            zeros = self.binary("and", zeros, self.mask if zeros.lanes > 1 else self.any_lane())
+        if zeros.lanes > 1:
+            zeros = self.invoke(f"llvm.vector.reduce.or.v{zeros.lanes}i1", "i1", 1, zeros)
+        self.leave_if(zeros, self.module.faults.get(e, DIVIDED))
+
+    def divide(self, x: Value, y: Value, e: Binary, unsigned: bool) -> Value:
+        """What a division gives of the values of its operands."""
+        y = self._divisor(y, e)
+        (low, high), (least, _) = self._range(e.b, e), self._range(e.a, e)
+        x, y = self.together(x, y)
+        if unsigned:
+            return self._once("udiv" if e.op == "//" else "urem", x, y)
+        positive = least is not None and least >= 0
+        if isinstance(e.b, Const) and (shift := int(e.b.value).bit_length() - 1) >= 0 and e.b.value == 1 << shift:
+            if e.op == "%":
+                return self.binary("and", x, e.b.value - 1)
+            return self.binary("lshr" if positive else "ashr", x, shift)
+        by = y
+        # The least number divided by -1 wraps, where the processor would trap.
+        wrapping = _within(-1, (low, high)) and (least is None or least <= -(1 << (int(x.type[1:]) - 1)))
+        if wrapping:
+            negates = self.compare("eq", y, -1)
+            by = self.select(negates, 1, y)
+        quotient, rest = self._once("sdiv", x, by), self._once("srem", x, by)
+        if wrapping:
+            quotient = self.select(negates, self.binary("sub", 0, x), quotient)
+        if positive and low is not None and low >= 0:
+            return quotient if e.op == "//" else rest
+        opposite = self.compare("slt", self.binary("xor", rest, y), 0)
+        adjust = self.binary("and", opposite, self.compare("ne", rest, 0))
+        if e.op == "//":
+            return self.binary("add", quotient, self.convert("sext", adjust, x.type))
+        return self.binary("add", rest, self.select(adjust, y, 0))
+
+    def _divisor(self, y: Value, e: Binary) -> Value:
+        """The divisor with 1 for 0: of elements after a test, in lanes that are not masked off; others were admitted."""
+        if loads(e.b):
+            if self.mask is not None and (y.lanes > 1 or self.idle):
+                y = self.select(self.mask if y.lanes > 1 else self.any_lane(), y, 1)
+            if _within(0, self._range(e.b, e)):
+                self._leave_at_zero(self.compare("eq", y, 0), e)
+            return y
+        if self._nonzero(e):
+            return y
+
+        def write() -> Value:
+            divisor = self.wrapped(e.b) if wraps(e) else self.index(e.b)
+            one = Value(number(1, divisor.type, divisor.lanes), divisor.type, divisor.lanes)
+            key = ("or one", divisor.name)
+            return self.invoke(f"llvm.umax.{divisor.suffix}", divisor.type, divisor.lanes, divisor, one, key=key)
+
+        return self.within(self.home(variable_names(e.b)), write)
+
+    def _once(self, opcode: str, x: Value, y: Value) -> Value:
+        """An instruction on two values, unless it was written where this is always behind."""
+        text = f"{opcode} {x}, {y.name}"
+        known = (frame.known[text] for frame in self.frames if text in frame.known)
+        return next(known, None) or self.op(text, x.type, x.lanes, key=text)
+
+
+def _within(number: int, interval: Interval) -> bool:
+    low, high = interval
+    return (low is None or low <= number) and (high is None or number <= high)
