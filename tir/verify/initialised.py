@@ -7,6 +7,7 @@ start as NaN.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from ..traverse import loads, variables, walk_stmts
 from .accesses import accesses_in, constant_extents, grouped, size_ranges
 from .ownership import constant_shape, distinct_accesses
 from .report import Finding
+
+MAX_MARKED_ELEMENTS = 1 << 26  # of a temporary whose written elements are marked: a byte each, as few as any machine has to spare
 
 
 def check_initialised(func: PrimFunc) -> Iterator[Finding]:
@@ -38,8 +41,9 @@ def check_initialised(func: PrimFunc) -> Iterator[Finding]:
 
 
 def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequence[Finding] | None:
-    """What is wrong, as trying all iterations shows; None where they are too many, or not known. To copy what was never written
-    is no fault: the copy counts as never written, too. `owned` are the accesses of the buffers that have one owner."""
+    """What is wrong, as trying all iterations shows; None where they or the elements are too many, or not known. To copy what
+    was never written is no fault: the copy counts as never written, too. `owned` are the accesses of the buffers that have one
+    owner."""
     accesses = owned[buffer.name]
     reads = [a for a in accesses if not a.is_store]
     if not reads:
@@ -65,7 +69,7 @@ def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequenc
 def _written(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]) -> np.ndarray | None:
     """Which elements of a buffer are written, with more than copies of what is never written; None where that is not known."""
     shape = constant_shape(owned[name][0].buffer)
-    if None in shape:
+    if None in shape or prod(d or 0 for d in shape) > MAX_MARKED_ELEMENTS:
         return None
     written = np.zeros([d or 0 for d in shape], bool)
     others = [a for x in owned.keys() - {name, *outer} for a in owned[x] if not a.is_store and _copied_to(a) == name]

@@ -59,6 +59,30 @@ def f(A: T.Buffer((1024, 1024)), B: T.Buffer((1024, 1024))):
     assert messages(f) == expected
 
 
+@pytest.mark.parametrize(
+    ("write", "read", "expected"),
+    [
+        ("i * 4294967296", "i * 4294967296", ["unproved: cannot prove that all is written that is read of `X`"]),
+        ("i * 4294967296", "i * 4294967296 + 1", ["error: `X[12884901889]` is read, but never written"]),
+        ("i * 4294967296", "i * 4294967296 + 17179869184", ["error: `X[17179869184]` is read, but never written"]),
+    ],
+)
+def test_few_elements_of_a_temporary_that_no_memory_holds(write, read, expected):
+    """It is refuted or said to be unproved, without a mark for each of its elements."""
+    f = parse(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((4,)), B: T.Buffer((4,))):
+    X = T.alloc_buffer((34359738368,))
+    for i in range(4):
+        X[{write}] = A[i]
+    for i in range(4):
+        B[i] = X[{read}]
+"""
+    )
+    assert messages(f) == expected
+
+
 @pytest.mark.parametrize(("read", "expected"), [(5, []), (6, ["error: `D[5]` is read, but never written"])])
 def test_a_copy_of_what_was_never_written(read, expected):
     """It counts as never written, too, and to make it is no fault."""
