@@ -13,19 +13,10 @@ from typing import Any
 
 from tir.ir import For, PrimFunc
 
-from .primitive import REGISTRY, blocks_below, loops_of, loops_on, path
+from .primitive import REGISTRY, ArgumentKind, blocks_below, loops_of, loops_on, path
 from .random_variables import map_leaves
 from .schedule import Schedule
 from .trace import Step
-
-LOOP_PARAMETERS = (
-    "loop",
-    "loops",
-    "ordered_loops",
-    "block_or_loop",
-    "x",
-    "y",
-)  # parameters of primitives that take the names of loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +31,13 @@ def with_loop_positions(step: Step, before: PrimFunc) -> Step:
     """The step with its loops by position instead of by name; `before` is the function that it was planned on."""
 
     def place(value: Any) -> Any:
-        above = path(before, For, value)
+        above = path(before, For, value) if isinstance(value, str) else []
         if not above:
             return value
         return LoopOf(blocks_below(above[-1])[-1].name, len(loops_on(above)) - 1)  # the last: one before may be inlined elsewhere
 
-    return replace(step, args=tuple((k, map_leaves(v, place) if k in LOOP_PARAMETERS else v) for k, v in step.args))
+    kinds = REGISTRY[step.name].kinds
+    return replace(step, args=tuple((k, map_leaves(v, place) if ArgumentKind.LOOP in kinds[k] else v) for k, v in step.args))
 
 
 def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:
@@ -65,15 +57,16 @@ def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[S
 def named_step(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
     """A planned step with the names of loops and blocks in `func`; `made` are block names that differ from the planned."""
 
-    def found(value: Any, parameter: str) -> Any:
+    def found(value: Any, kinds: frozenset[ArgumentKind]) -> Any:
         match value:
             case LoopOf(block, index):
                 return loops_of(func, made.get(block, block))[index].name
-            case str() if parameter == "block":
+            case str() if ArgumentKind.BLOCK in kinds:
                 return made.get(value, value)
         return value
 
-    return replace(step, args=tuple((k, map_leaves(v, partial(found, parameter=k))) for k, v in step.args))
+    kinds = REGISTRY[step.name].kinds
+    return replace(step, args=tuple((k, map_leaves(v, partial(found, kinds=kinds[k]))) for k, v in step.args))
 
 
 def apply_step(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Mapping[str, str]) -> tuple[PrimFunc, Step]:

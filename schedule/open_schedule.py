@@ -492,7 +492,7 @@ class OpenSchedule(Schedule):
 
     def _applied(self, known: Primitive, bound: dict[str, Any]) -> tuple[PrimFunc, Any]:
         """The ways of branches, and trials before them, take the same steps of the same function: these are computed once."""
-        if "rng" in bound:
+        if known.randomness in bound:
             return super()._applied(known, bound)
         key = id(self._func), known.name, repr(bound)
         if key not in self._taken:

@@ -1,7 +1,8 @@
 """The foundations of every primitive: registration, argument checks, and looking up loops and blocks by name.
 
 A primitive is a pure function `(func, arguments) -> (new func, names it made)`: the names are a str, a list of str, or None.
-It first refuses, then rewrites.
+It first refuses, then rewrites. The types of its parameters say what its arguments stand for: `loop: LoopName`. Traces, open
+schedules and the methods of a schedule go by that, so a user's primitive gets all of it for its signature.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import numpy as np
 
 from tir.dtypes import limits
 from tir.ir import Block, Buffer, Const, Expr, For, Kind, Load, Node, Opaque, PrimFunc, Seq, Stmt, deeply, seq
@@ -37,9 +41,30 @@ from .random_variables import RandomInt, RandomStr, without_variables
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Named = TypeVar("Named", For, Block)
 
 REGISTRY: dict[str, Primitive] = {}  # filled by the decorator when a primitive's module is imported, constant afterwards
+
+
+class ArgumentKind(Enum):
+    """What an argument stands for, beside a value of its type."""
+
+    LOOP = "the name of a loop"
+    BLOCK = "the name of a block"
+    BUFFER = "the name of a buffer"
+    DECISION = "what a choice at random shall be"
+    RANDOMNESS = "what a choice is drawn from"
+
+
+LoopName = Annotated[str, ArgumentKind.LOOP]
+BlockName = Annotated[str, ArgumentKind.BLOCK]
+LoopOrBlockName = Annotated[str, ArgumentKind.LOOP, ArgumentKind.BLOCK]
+BufferName = Annotated[str, ArgumentKind.BUFFER]
+BufferPlace = int | BufferName  # its number among the buffers that the block reads, or writes, or its name
+BufferOfBlock = list[str | int] | tuple[str, int] | BufferName  # ("read", 0), ("write", 1), or its name
+Decision = Annotated[T | None, ArgumentKind.DECISION]  # with one, a primitive returns what was chosen, and the decision
+Randomness = Annotated[np.random.Generator | None, ArgumentKind.RANDOMNESS]
 
 
 class Primitive(Generic[P, R]):
@@ -57,9 +82,29 @@ class Primitive(Generic[P, R]):
         return typing.get_type_hints(self.function)
 
     @functools.cached_property
+    def kinds(self) -> dict[str, frozenset[ArgumentKind]]:
+        """What the values of each parameter stand for, by its name."""
+        declared = typing.get_type_hints(self.function, include_extras=True)
+        return {p.name: frozenset(_kinds_in(declared[p.name])) for p in self.parameters}
+
+    def parameter(self, kind: ArgumentKind) -> str | None:
+        """The name of the parameter of a kind; None where there is none."""
+        return next((name for name, kinds in self.kinds.items() if kind in kinds), None)
+
+    @functools.cached_property
+    def decision(self) -> str | None:
+        """The name of the parameter that takes a decision; None for a primitive that chooses nothing."""
+        return self.parameter(ArgumentKind.DECISION)
+
+    @functools.cached_property
+    def randomness(self) -> str | None:
+        """The name of the parameter that takes a source of random numbers; traces leave it out."""
+        return self.parameter(ArgumentKind.RANDOMNESS)
+
+    @functools.cached_property
     def draws_a_list(self) -> bool:
-        """Whether it is declared to draw a list of values."""
-        if "decision" not in self.types:
+        """The primitive is declared to draw a list of values."""
+        if self.decision is None:
             return False
         _, made = typing.get_args(self.types["return"])
         return typing.get_origin(typing.get_args(made)[0]) is list
@@ -111,7 +156,7 @@ class Primitive(Generic[P, R]):
 
     def text(self, bound: dict[str, Any]) -> str:
         """The call as it would be written: `split('i', [None, 16])`."""
-        args, kwargs = self.spread({k: v for k, v in bound.items() if k != "rng"})
+        args, kwargs = self.spread({k: v for k, v in bound.items() if k != self.randomness})
         return f"{self.name}({', '.join([*map(_shown, args), *(f'{k}={_shown(v)}' for k, v in kwargs.items())])})"
 
     def raw_text(self, args: tuple, kwargs: dict[str, Any]) -> str:
@@ -218,6 +263,14 @@ def primitive(function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]) 
 
 
 # --- argument types ------------------------------------------------------------------------------------------------------
+
+
+def _kinds_in(declared: Any) -> Iterator[ArgumentKind]:
+    """The kinds of the values of a declared type, or of those in a list of it."""
+    if typing.get_origin(declared) is Annotated:
+        yield from (kind for kind in declared.__metadata__ if isinstance(kind, ArgumentKind))
+    for inner in typing.get_args(declared):
+        yield from _kinds_in(inner)
 
 
 def _shown(value: Any) -> str:

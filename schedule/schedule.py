@@ -22,7 +22,7 @@ from tir.script.module import Module
 from tir.traverse import fresh, loaded_names, stored_names, substatements
 
 from .error import ScheduleError
-from .primitive import REGISTRY, P, Primitive, R, block_at, blocks_below, find_block, loops_of, named_at
+from .primitive import REGISTRY, ArgumentKind, P, Primitive, R, block_at, blocks_below, find_block, loops_of, named_at
 from .primitives.blocks.blockize import blockize
 from .primitives.blocks.reorder_block_iter_var import reorder_block_iter_var
 from .primitives.blocks.simplify_formula import simplify_formula
@@ -97,29 +97,28 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
         bound = taken.bound(args, kwargs)
         bound.apply_defaults()
         given = bound.arguments = self._work_where(bound.arguments)
-        if isinstance(given.get("buffer"), Buffer):
-            given["buffer"] = given["buffer"].name
+        given |= {k: v.name for k, v in given.items() if isinstance(v, Buffer) and ArgumentKind.BUFFER in taken.kinds[k]}
         if "index_map" in given:
             given["index_map"] = self._index_map(taken.name, given)
         for name in ("gen_new_ranges", "pad_value"):
             if callable(given.get(name)):
                 given[name] = self._function(taken.name, name, given)
-        if "rng" in given and given["rng"] is None:
-            given["rng"] = self._random(given["decision"])
+        if (source := taken.randomness) is not None and given[source] is None:
+            given[source] = self._random(given[taken.decision] if taken.decision else None)
         return self._known_here(self._apply(taken.name, *bound.args, **bound.kwargs))
 
     step.__name__, step.__qualname__, step.__doc__ = taken.name, f"Schedule.{taken.name}", taken.__doc__
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     _, made = typing.get_args(taken.types["return"])
-    shown = [p for p in taken.parameters if p.name != "rng"]  # a schedule has one of its own
-    if "decision" in taken.types:
+    shown = [p for p in taken.parameters if p.name != taken.randomness]  # a schedule has one of its own
+    if taken.decision is not None:
         made, _ = typing.get_args(made)
     step.__signature__ = inspect.Signature([this, *shown], return_annotation=made)  # type: ignore[attr-defined]
     return step
 
 
 def sampling_method(taken: Primitive[P, tuple[R, Any]]) -> Callable[Concatenate[Schedule, P], R]:
-    """The method that takes a primitive with a `decision` as a step: it returns what was chosen, and the trace the decision."""
+    """The method that takes a primitive with a decision as a step: it returns what was chosen, and the trace the decision."""
     return typing.cast(Any, method(taken))
 
 
@@ -298,11 +297,11 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(known.raw_text(tuple(args), kwargs), self._func) from None
         func, result = self._applied(known, bound)
-        recorded = {k: with_references(v) for k, v in bound.items() if k != "rng"}
-        if "decision" not in known.types:
+        recorded = {k: with_references(v) for k, v in bound.items() if k != known.randomness}
+        if known.decision is None:
             self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
             return result
-        result, recorded["decision"] = result
+        result, recorded[known.decision] = result
         step = Step.of(name, recorded, result)
         # Of a list that is one value among others, a part has a name only where there are several.
         several = isinstance(result, list) and (known.draws_a_list or len(result) > 1)

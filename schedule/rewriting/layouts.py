@@ -41,6 +41,7 @@ from ..legality.axis_windows import windows
 from ..legality.dataflow import Leaf, buffer_called, buffer_of, locate
 from ..legality.iter_map import Unproved
 from ..legality.requirements import own_axes, single_store
+from ..primitive import BufferOfBlock
 from .edits import Insertion, Names, edited, parts, unstated
 from .index_map import IndexMap, Layout, evaluated, function_text, invert, place_names
 
@@ -121,7 +122,7 @@ def with_padded_layout(
     return with_layout(func, target.name, new, mapping, written, units)
 
 
-def buffer_argument(block: Block, buffer: list[str | int] | tuple[str, int] | str) -> Buffer:
+def buffer_argument(block: Block, buffer: BufferOfBlock) -> Buffer:
     """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
     match buffer:
         case [("read" | "write") as kind, index]:

@@ -107,11 +107,11 @@ class _Decided(Schedule):
 
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
         known = REGISTRY[name]
-        if "decision" in known.types and self._decisions:
+        if (asked := known.decision) is not None and self._decisions:
             decision = self._decisions.pop(0)
             bound = known.bound(args, kwargs)
-            if decision is not None and bound.arguments.get("decision") is None:
-                bound.arguments["decision"] = decision
+            if decision is not None and bound.arguments.get(asked) is None:
+                bound.arguments[asked] = decision
                 try:
                     return super()._apply(name, *bound.args, **bound.kwargs)
                 except ScheduleError:  # it does not fit what was decided before it
@@ -120,4 +120,4 @@ class _Decided(Schedule):
 
 
 def _decisions(trace: Trace) -> Decisions:
-    return [step.bound["decision"] for step in trace if "decision" in REGISTRY[step.name].types]
+    return [step.bound[asked] for step in trace if (asked := REGISTRY[step.name].decision) is not None]

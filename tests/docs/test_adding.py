@@ -18,7 +18,7 @@ from tir import te
 A = te.placeholder((13,), name="A")
 s = tir.Schedule(te.create_prim_func([A, te.compute((13,), lambda i: A[i] * 2.0, name="B")]))
 assert s.unroll_by("i", 4) == ["i_0", "i_1"]
-assert "unroll_by" in families()["loops"] and "unroll_by(loop: str, factor: int) -> list[str]" in entry("unroll_by")
+assert "unroll_by" in families()["loops"] and "unroll_by(loop: LoopName, factor: int) -> list[str]" in entry("unroll_by")
 print(s.trace)
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule, ScheduleError
+from schedule import Schedule, ScheduleError, replay
 from schedule.open_schedule import NoSeed, OpenSchedule
 from schedule.open_trace import Choice
 from tests.programs import matmul
@@ -72,6 +72,24 @@ def test_a_refused_way_at_the_seed_gives_way_to_the_next():
     ways = {"sum": lambda s: s.parallel("k"), "rows": lambda s: s.parallel("i"), "none": lambda s: None}
     assert s.branch("threads", ways, seed="sum") == 1
     assert str(s.trace) == "s.parallel('i')\n"
+
+
+FOLLOWED = {
+    "a block": lambda s, name: s.compute_at(name, "i"),
+    "a block or a loop": lambda s, name: s.annotate(name, "copied", 1),
+    "a list": lambda s, name: s.blockize([name]),
+}
+
+
+@pytest.mark.parametrize("what", FOLLOWED)
+def test_names_of_blocks_that_differ_between_ways_are_followed(what):
+    s = OpenSchedule(matmul(7, 13, 109), TWO)
+    s.branch("copies", {"one": lambda s: None, "two": lambda s: s.cache_read("C", 0, "global")})
+    FOLLOWED[what](s, s.cache_read("C", 0, "global"))
+    trace = s.finish("copies", matmul(7, 13, 109))
+    for row, name in (((0,), "A_global"), ((1,), "A_global_global")):
+        *_, copied, last = replay(matmul(7, 13, 109), trace.trace(row)).trace
+        assert copied.results == (name,) and repr(name) in str(last)
 
 
 def test_sampling_leaves_open_what_it_would_draw():

@@ -8,7 +8,7 @@ import pytest
 
 import tir
 from schedule import REGISTRY, Schedule, primitive, replay
-from schedule.primitive import find_loop
+from schedule.primitive import LoopName, find_loop
 from tests.codegen.matmul import matmul
 from tir.ir import PrimFunc
 
@@ -16,7 +16,7 @@ from tir.ir import PrimFunc
 @pytest.fixture
 def twice() -> Iterator[None]:
     @primitive
-    def split_twice(func: PrimFunc, loop: str, factor: int) -> tuple[PrimFunc, list[str]]:
+    def split_twice(func: PrimFunc, loop: LoopName, factor: int) -> tuple[PrimFunc, list[str]]:
         """Divide a loop in three."""
         find_loop(func, loop)
         return REGISTRY["split"](func, loop, [None, factor, factor])

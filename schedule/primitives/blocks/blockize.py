@@ -40,7 +40,18 @@ from ...legality.dataflow import shared
 from ...legality.independence import independent_iterations
 from ...legality.iter_map import proving
 from ...legality.requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
-from ...primitive import DEPENDENT_EXTENT_HINT, block_at, blocks_below, loop_at, loops_on, nest_at, primitive, replace_path
+from ...primitive import (
+    DEPENDENT_EXTENT_HINT,
+    BlockName,
+    LoopName,
+    block_at,
+    blocks_below,
+    loop_at,
+    loops_on,
+    nest_at,
+    primitive,
+    replace_path,
+)
 from ...rewriting.clones import in_own_loops, init_block
 from ...rewriting.edits import Names, edited, parts
 from ...rewriting.loops import substitute_loops
@@ -77,7 +88,7 @@ class SplitAxes:
 
 
 @primitive
-def blockize(func: PrimFunc, target: str | list[str], preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
+def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
     """Make the nest at a loop the body of a new block; returns the name of the block, that of the one inside with `_o` added.
 
     The target may also be a list of blocks: the statements below their innermost common loop that hold them become the body of

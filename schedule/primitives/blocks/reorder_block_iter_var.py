@@ -5,11 +5,11 @@ from __future__ import annotations
 from tir.ir import PrimFunc
 
 from ...error import ScheduleError
-from ...primitive import block_at, primitive, replace_path
+from ...primitive import BlockName, block_at, primitive, replace_path
 
 
 @primitive
-def reorder_block_iter_var(func: PrimFunc, block: str, new_order: list[int]) -> tuple[PrimFunc, None]:
+def reorder_block_iter_var(func: PrimFunc, block: BlockName, new_order: list[int]) -> tuple[PrimFunc, None]:
     """Put the iteration variables of a block into another order: first number `new_order[0]`, then number `new_order[1]`, ...
 
     The numbers are those that the variables have before, from 0.

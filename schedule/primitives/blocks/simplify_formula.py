@@ -13,7 +13,7 @@ from tir.traverse import rewrite, tree_size
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
-from ...primitive import primitive
+from ...primitive import BlockName, primitive
 from ...rewriting.edits import edited
 from ..reductions.factor_out import Factor, constant_factor
 
@@ -23,7 +23,7 @@ MAX_EXPONENT = 14  # of a power of two that all floating types have
 
 
 @primitive
-def simplify_formula(func: PrimFunc, block: str, factors: bool = False) -> tuple[PrimFunc, None]:
+def simplify_formula(func: PrimFunc, block: BlockName, factors: bool = False) -> tuple[PrimFunc, None]:
     """Replace what is in a block by what is equal to it and simpler: values by the rows of a table, indices and conditions by
     what they are in the domains of the axes. With `factors`, powers of two that a value is multiplied by become one, too.
 

@@ -45,14 +45,16 @@ from tir.traverse import blocks, loops, replace_buffers, rewrite, stored_names, 
 from ...error import ScheduleError
 from ...intrinsics.tensor_intrin import TensorIntrin, registered
 from ...legality.iter_map import Unproved
-from ...primitive import block_at, named_at, primitive, replace_path
+from ...primitive import LoopOrBlockName, block_at, named_at, primitive, replace_path
 from ...rewriting.clones import clone
 from ...rewriting.edits import Names, with_accesses
 from .blockize import blockize
 
 
 @primitive
-def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, None]:
+def tensorize(
+    func: PrimFunc, block_or_loop: LoopOrBlockName, tensor_intrin: str, preserve_unit_iters: bool = True
+) -> tuple[PrimFunc, None]:
     """Replace what a block, or the nest at a loop, computes by a registered intrinsic. A loop is blockized first.
 
     The intrinsic (`TensorIntrin.register(name, desc, impl)`) takes buffers; each stands for a window of a buffer of the function,

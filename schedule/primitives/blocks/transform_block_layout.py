@@ -13,14 +13,14 @@ from tir.traverse import substitute, variables
 from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...legality.requirements import own_loops
-from ...primitive import primitive
+from ...primitive import BlockName, primitive
 from ...rewriting.edits import Names, edited
 from ...rewriting.index_map import IndexMap, invert, parse_index_map, place_names
 
 
 @primitive
 def transform_block_layout(
-    func: PrimFunc, block: str, index_map: IndexMap | Callable[..., Any] | str, preserve_unit_iters: bool = False
+    func: PrimFunc, block: BlockName, index_map: IndexMap | Callable[..., Any] | str, preserve_unit_iters: bool = False
 ) -> tuple[PrimFunc, None]:
     """Run a block over `index_map(i, j, ...)` in place of its iteration variables i, j, ...
 

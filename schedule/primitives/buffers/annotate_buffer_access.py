@@ -14,13 +14,13 @@ from tir.traverse import substitute
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, used_buffers
-from ...primitive import block_at, primitive, replace_path
+from ...primitive import BlockName, BufferPlace, block_at, primitive, replace_path
 from ...rewriting.index_map import evaluated, function_text
 
 
 @primitive
 def annotate_buffer_access(
-    func: PrimFunc, block: str, buffer_index: int | str, buf_type: str, gen_new_ranges: Callable[..., Any] | str
+    func: PrimFunc, block: BlockName, buffer_index: BufferPlace, buf_type: str, gen_new_ranges: Callable[..., Any] | str
 ) -> tuple[PrimFunc, None]:
     """State the region of a buffer that a block reads or writes, in place of the one that is derived from its body.
 

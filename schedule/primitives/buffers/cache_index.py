@@ -21,13 +21,13 @@ from tir.traverse import (
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
-from ...primitive import primitive
+from ...primitive import BlockName, primitive
 from ...rewriting.cache_stages import need_scope
 from ...rewriting.edits import Insertion, Names, edited, parts, unstated, with_buffer
 
 
 @primitive
-def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int = 0) -> tuple[PrimFunc, list[str]]:
+def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh: int = 0) -> tuple[PrimFunc, list[str]]:
     """Compute the indices at which a block reads buffers before its nest, and read them from memory; returns the names of the
     new blocks, one for each expression.
 

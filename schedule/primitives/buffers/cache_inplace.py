@@ -10,14 +10,16 @@ from tir.traverse import loops_in, replace_buffers
 
 from ...error import ScheduleError
 from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
-from ...primitive import KIND_WORDS, primitive
+from ...primitive import KIND_WORDS, BlockName, BufferPlace, primitive
 from ...rewriting.cache_stages import copy_block, finished, need_scope, place_behind, proving_part, where_written
 from ...rewriting.edits import Insertion, Names, edited, parts, with_buffer
 from ...rewriting.placement import laid_out, needed
 
 
 @primitive
-def cache_inplace(func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str) -> tuple[PrimFunc, list[str]]:
+def cache_inplace(
+    func: PrimFunc, block: BlockName, read_buffer_index: BufferPlace, storage_scope: str
+) -> tuple[PrimFunc, list[str]]:
     """Update a buffer in a copy in another memory: returns the names of the blocks that copy it there, and back.
 
     The buffer is given by its number among those that `block` reads, from 0, or by name; the memory as for `set_scope`. Copy and

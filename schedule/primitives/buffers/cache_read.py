@@ -9,7 +9,7 @@ from tir.traverse import replace_buffers
 from ...error import ScheduleError
 from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
 from ...legality.privatisation import writes_all_reads
-from ...primitive import primitive
+from ...primitive import BlockName, BufferPlace, primitive
 from ...rewriting.cache_stages import (
     CopyPlace,
     copy_block,
@@ -26,7 +26,11 @@ from ...rewriting.placement import laid_out, needed
 
 @primitive
 def cache_read(
-    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+    func: PrimFunc,
+    block: BlockName,
+    read_buffer_index: BufferPlace,
+    storage_scope: str,
+    consumer_blocks: list[BlockName] | None = None,
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy in another memory; returns the name of the copying block.
 

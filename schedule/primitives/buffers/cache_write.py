@@ -13,7 +13,7 @@ from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
 from ...legality.iter_map import Unproved
 from ...legality.privatisation import writes_all_reads
 from ...legality.requirements import need_complete, need_only_writer, need_read_later, need_whole_reduction
-from ...primitive import primitive
+from ...primitive import BlockName, BufferPlace, primitive
 from ...rewriting.cache_stages import (
     copy_block,
     finished,
@@ -31,7 +31,11 @@ from .cache_inplace import through_copy
 
 @primitive
 def cache_write(
-    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+    func: PrimFunc,
+    block: BlockName,
+    write_buffer_index: BufferPlace,
+    storage_scope: str,
+    consumer_blocks: list[BlockName] | None = None,
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy in another memory; returns the name of the copying block.
 

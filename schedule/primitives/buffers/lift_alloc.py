@@ -7,14 +7,14 @@ from tir.nearest import did_you_mean
 from tir.traverse import blocks, path_where, variables
 
 from ...error import ScheduleError, listing
-from ...primitive import is_parameter, primitive
+from ...primitive import BufferName, is_parameter, primitive
 from ...rewriting.edits import with_buffer, without_buffers
 from ...rewriting.index_map import IndexMap
 from ...rewriting.layouts import with_layout
 
 
 @primitive
-def lift_alloc(func: PrimFunc, buffer: str, n_lifts: int = 1) -> tuple[PrimFunc, None]:
+def lift_alloc(func: PrimFunc, buffer: BufferName, n_lifts: int = 1) -> tuple[PrimFunc, None]:
     """Allocate a temporary of a block in the next block around, or in the function if there is none; `n_lifts` times.
 
     It gets a dimension in front for each axis of the block that has more than one value, so that instances of the block still

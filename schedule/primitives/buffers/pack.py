@@ -13,7 +13,7 @@ from tir.traverse import loads, variables
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, locate
 from ...legality.requirements import single_store
-from ...primitive import find_block, primitive
+from ...primitive import BlockName, BufferPlace, find_block, primitive
 from ...rewriting.index_map import IndexMap
 from ...rewriting.layouts import transformed_layout
 from ..blocks.transform_block_layout import transform_block_layout
@@ -23,7 +23,11 @@ from .reindex import reindex_cache_read
 
 @primitive
 def pack(
-    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str = "global", preserve_unit_loops: bool = False
+    func: PrimFunc,
+    block: BlockName,
+    read_buffer_index: BufferPlace,
+    storage_scope: str = "global",
+    preserve_unit_loops: bool = False,
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy in the order in which the loops around `block` walk it; returns the block that copies.
 

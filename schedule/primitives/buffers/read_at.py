@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import Block, PrimFunc
 
 from ...legality.dataflow import buffer_of, locate, loop_around
-from ...primitive import loops_of, primitive
+from ...primitive import BlockName, BufferPlace, LoopName, loops_of, primitive
 from ..placement.compute_at import compute_at
 from ..placement.reverse_compute_at import reverse_compute_at
 from .cache_read import cache_read
@@ -13,7 +13,9 @@ from .cache_write import cache_write
 
 
 @primitive
-def read_at(func: PrimFunc, loop: str, block: str, read_buffer_index: int | str, storage_scope: str) -> tuple[PrimFunc, str]:
+def read_at(
+    func: PrimFunc, loop: LoopName, block: BlockName, read_buffer_index: BufferPlace, storage_scope: str
+) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy that each iteration of a loop makes anew; returns the name of the copying block.
 
     The buffer and the memory are given as for `cache_read`. All blocks under the loop that read the buffer use the copy.
@@ -36,7 +38,9 @@ def read_at(func: PrimFunc, loop: str, block: str, read_buffer_index: int | str,
 
 
 @primitive
-def write_at(func: PrimFunc, loop: str, block: str, write_buffer_index: int | str, storage_scope: str) -> tuple[PrimFunc, str]:
+def write_at(
+    func: PrimFunc, loop: LoopName, block: BlockName, write_buffer_index: BufferPlace, storage_scope: str
+) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy that each iteration of a loop stores back; returns the name of the copying block.
 
     The buffer and the memory are given as for `cache_write`.

@@ -15,7 +15,7 @@ from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window, windows
 from ...legality.dataflow import buffer_of, facts_of, locate
 from ...legality.requirements import in_bounds, need_complete, need_only_writer, need_read_later, need_whole_reduction
-from ...primitive import find_block, primitive
+from ...primitive import BlockName, BufferOfBlock, BufferPlace, find_block, primitive
 from ...rewriting.cache_stages import (
     copy_axes,
     need_only_reads,
@@ -35,9 +35,7 @@ CACHE_HINT = "cache_read and cache_write copy a buffer as it is"
 
 
 @primitive
-def reindex(
-    func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str, place: int | None = None
-) -> tuple[PrimFunc, str]:
+def reindex(func: PrimFunc, block: BlockName, buffer: BufferOfBlock, place: int | None = None) -> tuple[PrimFunc, str]:
     """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block.
 
     The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. Copy and
@@ -76,7 +74,11 @@ def reindex(
 
 @primitive
 def reindex_cache_read(
-    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
+    func: PrimFunc,
+    block: BlockName,
+    read_buffer_index: BufferPlace,
+    storage_scope: str,
+    index_map: IndexMap | Callable[..., Any] | str,
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
@@ -95,7 +97,11 @@ def reindex_cache_read(
 
 @primitive
 def reindex_cache_write(
-    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
+    func: PrimFunc,
+    block: BlockName,
+    write_buffer_index: BufferPlace,
+    storage_scope: str,
+    index_map: IndexMap | Callable[..., Any] | str,
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 

@@ -17,14 +17,14 @@ from ...legality.axis_windows import Window, covered_windows
 from ...legality.dataflow import Leaf, Scope, buffer_of, locate
 from ...legality.iter_map import proving
 from ...legality.requirements import need_final_inputs, need_own_temporary, own_axes, single_store
-from ...primitive import primitive
+from ...primitive import BlockName, BufferPlace, primitive
 from ...rewriting.edits import edited, unstated
 
 MAX_STEPS = 1024  # of a loop that are tried, where its window moves by other numbers of elements from one to the next
 
 
 @primitive
-def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) -> tuple[PrimFunc, None]:
+def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferPlace) -> tuple[PrimFunc, None]:
     """Keep the part of a temporary that the iteration before has computed, in a buffer that is used in turn, and compute only the
     rest.
 

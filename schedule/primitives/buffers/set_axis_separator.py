@@ -6,13 +6,13 @@ from tir.ir import PrimFunc, separate
 from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
-from ...primitive import find_block, primitive
+from ...primitive import BlockName, BufferOfBlock, find_block, primitive
 from ...rewriting.layouts import buffer_argument
 
 
 @primitive
 def set_axis_separator(
-    func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str, axis_separators: list[int]
+    func: PrimFunc, block: BlockName, buffer: BufferOfBlock, axis_separators: list[int]
 ) -> tuple[PrimFunc, None]:
     """Divide the dimensions of a buffer into groups, each to be one dimension of a memory that has several.
 

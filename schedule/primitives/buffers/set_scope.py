@@ -7,13 +7,13 @@ from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of
-from ...primitive import find_block, need_not_parameter, need_own_memory, primitive
+from ...primitive import BlockName, BufferPlace, find_block, need_not_parameter, need_own_memory, primitive
 from ...rewriting.cache_stages import need_scope
 from ...rewriting.edits import Names
 
 
 @primitive
-def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope: str) -> tuple[PrimFunc, str]:
+def set_scope(func: PrimFunc, block: BlockName, buffer_index: BufferPlace, storage_scope: str) -> tuple[PrimFunc, str]:
     """Put a temporary into another memory; returns its name there, `X_local` for X and the scope "local".
 
     The buffer is given by its number among those that `block` writes, from 0, or by name. Memories are "global", "shared" (of a

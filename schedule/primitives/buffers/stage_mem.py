@@ -33,7 +33,7 @@ from tir.traverse import loops_in, replace_buffers, substitute, variables, walk
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
 from ...legality.dataflow import Leaf, Scope, buffer_called, facts_of, locate, loops_and_ranges, need_not_vectorized, need_outside
-from ...primitive import KIND_WORDS, blocks_below, named_at, nest_at, primitive
+from ...primitive import KIND_WORDS, BufferName, LoopName, LoopOrBlockName, blocks_below, named_at, nest_at, primitive
 from ...rewriting.cache_stages import Part, copy_block, finished, need_scope, proving_part, where_read, where_written
 from ...rewriting.edits import Names, edited, with_accesses, with_buffer
 from ...rewriting.placement import laid_out, needed
@@ -41,7 +41,12 @@ from ...rewriting.placement import laid_out, needed
 
 @primitive
 def stage_mem(
-    func: PrimFunc, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global", keep: str | None = None
+    func: PrimFunc,
+    block_or_loop: LoopOrBlockName,
+    buffer: BufferName,
+    name: str,
+    storage_scope: str = "global",
+    keep: LoopName | None = None,
 ) -> tuple[PrimFunc, list[str]]:
     """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks, in order.
 

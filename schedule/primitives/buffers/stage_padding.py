@@ -31,14 +31,14 @@ from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...legality.reducer import accumulation
 from ...legality.requirements import in_bounds, own_loops
-from ...primitive import primitive
+from ...primitive import BlockName, BufferOfBlock, primitive
 from ...rewriting.cache_stages import copy_axes, need_only_reads, place_to_copy
 from ...rewriting.edits import Names, edited, unstated, with_buffer
 from ...rewriting.layouts import buffer_argument
 
 
 @primitive
-def stage_padding(func: PrimFunc, block: str, buffer: list[str | int] | tuple[str, int] | str) -> tuple[PrimFunc, str]:
+def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tuple[PrimFunc, str]:
     """Read a buffer, which a block reads under conditions and a constant elsewhere, through a copy that is padded with that;
     returns the name of the block that makes it.
 

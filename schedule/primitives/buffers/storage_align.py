@@ -6,14 +6,14 @@ from tir.ir import PrimFunc, annotated, annotation
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, used_buffers
-from ...primitive import block_at, need_not_parameter, need_own_memory, primitive, replace_path
+from ...primitive import BlockName, BufferPlace, block_at, need_not_parameter, need_own_memory, primitive, replace_path
 
 ALIGNMENT_ANNOTATION = "buffer_dim_align"
 
 
 @primitive
 def storage_align(
-    func: PrimFunc, block: str, buffer_index: int | str, axis: int, factor: int, offset: int
+    func: PrimFunc, block: BlockName, buffer_index: BufferPlace, axis: int, factor: int, offset: int
 ) -> tuple[PrimFunc, None]:
     """Have the memory of a temporary laid out so that its stride along an axis is `k * factor + offset` elements for some k.
 

@@ -8,7 +8,7 @@ from typing import Any
 from tir.ir import PrimFunc
 from tir.traverse import stored_names
 
-from ...primitive import find_block, is_parameter, need_not_parameter, primitive
+from ...primitive import BlockName, BufferOfBlock, find_block, is_parameter, need_not_parameter, primitive
 from ...rewriting.index_map import IndexMap, parse_index_map
 from ...rewriting.layouts import buffer_argument, transformed_layout, with_passed_layout
 
@@ -16,8 +16,8 @@ from ...rewriting.layouts import buffer_argument, transformed_layout, with_passe
 @primitive
 def transform_layout(
     func: PrimFunc,
-    block: str,
-    buffer: list[str | int] | tuple[str, int] | str,
+    block: BlockName,
+    buffer: BufferOfBlock,
     index_map: IndexMap | Callable[..., Any] | str,
     pad_value: int | float | Callable[..., Any] | str | None = None,
     preserve_unit_iters: bool = False,

@@ -14,11 +14,11 @@ from tir.traverse import rewrite
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of
-from ...primitive import find_block, need_not_parameter, primitive
+from ...primitive import BlockName, BufferPlace, find_block, need_not_parameter, primitive
 
 
 @primitive
-def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype: str) -> tuple[PrimFunc, None]:
+def unsafe_set_dtype(func: PrimFunc, block: BlockName, buffer_index: BufferPlace, dtype: str) -> tuple[PrimFunc, None]:
     """Have a temporary hold its values in another dtype. TensorIR's name is kept; here the step is checked, and loses nothing.
 
     The buffer is given by its number among those that `block` writes, from 0, or by name. What is stored is converted to `dtype`,

@@ -9,13 +9,13 @@ from tir.traverse import substitute
 from ...error import ScheduleError
 from ...legality.dataflow import Leaf, Scope, locate
 from ...legality.requirements import need_complete, own_loops, single_store
-from ...primitive import primitive
+from ...primitive import BlockName, primitive
 from ...rewriting.edits import edited, with_accesses, without_buffers
 from ...rewriting.index_map import IndexMap, invert
 
 
 @primitive
-def write_in_place(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+def write_in_place(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, None]:
     """Use, in place of a temporary, the buffer to which a block copies it, and remove both: what `cache_write` and `reindex` of
     what a block writes have made is undone.
 

@@ -10,14 +10,14 @@ from tir.ir import FALSE, TRUE, Const, Expr, If, PrimFunc, Stmt, Unary
 from tir.traverse import substitute, variables
 
 from ...error import ScheduleError
-from ...primitive import named_at, primitive, replace_path
+from ...primitive import LoopOrBlockName, named_at, primitive, replace_path
 from ...rewriting.clones import clone, with_starting_inits
 from ...rewriting.edits import Names
 from ...rewriting.predicates import parsed_condition, sharpened
 
 
 @primitive
-def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimFunc, list[str]]:
+def add_guard(func: PrimFunc, block_or_loop: LoopOrBlockName, condition: str) -> tuple[PrimFunc, list[str]]:
     """Write a block or loop twice, for where a condition holds and for where it does not; returns the names of the two.
 
     The condition is text, over the variables of the loops around (within the same block) and the sizes of the function. The first

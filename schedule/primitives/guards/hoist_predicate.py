@@ -9,12 +9,12 @@ from tir.ir import If, PrimFunc, conjunction
 from tir.traverse import loops, variables
 
 from ...error import ScheduleError
-from ...primitive import loop_at, primitive, replace_path
+from ...primitive import LoopName, loop_at, primitive, replace_path
 from ...rewriting.predicates import guarded_statements
 
 
 @primitive
-def hoist_predicate(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+def hoist_predicate(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Move the conditions that do not change in a loop from the blocks below it to an `if` around it.
 
     Rewrite   for i: with T.block("B"): where(c and d(i)); S(i)

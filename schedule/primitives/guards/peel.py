@@ -7,13 +7,13 @@ from tir.ir import PrimFunc
 from tir.traverse import variables
 
 from ...error import ScheduleError, listing
-from ...primitive import constant_extent, loop_at, primitive, replace_path
+from ...primitive import LoopName, constant_extent, loop_at, primitive, replace_path
 from ...rewriting.predicates import guarded_statements, iterations_where, trimmed
 from ..loops.loop_partition import loop_partition
 
 
 @primitive
-def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
+def peel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, list[str]]:
     """Divide a loop into the iterations in which all conditions below it hold, and those before and after; returns the loops.
 
     The names are in the order of the program. For a split that does not divide the extent, the parts are a main one without

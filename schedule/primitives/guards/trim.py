@@ -7,12 +7,12 @@ from tir.arith.statements import drop_implied_conditions
 from tir.ir import Const, PrimFunc
 
 from ...error import ScheduleError
-from ...primitive import constant_extent, loop_at, primitive, replace_path
+from ...primitive import LoopName, constant_extent, loop_at, primitive, replace_path
 from ...rewriting.predicates import useful_iterations
 
 
 @primitive
-def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+def trim(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Cut off the iterations at the end of a loop in which no block below it runs; one iteration stays in any case.
 
     Rewrite   for i in range(N): with T.block("B"): where(i < n); S(i)   =>   for i in range(n): with T.block("B"): S(i)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tir.ir import Const, For, PrimFunc, Var
 
-from ...primitive import fresh_names, named_at, primitive, replace_path
+from ...primitive import LoopOrBlockName, fresh_names, named_at, primitive, replace_path
 
 
 @primitive
-def add_unit_loop(func: PrimFunc, block_or_loop: str) -> tuple[PrimFunc, str]:
+def add_unit_loop(func: PrimFunc, block_or_loop: LoopOrBlockName) -> tuple[PrimFunc, str]:
     """Put a loop of extent 1 around a block or loop; returns its name.
 
     Rewrite   S   =>   for u in range(1): S

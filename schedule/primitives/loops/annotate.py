@@ -9,11 +9,11 @@ from tir.nearest import did_you_mean
 
 from ...annotation_values import refusal
 from ...error import ScheduleError, listing
-from ...primitive import named_at, path, primitive, replace_path
+from ...primitive import LoopOrBlockName, named_at, path, primitive, replace_path
 
 
 @primitive
-def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> tuple[PrimFunc, None]:
+def annotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str, ann_val: Any) -> tuple[PrimFunc, None]:
     """Attach a value (JSON data) to a block or loop under a key, in place of the one it has.
 
     What begins with "meta_schedule.", hints for a search, can be attached to "root", the function, too.
@@ -36,7 +36,7 @@ def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> 
 
 
 @primitive
-def unannotate(func: PrimFunc, block_or_loop: str, ann_key: str) -> tuple[PrimFunc, None]:
+def unannotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str) -> tuple[PrimFunc, None]:
     """Remove what is attached to a block or loop under a key.
 
     Rewrite   for i in T.serial(N, annotations={"key": value}): S   =>   for i in range(N): S

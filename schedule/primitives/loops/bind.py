@@ -11,7 +11,7 @@ from ...error import ScheduleError
 from ...legality.independence import independent_iterations, need_markable, need_no_lanes
 from ...legality.privatisation import private_buffers
 from ...legality.reducer import reducer_of
-from ...primitive import blocks_below, loop_at, nest_at, primitive, replace_path
+from ...primitive import LoopName, blocks_below, loop_at, nest_at, primitive, replace_path
 from .reorder import reorder
 
 # By kind of thread axis: the storage scopes of which each block, or each thread, of a GPU has its own.
@@ -104,7 +104,7 @@ def _with_own_steps_inside(func: PrimFunc, target: For, outside: list[For]) -> P
 
 
 @primitive
-def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
+def bind(func: PrimFunc, loop: LoopName, thread_axis: str) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop as blocks or threads of a GPU, or as virtual threads.
 
     `thread_axis` is "blockIdx.x", "threadIdx.x" or "vthread.x", or the same with y or z.

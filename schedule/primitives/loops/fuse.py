@@ -11,12 +11,12 @@ from tir.ir import Expr, For, PrimFunc, Var, all_zero, cast
 from tir.traverse import loops_in, variables
 
 from ...error import ScheduleError
-from ...primitive import DEPENDENT_EXTENT_HINT, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, LoopName, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
 from ...rewriting.loops import not_nested, substitute_loops
 
 
 @primitive
-def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
+def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
     """Make one serial loop of perfectly nested serial loops, given outermost first; returns its name.
 
     A single loop stays as it is. Without `preserve_unit_iters`, bindings have 0 for the variable of a fused loop of extent 1.

@@ -7,7 +7,7 @@ from tir.ir import Const, For, PrimFunc, Var, seq
 from tir.traverse import loops_in
 
 from ...error import ScheduleError
-from ...primitive import constant_extent, fixed_factors, loop_at, need_serial, primitive, replace_path
+from ...primitive import LoopName, constant_extent, fixed_factors, loop_at, need_serial, primitive, replace_path
 from ...rewriting.clones import clone, with_starting_inits
 from ...rewriting.edits import Names
 from ...rewriting.loops import substitute_loops
@@ -15,7 +15,7 @@ from ...rewriting.loops import substitute_loops
 
 @primitive
 def loop_partition(
-    func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_iters: bool = True
+    func: PrimFunc, loop: LoopName, factors: list[int | None], preserve_unit_iters: bool = True
 ) -> tuple[PrimFunc, list[str]]:
     """Divide a serial loop into consecutive loops of the given numbers of iterations; returns their names.
 

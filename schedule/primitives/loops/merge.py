@@ -27,7 +27,7 @@ from tir.traverse import loops_in, substitute, walk_stmts
 from ...error import ScheduleError, listing
 from ...legality.dataflow import shared
 from ...legality.privatisation import private_buffers
-from ...primitive import last_loop, loop_at, need_serial, primitive, replace_path
+from ...primitive import LoopName, last_loop, loop_at, need_serial, primitive, replace_path
 from ...rewriting.edits import Names
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ Pair = tuple[T, T]  # of the first nest, and of the second
 
 
 @primitive
-def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
+def merge(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
     """Make one loop of sibling loops; returns its name, that of the first with `_m` added.
 
     The loops stand in different nests under the same statement. Merged are all loops of each nest from the outermost to the

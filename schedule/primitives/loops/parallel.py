@@ -6,11 +6,11 @@ from tir.ir import Kind, PrimFunc
 
 from ...legality.independence import independent_iterations, need_markable, need_no_lanes
 from ...legality.privatisation import private_buffers
-from ...primitive import loop_at, primitive, replace_path
+from ...primitive import LoopName, loop_at, primitive, replace_path
 
 
 @primitive
-def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+def parallel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop on several threads.
 
     Rewrite   for i in range(N): S(i)   =>   for i in T.parallel(N): S(i)

@@ -24,12 +24,12 @@ from tir.traverse import loops, loops_in, variables
 
 from ...error import ScheduleError, listing
 from ...legality.requirements import in_any_order
-from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, REGISTRY, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, REGISTRY, LoopName, primitive, replace_path
 from ...rewriting.loops import reordered
 
 
 @primitive
-def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
+def reorder(func: PrimFunc, *ordered_loops: LoopName) -> tuple[PrimFunc, None]:
     """Put loops of one nest into the given order, outermost first, among the places they have; others stay where they are.
 
     Rewrite   for i: for j: for k: S   =>   for k: for j: for i: S      # reorder("k", "i")

@@ -6,11 +6,11 @@ from tir.ir import Kind, PrimFunc
 from tir.traverse import foreign_calls
 
 from ...error import ScheduleError
-from ...primitive import KIND_WORDS, loop_at, primitive, replace_path
+from ...primitive import KIND_WORDS, LoopName, loop_at, primitive, replace_path
 
 
 @primitive
-def serial(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+def serial(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Run the iterations of a marked loop one after another.
 
     Rewrite   for i in T.parallel(N): S(i)   =>   for i in range(N): S(i)

@@ -16,7 +16,17 @@ from tir.traverse import driving, loaded_names, loads, loops, loops_in, rewrite_
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations
-from ...primitive import blocks_below, constant_extent, fixed_factors, fresh_names, loop_at, need_serial, primitive, replace_path
+from ...primitive import (
+    LoopName,
+    blocks_below,
+    constant_extent,
+    fixed_factors,
+    fresh_names,
+    loop_at,
+    need_serial,
+    primitive,
+    replace_path,
+)
 from ...rewriting.loops import substitute_loops
 from .loop_partition import loop_partition
 
@@ -26,7 +36,7 @@ TAILS = ("guard", "perfect", "cut", "overlap")
 @primitive
 def split(
     func: PrimFunc,
-    loop: str,
+    loop: LoopName,
     factors: list[int | None],
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tir.ir import PrimFunc
 
-from ...primitive import fixed_factors, primitive
+from ...primitive import LoopName, fixed_factors, primitive
 from .reorder import reorder
 from .split import split
 
 
 @primitive
-def tile(func: PrimFunc, x: str, y: str, x_factor: int, y_factor: int) -> tuple[PrimFunc, list[str]]:
+def tile(func: PrimFunc, x: LoopName, y: LoopName, x_factor: int, y_factor: int) -> tuple[PrimFunc, list[str]]:
     """Split two nested loops and order them outer x, outer y, inner x, inner y; returns these four names.
 
     The extents of the inner loops are `x_factor` (below: f) and `y_factor` (g).

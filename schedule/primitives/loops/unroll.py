@@ -5,11 +5,11 @@ from __future__ import annotations
 from tir.ir import Kind, PrimFunc
 
 from ...legality.independence import need_markable
-from ...primitive import constant_extent, loop_at, primitive, replace_path
+from ...primitive import LoopName, constant_extent, loop_at, primitive, replace_path
 
 
 @primitive
-def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+def unroll(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Write out the iterations of a loop one after another.
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.unroll(4): S(i)

@@ -7,11 +7,11 @@ from tir.traverse import loops, variables
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations, need_markable, need_no_lanes
-from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, constant_extent, loop_at, primitive, replace_path
+from ...primitive import DEPENDENT_EXTENT_HINT, KIND_WORDS, LoopName, constant_extent, loop_at, primitive, replace_path
 
 
 @primitive
-def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+def vectorize(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop as lanes of vector instructions.
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.vectorized(4): S(i)

@@ -21,7 +21,7 @@ from ...legality.requirements import (
     need_safe_domain,
     need_unchanged_inputs,
 )
-from ...primitive import KIND_WORDS, primitive
+from ...primitive import KIND_WORDS, BlockName, LoopName, primitive
 from ...primitive import path as path_of
 from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
@@ -31,7 +31,7 @@ from .compute_inline import compute_inline
 
 @primitive
 def compute_at(
-    func: PrimFunc, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1
+    func: PrimFunc, block: BlockName, loop: LoopName, preserve_unit_loops: bool = False, index: int = -1
 ) -> tuple[PrimFunc, None]:
     """Move a producer under a loop of its consumers, computing in each iteration what they need there.
 

@@ -18,12 +18,12 @@ from ...legality.requirements import (
     own_axes,
     single_store,
 )
-from ...primitive import primitive
+from ...primitive import BlockName, primitive
 from ...rewriting.edits import edited, unstated, without_buffers
 
 
 @primitive
-def compute_inline(func: PrimFunc, block: str, preserve_unit_iters: bool = False) -> tuple[PrimFunc, None]:
+def compute_inline(func: PrimFunc, block: BlockName, preserve_unit_iters: bool = False) -> tuple[PrimFunc, None]:
     """Put the formula of a block into the blocks that read its output, and remove the block and its buffer.
 
     Axes of one iteration become 0 in the formula, unless with `preserve_unit_iters`. Source: Halide, PLDI 2013, section 3.2 (the

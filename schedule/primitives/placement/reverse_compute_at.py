@@ -27,8 +27,8 @@ from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, loo
 from ...legality.instances import instances
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_safe_domain
+from ...primitive import BlockName, LoopName, primitive
 from ...primitive import path as path_of
-from ...primitive import primitive
 from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
 from ...rewriting.index_map import IndexMap
@@ -39,7 +39,7 @@ from .reverse_compute_inline import reverse_compute_inline
 
 @primitive
 def reverse_compute_at(
-    func: PrimFunc, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1
+    func: PrimFunc, block: BlockName, loop: LoopName, preserve_unit_loops: bool = False, index: int = -1
 ) -> tuple[PrimFunc, None]:
     """Move a consumer under a loop of its producers, running in each iteration for what they have finished there.
 

@@ -34,13 +34,13 @@ from ...legality.dataflow import Leaf, Scope, locate, shared_loops, span
 from ...legality.instances import instances
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
-from ...primitive import primitive
+from ...primitive import BlockName, primitive
 from ...rewriting.edits import Names, edited, without_buffers
 from ...rewriting.index_map import IndexMap, Layout, invert, place_names
 
 
 @primitive
-def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+def reverse_compute_inline(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, None]:
     """Put the formula of a block into its only producer, and remove the block and the buffer between the two.
 
     Rewrite   for i: X[i] = f(i)

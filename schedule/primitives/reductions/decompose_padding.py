@@ -15,7 +15,7 @@ from ...error import ScheduleError
 from ...legality.axis_windows import axes_with_own_loop
 from ...legality.dataflow import Leaf, Scope, locate, loop_around
 from ...legality.requirements import need_complete, need_late_readers, single_store
-from ...primitive import primitive
+from ...primitive import BlockName, LoopName, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_extents
 
@@ -29,7 +29,7 @@ class ValueRanges:
 
 
 @primitive
-def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, str]:
+def decompose_padding(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple[PrimFunc, str]:
     """Divide a block that pads into one that fills all with the padding, before a loop, and one that runs where there are values.
 
     Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. Where the condition

@@ -14,13 +14,13 @@ from ...legality.axis_windows import need_distinct
 from ...legality.dataflow import Leaf, Scope, locate, loop_around
 from ...legality.iter_map import proving
 from ...legality.requirements import need_late_readers, need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
-from ...primitive import primitive
+from ...primitive import BlockName, LoopName, primitive
 from ...rewriting.clones import in_own_loops, init_block
 from ...rewriting.edits import Insertion, Names, edited
 
 
 @primitive
-def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, str]:
+def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple[PrimFunc, str]:
     """Move the init of a reduction into a block of its own before a loop; returns the name of that block.
 
     The new block is named `C_init`, its loops are the spatial ones at and below `loop`, with `_init` added; what remains of the

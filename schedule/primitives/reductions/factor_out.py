@@ -12,13 +12,13 @@ from tir.traverse import loaded_names
 from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...legality.reducer import accumulation
-from ...primitive import find_block, primitive
+from ...primitive import BlockName, find_block, primitive
 from ...rewriting.edits import edited
 from ..buffers.cache_write import cache_write
 
 
 @primitive
-def factor_out(func: PrimFunc, block: str) -> tuple[PrimFunc, str]:
+def factor_out(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, str]:
     """Take the constant factors out of what a block sums; returns the name of the block that multiplies the result by them.
 
     Integers wrap to the same results. Floating results differ by the roundings that the factors had in each term, and now have

@@ -15,14 +15,14 @@ from ...legality.dataflow import Leaf, Scope, locate, running_between
 from ...legality.iter_map import proving
 from ...legality.reducer import Accumulation, accumulation
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
-from ...primitive import primitive
+from ...primitive import BlockName, primitive
 from ...rewriting.edits import edited, with_accesses, without_buffers
 
 _IDENTITIES = {"+": 0, "*": 1}
 
 
 @primitive
-def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block: str) -> tuple[PrimFunc, None]:
+def fuse_reduction_epilogue(func: PrimFunc, reduction_block: BlockName, epilogue_block: BlockName) -> tuple[PrimFunc, None]:
     """Put a block that combines the result of a reduction with something into the init of the reduction, and remove it.
 
     The reduction then accumulates in the output of the epilogue, and its own buffer is gone. Floating results differ by rounding.

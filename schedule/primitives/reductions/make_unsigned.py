@@ -8,7 +8,7 @@ from tir.traverse import replace_buffers, substitute
 from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...legality.reducer import accumulation
-from ...primitive import find_block, primitive
+from ...primitive import BlockName, BufferName, find_block, primitive
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
 from ...rewriting.placement import laid_out
 from ..buffers.cache_read import cache_read
@@ -18,7 +18,7 @@ OFFSET = 128  # from int8 to uint8
 
 
 @primitive
-def make_unsigned(func: PrimFunc, block: str, buffer: str) -> tuple[PrimFunc, tuple[str, str, str]]:
+def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple[PrimFunc, tuple[str, str, str]]:
     """Have a sum of products read an int8 factor as uint8, larger by 128; returns the names of the block that adds 128, of the
     one that sums the other factor, and of the one that subtracts 128 times these sums.
 

@@ -10,7 +10,7 @@ from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...legality.reducer import accumulation
 from ...legality.requirements import need_complete, need_temporary, own_loops
-from ...primitive import find_block, is_parameter, primitive
+from ...primitive import BlockName, find_block, is_parameter, primitive
 from ...rewriting.edits import Names, edited, with_extents
 from ...rewriting.index_map import IndexMap, Layout, place_names
 from ...rewriting.layouts import with_padded_layout
@@ -19,7 +19,7 @@ from ..buffers.cache_write import cache_write
 
 
 @primitive
-def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc, None]:
+def pad_einsum(func: PrimFunc, block: BlockName, padding: list[int]) -> tuple[PrimFunc, None]:
     """Round the extent of each axis of a sum of products up to a multiple of a number, `padding[n]` for axis number n.
 
     The loops of the block get the rounded extents, the temporaries that it reads and the one that it writes the rounded shapes.

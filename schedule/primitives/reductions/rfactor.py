@@ -34,7 +34,7 @@ from ...legality.dataflow import Leaf, locate
 from ...legality.iter_map import proving
 from ...legality.reducer import Reducer, reducer_of
 from ...legality.requirements import drives_both, need_complete, need_whole_reduction
-from ...primitive import DEPENDENT_EXTENT_HINT, blocks_below, find_loop, primitive
+from ...primitive import DEPENDENT_EXTENT_HINT, LoopName, blocks_below, find_loop, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
 
@@ -55,7 +55,7 @@ class Factorisation:
 
 
 @primitive
-def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, str]:
+def rfactor(func: PrimFunc, loop: LoopName, factor_axis: int = 0) -> tuple[PrimFunc, str]:
     """Factor a reduction over a loop into partial results and their reduction; returns the name of the block of partial results.
 
     The partial results, one for each iteration of `loop`, are kept in a buffer with one more dimension, number `factor_axis`

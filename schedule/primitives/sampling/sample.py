@@ -18,7 +18,7 @@ from tir.ir import Const, PrimFunc
 
 from ...error import ScheduleError
 from ...legality.dataflow import locate
-from ...primitive import constant_extent, find_loop, primitive
+from ...primitive import BlockName, Decision, LoopName, Randomness, constant_extent, find_loop, primitive
 from ...rewriting.placement import INLINE, ROOT
 from ..placement.compute_at import compute_at
 from ..placement.compute_inline import compute_inline
@@ -30,11 +30,11 @@ MAX_FACTORS = 100  # of a loop; their numbers of combinations are counted by as 
 @primitive
 def sample_perfect_tile(
     func: PrimFunc,
-    loop: str,
+    loop: LoopName,
     n: int,
     max_innermost_factor: int = 16,
-    decision: list[int | None] | None = None,
-    rng: np.random.Generator | None = None,
+    decision: Decision[list[int | None]] = None,
+    rng: Randomness = None,
 ) -> tuple[PrimFunc, tuple[list[int | None], list[int | None]]]:
     """Choose factors for `split` whose product is the extent of a loop; returns `n` integers, outermost first.
 
@@ -64,12 +64,12 @@ def sample_perfect_tile(
 @primitive
 def sample_partitioned_tile(
     func: PrimFunc,
-    loop: str,
+    loop: LoopName,
     n: int,
     partition_pos: int = 0,
     innerpart_factor: int = 1,
-    decision: list[int] | None = None,
-    rng: np.random.Generator | None = None,
+    decision: Decision[list[int]] = None,
+    rng: Randomness = None,
 ) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
     """Choose factors for `split` as `sample_perfect_tile` does, those from number `partition_pos` on with a product that is a
     multiple of `innerpart_factor`; returns `n` integers, outermost first.
@@ -137,11 +137,11 @@ def _need_product(decision: list[int] | list[int | None], n: int, loop: str, ext
 @primitive
 def sample_tile(
     func: PrimFunc,
-    loop: str,
+    loop: LoopName,
     n: int,
     max_innermost_factor: int = 16,
-    decision: list[int] | None = None,
-    rng: np.random.Generator | None = None,
+    decision: Decision[list[int]] = None,
+    rng: Randomness = None,
 ) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
     """Choose factors for `split` that need not divide the extent of a loop; returns `n` integers, outermost first.
 
@@ -177,7 +177,7 @@ def sample_tile(
 
 @primitive
 def sample_categorical(
-    func: PrimFunc, candidates: list[Any], probs: list[float], decision: int | None = None, rng: np.random.Generator | None = None
+    func: PrimFunc, candidates: list[Any], probs: list[float], decision: Decision[int] = None, rng: Randomness = None
 ) -> tuple[PrimFunc, tuple[Any, int]]:
     """Choose one of some values (JSON data) with the given probabilities; returns it. The decision is its number, from 0.
 
@@ -203,7 +203,7 @@ def sample_categorical(
 
 @primitive
 def sample_compute_location(
-    func: PrimFunc, block: str, decision: int | None = None, rng: np.random.Generator | None = None
+    func: PrimFunc, block: BlockName, decision: Decision[int] = None, rng: Randomness = None
 ) -> tuple[PrimFunc, tuple[str, int]]:
     """Choose where a block could be computed; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
 
