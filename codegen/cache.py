@@ -100,7 +100,7 @@ class ObjectCache:
 
     def put(self, key: str, code: bytes) -> bool:
         """Keep `code` under `key`. False if it does not fit, or the file system refuses: a cache may lose entries, not fail."""
-        data = _wrapped(key, code)
+        data = MAGIC + _checksum(key, code) + code
         if len(data) > self.max_bytes * 3 // 4:
             return False
         file = self._file(key)
@@ -242,10 +242,6 @@ def _refuse_others(directory: Path) -> None:
         raise PermissionError(
             f"others may write to the cache {directory}, and their code would be run; chmod go-w it, or remove it"
         )
-
-
-def _wrapped(key: str, code: bytes) -> bytes:
-    return MAGIC + _checksum(key, code) + code
 
 
 def _unwrapped(key: str, data: bytes) -> bytes | None:

@@ -10,7 +10,7 @@ from schedule.machine import CPU
 from tir import dtypes
 from tir.analysis.positions import position
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import Polynomial, add, polynomial, to_expr
+from tir.arith.polynomial import Polynomial, add, names_in, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Call, Cast, Const, Expr, For, Load, Store, Var, as_int
 from tir.traverse import rewrite, substitute, variable_names, variables, walk
@@ -51,12 +51,12 @@ class Memory(Writer):
         levels = {id(f): i for i, f in enumerate(self.frames)}
         for m, c in offset.items():
             if m:
-                frame = self.top if stays({m: c}) else self.home(self.term_variables({m: c}))
+                frame = self.top if stays({m: c}) else self.home(names_in({m: c}))
                 groups.setdefault(levels[id(frame)], {})[m] = c
         for level in sorted(groups):
             frame = self.frames[level]
             terms = groups[level]
-            key = ("ptr", pointer, frozenset(terms.items()), self._copy(self.term_variables(terms)), self._read(terms))
+            key = ("ptr", pointer, frozenset(terms.items()), self._copy(names_in(terms)), self._read(terms))
             if key not in frame.known:
                 further = partial(self._sum_of_terms, terms, size)
                 total = further() if frame is self.top else self.within(frame, further)
@@ -118,7 +118,7 @@ class Memory(Writer):
                     offset = add(offset, {lane: stride}) if lane is not None else offset
                     stride = None
             copies = [(name, offset.pop(m)) for name, m in lone_variables(offset).items() if name in self.constants]
-            nested = not self.constants.keys().isdisjoint(self.term_variables(offset))
+            nested = not self.constants.keys().isdisjoint(names_in(offset))
             found = self._places[id(access)] = Place(access, self.lane, offset, stride, tuple(copies), nested)
         return found
 
@@ -139,7 +139,7 @@ class Memory(Writer):
         key = ("place", place, self._read(place.offset))
         frame = place.home
         if frame is None or frame not in self.frames or key not in frame.known:
-            frame = self.top if stays(place.offset) else self.home(self.term_variables(place.offset))
+            frame = self.top if stays(place.offset) else self.home(names_in(place.offset))
             place.home = frame
             offset = {m: c for m, c in place.offset.items() if m}
             frame.known[key] = Value(self.address(buffer, offset), "ptr")
@@ -183,7 +183,7 @@ class Memory(Writer):
             return None
         if stays(place.offset):
             return None
-        home = self.home(self.term_variables(place.offset))
+        home = self.home(names_in(place.offset))
         result = None
         for frame, outer in zip(reversed(self.frames), list(reversed(self.frames))[1:], strict=False):
             if frame is home or frame.stored is None or buffer in frame.stored:
@@ -302,7 +302,7 @@ class Memory(Writer):
             return tuple(i * place.stride for i in range(self.lanes)) if near else None
         assert self.lane is not None
         moving = {m: c for m, c in place.offset.items() if not all(map(self._uniform, m))}
-        key = (frozenset(moving.items()), self.lane, self._copy(self.term_variables(moving)))
+        key = (frozenset(moving.items()), self.lane, self._copy(names_in(moving)))
         if key not in self._patterns:
             known: dict[str, Expr] = {n: Const(c) for n, c in self.constants.items()}
             at = (simplify(substitute(to_expr(moving), known | {self.lane[0]: Const(i)})) for i in range(self.lanes))

@@ -19,7 +19,7 @@ from tir import dtypes
 from tir.analysis.context import accesses
 from tir.analysis.positions import position
 from tir.arith.bounds import extent_range
-from tir.arith.polynomial import Polynomial
+from tir.arith.polynomial import Polynomial, names_in
 from tir.arith.simplify import simplify
 from tir.ir import Const, For, Kind, Load, Seq, Stmt, Store, annotation, as_int
 from tir.traverse import children, loads, loops, perfect_nest, stores, substitute, variables, walk_stmts
@@ -188,7 +188,7 @@ def _results(writer: Function, s: For) -> dict[object, Window] | None:
         unrolled = {x.name: range(as_int(x.extent) or 0) for x in around if x.kind is Kind.UNROLLED}
         for copy in itertools.product(*unrolled.values()):
             windows = _windows(writer, nest, dict(zip(unrolled, copy, strict=True)))
-            if windows is None or {x.name for x in around} & writer.term_variables(windows[0].start):
+            if windows is None or {x.name for x in around} & names_in(windows[0].start):
                 return None
             found[windows[0].key] = windows[0]
     return found if len(found) <= MAX_RESULTS else None
@@ -277,7 +277,7 @@ def _window(
     offset = _position(writer, access, copy)
     strides = {name: offset.pop(m) for name, m in lone_variables(offset).items() if name == row or name in within}
     stride = strides.pop(row, 0)
-    if strides != within or writer.term_variables(offset) & {row, *within}:
+    if strides != within or names_in(offset) & {row, *within}:
         return None
     return Window(access, offset, stride)
 

@@ -318,10 +318,6 @@ class Writer(Instructions):
         """A loop over the iterations from `first` to before `last`, by default all; `certain`: one or more."""
         raise NotImplementedError
 
-    def term_variables(self, p: Polynomial) -> set[str]:
-        """The names of the variables in a polynomial."""
-        return {v for m in p for atom in m for v in variable_names(atom)}
-
     def _uniform(self, e: Expr) -> bool:
         """Whether the value is the same in every lane."""
         if self.lane is None:

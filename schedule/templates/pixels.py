@@ -11,7 +11,7 @@ image itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from math import ceil, inf, prod
 
@@ -179,7 +179,7 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
     ScheduleError where a step is refused."""
     block, pixels, steps = c.contraction.block, row(c), _steps(c)
     inlined = [] if in_place(c) else _unrolled(s, c, steps)
-    written, others = _names(c.contraction.store.indices), c.pixels[: -len(pixels)]
+    written, others = [i.name for i in c.contraction.store.indices if isinstance(i, Var)], c.pixels[: -len(pixels)]
     s.transform_layout(block, ("write", 0), _counted(written, written[: -len(pixels)], pixels), None, True)
     outer = [it.var.name for it in (*c.groups, *c.channels, *others) if extent(it) > 1 or it is c.channels[-1]]
     s.transform_block_layout(block, _counted([it.var.name for it in s.block(block).iters], outer, steps, pixels), True)
@@ -220,10 +220,6 @@ def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[st
 def _padding(s: OpenSchedule, copy: str) -> list[str]:
     """The one elementwise block that makes all that a copy reads, for nothing else."""
     return made_for(s, copy) if len(s.get_producers(copy)) == 1 else []
-
-
-def _names(indices: Iterable[object]) -> list[str]:
-    return [i.name for i in indices if isinstance(i, Var)]
 
 
 def _counted(names: list[str], kept: list[str], *groups: Sequence[Iter]) -> IndexMap:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from schedule.error import ScheduleError
-from schedule.machine import CPU
 from schedule.open_schedule import Declined, OpenSchedule, Way
-from tir.ir import Block
 from tir.notices import degraded
 
 from .block_analysis import epilogue
@@ -68,29 +66,17 @@ class Template:
         return made
 
 
-class Pattern(Protocol):
-    """A module: what a block is to it, whether that is worth a sketch, an estimate of cycles of one core, infinite where it is no
-    default, and what builds it. If there are variants, each worth a sketch, a function `variants` of what was found and of the
-    processor gives them, the seed's first. To copy one of `constants`, buffers by their names, takes no time."""
-
-    @property
-    def NAME(self) -> str: ...
-
-    def matches(self, block: Block, /) -> Any: ...
-
-    def suits(self, found: Any, processor: CPU, /) -> bool: ...
-
-    def cycles(self, found: Any, processor: CPU, constants: frozenset[str], /) -> float: ...
-
-    @property
-    def build(self) -> Callable[..., None]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class SumOfProducts(Template):
-    """The template of a pattern of sums of products, which takes an elementwise consumer along: a way for each variant."""
+    """The template of a pattern of sums of products, which takes an elementwise consumer along: a way for each variant.
 
-    pattern: Any  # a Pattern
+    `pattern` is a module with its NAME; `matches(block)`, what a block is to it; `suits(found, processor)`, whether that is worth
+    a sketch; `cycles(found, processor, constants)`, an estimate for one core, infinite where it is no default, and to copy one of
+    these buffers takes no time; and `build`, which schedules it. If there are variants, each worth a sketch, its function
+    `variants` of what was found and of the processor gives them, the seed's first.
+    """
+
+    pattern: Any
 
     @property
     def name(self) -> str:  # type: ignore[override]

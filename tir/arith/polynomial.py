@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from .. import dtypes
 from ..ir import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
-from ..traverse import variables
+from ..traverse import variable_names, variables
 from .symbolic import is_one
 
 Monomial = tuple[Expr, ...]
@@ -124,7 +124,7 @@ def split_terms(p: Polynomial, inner: Collection[str]) -> tuple[Polynomial, Poly
 
 def names_in(p: Polynomial) -> set[str]:
     """The names of the variables in a polynomial."""
-    return {name for m in p for a in m for name in variables(a)}
+    return {name for m in p for a in m for name in variable_names(a)}
 
 
 def coefficient(p: Polynomial, name: str) -> int | None:

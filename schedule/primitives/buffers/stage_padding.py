@@ -14,7 +14,6 @@ from tir.ir import (
     Cast,
     Const,
     Expr,
-    Iter,
     Load,
     PrimFunc,
     Select,
@@ -71,7 +70,7 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
     loops = [Var(names.loop(f"ax{n}")) for n in range(len(iters))]
     iters = tuple(it.with_(binding=x) for it, x in zip(iters, loops, strict=True))
     inside = ranges_of([Block("", iters, reader.body)])
-    places = [_place(it, start) for it, start in zip(iters, starts, strict=True)]
+    places = [simplify(it.var + start) for it, start in zip(iters, starts, strict=True)]
     condition = conjunction(*(_moved(c, reader, read, places, inside) for c in conjuncts(choice.condition)))
     value = Select(condition, Load(source, tuple(places)), choice.false_value, lazy=True)
     making = Block(names.block(copy.name), iters, Store(copy, tuple(it.var for it in iters), value))
@@ -155,10 +154,6 @@ def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]
         starts.append(low)
         extents.append(high - low + 1)
     return starts, extents
-
-
-def _place(it: Iter, start: int) -> Expr:
-    return simplify(it.var + start)
 
 
 def _moved(condition: Expr, block: Block, read: Load, places: list[Expr], ranges: Ranges) -> Expr:

@@ -29,13 +29,13 @@ import numpy as np
 
 import tir
 from codegen.cuda import GPUError
-from codegen.cuda.isolated import Attempt, apart, attempt
 from codegen.target import Target
 from schedule import replay
 from schedule.templates import gpu
 from search.population.sample import sample
 from search.space import generate
 from tests.arrays import copies, integers
+from tests.codegen.cuda.isolated import Attempt, apart, attempt
 from tests.codegen.cuda.random_schedules import cases
 from tests.search.gpu.candidates import PRODUCTS
 from tests.search.gpu.candidates import SHAPES as SMALL

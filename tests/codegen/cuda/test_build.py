@@ -11,8 +11,8 @@ import pytest
 import tir
 from codegen.cuda import driver, lower_cuda
 from codegen.cuda.compile import available
-from codegen.cuda.isolated import attempt
 from codegen.cuda.launch import launches
+from tests.codegen.cuda.isolated import attempt
 from tir import te, workloads
 from tir.ir import PrimFunc
 

@@ -19,11 +19,11 @@ import pytest
 import tir
 from codegen.cuda import driver, lower_cuda
 from codegen.cuda.compile import available
-from codegen.cuda.isolated import attempt
 from codegen.dlpack import DLTensor
 from schedule.templates import gpu
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import compiler, library
+from tests.codegen.cuda.isolated import attempt
 from tests.programs import matmul
 from tir import te
 from tir.ir import PrimFunc

@@ -8,11 +8,11 @@ from itertools import islice
 import pytest
 
 from codegen.cuda import lower_cuda
-from codegen.cuda.isolated import Attempt
 from codegen.target import Target
 from tests.arrays import copies
 from tests.codegen.cuda import on_device
 from tests.codegen.cuda.emulation import compiler, emulate
+from tests.codegen.cuda.isolated import Attempt
 
 TARGET = Target("cuda")
 

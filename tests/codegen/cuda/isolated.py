@@ -52,10 +52,10 @@ def apart(child: Callable[..., None], arguments: tuple[Any, ...], timeout: float
 
 
 def _child(pipe: Connection, func: PrimFunc, target: str, arrays: tuple[np.ndarray | int, ...]) -> None:
-    from ..build import build
-    from ..llvm.emit import CodegenError
-    from ..passes.gpu_kernels import GPUError
-    from .driver import DeviceArray, DeviceError, synchronize
+    from codegen.build import build
+    from codegen.cuda.driver import DeviceArray, DeviceError, synchronize
+    from codegen.llvm.emit import CodegenError
+    from codegen.passes.gpu_kernels import GPUError
 
     try:
         kernel = build(func, target)
