@@ -29,7 +29,8 @@ FEW_CHOICES = Space("few", DEFAULT, annotation.annotate_in_place)
 
 def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Sizes | None = None) -> Schedule:
     """The schedule of the template library for `func`, if it consists of patterns that the library knows; else the one that the
-    analytic cost model predicts to be the fastest, of all sketches and sampled tile sizes.
+    analytic cost model predicts to be the fastest, of all sketches and sampled tile sizes. Marks and annotations that loops have
+    already are taken away first, which the trace shows.
 
     Of a function whose sizes are open (`te.var`), the schedule for the largest of `sizes`, as `{"n": 512}`, is taken as far as
     it is legal for all of them (`search.sizes`).
