@@ -11,7 +11,7 @@ from codegen.backend import backend
 from codegen.target import Target
 from codegen.timing import duration
 from schedule import Schedule
-from search.measure.provenance import processor, versions
+from search.measure.provenance import processor, versions_text
 from search.report.html import data, document, side_by_side
 from tir.files import write_atomically
 from tir.interpreter import InterpreterError
@@ -66,12 +66,11 @@ def page(
     content = contents(stages, times)
     here = Path(__file__)
     parts, style, script = (here.with_name(f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
-    made = ", ".join(f"{n} {v}" for n, v in versions().items())
     where = f"{target} on {processor()}" if any(times) else f"{target}; not measured"
     sections = [
         f"<h1>{escape(name)}</h1><p>{escape(where)}; {len(stages)} stages</p>",
         f"<div class=explorer>{parts}</div>",
-        f"<p>{escape(made)}</p>",
+        f"<p>{escape(versions_text())}</p>",
         data("stages", content),
     ]
     return document(f"{name}, step by step", sections, style, script)

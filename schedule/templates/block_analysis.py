@@ -70,12 +70,15 @@ class Contraction:
 def contraction(block: Block) -> Contraction | None:
     """The block as a sum from 0 of products of two elements in the type of the sum, over axes with constant extents."""
     c = pairing(block)
-    if c is None or not (isinstance(block.init, Store) and isinstance(block.init.value, Const) and block.init.value.value == 0):
-        return None
-    old, product = Load(c.store.buffer, c.store.indices), Binary("*", c.left, c.right)
-    swapped = Binary("*", c.right, c.left)
-    sums = [Binary("+", *terms) for p in (product, swapped) for terms in ((old, p), (p, old))]
-    return c if c.store.value in sums else None
+    return c if c is not None and adds_products(block, c.left, c.right) else None
+
+
+def adds_products(block: Block, a: Expr, b: Expr) -> bool:
+    """True for a block that adds the products of two values up, from 0, in any order of operands."""
+    store, init = stored(block), block.init
+    old = Load(store.buffer, store.indices)
+    sums = [Binary("+", *terms) for p in (Binary("*", a, b), Binary("*", b, a)) for terms in ((old, p), (p, old))]
+    return store.value in sums and isinstance(init, Store) and init.value.is_zero
 
 
 def pairing(block: Block) -> Contraction | None:

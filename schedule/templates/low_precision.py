@@ -20,9 +20,9 @@ from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.rewriting.index_map import IndexMap
 from tir import dtypes
-from tir.ir import Binary, Block, Cast, Const, Expr, Iter, Load, Store, Var
+from tir.ir import Block, Cast, Const, Expr, Iter, Load, Var
 
-from .block_analysis import Contraction, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
+from .block_analysis import Contraction, adds_products, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
 from .division import balanced
 from .gemm import MAX_SUM_PART, max_whole_sum
 from .marks import done, share
@@ -81,7 +81,8 @@ def matches(block: Block) -> Contraction | None:
     c = pairing(block)
     if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or not c.rows or len(c.reduction) != 1:
         return None
-    return c if _known(c) and _sums_products(c, block) else None
+    kind = c.store.buffer.dtype
+    return c if _known(c) and adds_products(block, Cast(kind, c.left), Cast(kind, c.right)) else None
 
 
 def _known(c: Contraction) -> bool:
@@ -92,15 +93,6 @@ def _known(c: Contraction) -> bool:
 
 def _types(c: Contraction) -> tuple[str, str, str]:
     return c.left.buffer.dtype, c.right.buffer.dtype, c.store.buffer.dtype
-
-
-def _sums_products(c: Contraction, block: Block) -> bool:
-    """Whether the block adds, from 0, products of its factors in the type of the sum."""
-    kind = c.store.buffer.dtype
-    old, factors = Load(c.store.buffer, c.store.indices), [Cast(kind, x) for x in (c.left, c.right)]
-    products = [Binary("*", *factors), Binary("*", *factors[::-1])]
-    sums = [Binary("+", *terms) for p in products for terms in ((old, p), (p, old))]
-    return c.store.value in sums and isinstance(block.init, Store) and block.init.value == Const(0, kind)
 
 
 def instruction(c: Contraction, processor: CPU) -> Instruction | None:

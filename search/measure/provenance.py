@@ -77,6 +77,11 @@ def versions() -> dict[str, str]:
     return found
 
 
+def versions_text() -> str:
+    """The versions in words."""
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
+
+
 def same_compiler(a: dict[str, str], b: dict[str, str]) -> bool:
     """Whether two sets of versions make the same machine code of a trace."""
     return all(a.get(name) == b.get(name) for name in ("tir", "llvmlite", "llvm"))

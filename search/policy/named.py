@@ -84,14 +84,6 @@ def _evolution(subject: Subject, **parts: Any) -> Policy:
     return _over_rows(Evolution, subject, **parts)
 
 
-def _ansor(subject: Subject, **parts: Any) -> Policy:
-    return Ansor(subject.sketches(), subject.target, *subject.models, **parts)
-
-
-def _random(subject: Subject, **parts: Any) -> Policy:
-    return RandomSearch(subject.sketches(), subject.target, subject.models[0], **parts)
-
-
 def _stochastic(subject: Subject, **parts: Any) -> Policy:
     """Where the space is a function of the user's, it is the stochastic schedule."""
     if not isinstance(subject.space, str):
@@ -99,20 +91,16 @@ def _stochastic(subject: Subject, **parts: Any) -> Policy:
     return StochasticSchedule(subject.task.func, subject.target, subject.models[0], **parts)
 
 
-def _actions(subject: Subject, **parts: Any) -> Policy:
-    return ActionBeam(subject.task.func, subject.target, subject.models[0], **parts)
-
-
 POLICIES: dict[str, Named] = {
     "evolution": Named(_evolution),
-    "random": Named(_random),
-    "ansor": Named(_ansor, "ansor", "pack-sum"),
+    "random": Named(lambda subject, **parts: RandomSearch(subject.sketches(), subject.target, subject.models[0], **parts)),
+    "ansor": Named(partial(_over_rows, Ansor, start=()), "ansor", "pack-sum"),
     "template": Named(partial(_over_rows, TemplateTuner)),
     "directions": Named(partial(_over_rows, DirectionWalk), model="tile"),
     "beam": Named(partial(_over_rows, BeamSearch)),
     "tree": Named(partial(_over_rows, TreeSearch)),
     "stochastic": Named(_stochastic),
-    "actions": Named(_actions),
+    "actions": Named(lambda subject, **parts: ActionBeam(subject.task.func, subject.target, subject.models[0], **parts)),
 }
 
 

@@ -11,7 +11,7 @@ from codegen.timing import duration
 from tir.display import counted
 from tir.files import write_atomically
 
-from ..measure.provenance import processor, versions
+from ..measure.provenance import processor, versions_text
 from .html import document, section, table, wide
 from .svg import Chart, bars
 
@@ -70,7 +70,6 @@ def write(path: str | Path, report: NetworkReport) -> None:
 
 def page(report: NetworkReport) -> str:
     """The report as HTML, with nothing that has to be loaded from elsewhere."""
-    made = ", ".join(f"{name} {version}" for name, version in versions().items())
     trials = sum(t.trials for t in report.tasks)
     cores = counted(report.threads, "thread")
     where = report.device or processor()
@@ -84,7 +83,7 @@ def page(report: NetworkReport) -> str:
         section("Time of the network", "Estimated from its kernels, as the search went on.", _latency(report)),
         "<h2>All kernels</h2>",
         table(("kernel", *COLUMNS), rows(report.tasks)),
-        f"<p>{escape(made)}</p>",
+        f"<p>{escape(versions_text())}</p>",
     ]
     return document(f"Tuning of {report.name}", sections)
 

@@ -15,7 +15,7 @@ from tir.display import counted
 from tir.files import write_atomically
 from tir.ir import buffer_nbytes
 
-from ..measure.provenance import processor, versions
+from ..measure.provenance import processor, versions_text
 from ..tuning.history import first_trials, parents
 from ..tuning.result import Result
 from . import figures
@@ -44,7 +44,6 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     """The report as one self-contained HTML page. Without `bandwidth`, bytes a second, the roofline has no slope."""
     task = result.task
     title = task.name if task.workload is None else f"{task.name} {', '.join(map(str, task.workload.shape))}"
-    made = ", ".join(f"{name} {version}" for name, version in versions().items())
     tried = f"{counted(result.trials, 'trial')} in {result.elapsed:.1f} s"
     if result.earlier:
         tried += f", after {result.earlier} of earlier runs"
@@ -76,7 +75,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         _sketches(result),
         _failures(result),
         _scripts(result),
-        f"<p>{escape(made)}</p>",
+        f"<p>{escape(versions_text())}</p>",
     ]
     return document(
         f"Tuning of {title}",
