@@ -92,11 +92,9 @@ def random_array(
 ) -> np.ndarray:
     """Random data: floats uniform in `low .. high`, integers small (-8 .. 8, or 0 .. 8 unsigned), both integers `within` bounds
     that are known; bools both."""
-    if dtypes.is_float(dtype) and within is not None:
-        return from_float(rng.integers(*within, shape, endpoint=True).astype("float64"), dtype)
     if dtypes.is_float(dtype):
-        values = rng.uniform(low, high, shape).astype("float32" if dtype != "float64" else "float64")
-        return from_float(values, dtype)
+        values = rng.uniform(low, high, shape) if within is None else rng.integers(*within, shape, endpoint=True)
+        return from_float(values.astype("float64" if dtype == "float64" else "float32"), dtype)
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if within is not None:
@@ -134,18 +132,7 @@ def random_inputs(
     has a meaning for them (see `ranges`). With `integers`, floats are integers up to that."""
     how, known = DISTRIBUTIONS[distribution], meaningful(func)
     if integers is not None:
-        drawn = [
-            rng.integers(*known.get(b.name, (-integers, integers)), const_shape(b), endpoint=True)
-            for b in func.buffers
-            if dtypes.is_float(b.dtype)
-        ]
-        floats = iter(drawn)
-        return [
-            from_float(next(floats).astype("float64"), b.dtype)
-            if dtypes.is_float(b.dtype)
-            else random_array(const_shape(b), b.dtype, rng, within=known.get(b.name))
-            for b in func.buffers
-        ]
+        known = {b.name: (-integers, integers) for b in func.buffers if dtypes.is_float(b.dtype)} | known
     arrays = [random_array(const_shape(b), b.dtype, rng, how.low, how.high, known.get(b.name)) for b in func.buffers]
     for b, array in zip(func.buffers, arrays, strict=True):
         if how.share < 1.0 and dtypes.is_float(b.dtype) and b.name not in known:
