@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -30,10 +31,9 @@ from search.measure.rounding import to_float
 from tir import dtypes
 
 from .models import exact
-from .random_graphs import Case, drawn, needed
+from .random_graphs import Case, Dropped, needed
+from .random_nodes import drawn
 
-SAFETY = 4  # times what an output was found to be off by where what it is made of is
-DOUBLE_AS_SINGLE = 2.0**29  # times that: references compute some of float64 in float32
 SEEDS_A_JOB = 10
 
 
@@ -50,18 +50,14 @@ class Failure:
         return f"seed {self.seed}: {self.stage}\n{self.case}\n{self.message}\n"
 
 
-def bounds(case: Case) -> list[float]:
-    """The largest errors that elements of the outputs may have: none of those that are only moved."""
-    return [SAFETY * case.slack.get(name, 0.0) for name in case.outputs]
-
-
 def numbers(array: np.ndarray, dtype: str) -> np.ndarray:
     """An output as what it stands for: of bfloat16, raw or not, float64."""
     return to_float(array, dtype) if dtype == "bfloat16" and array.itemsize == 2 else array
 
 
-def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray], bounds: Sequence[float]) -> str:
-    """How results differ; empty where they do not. NaN and infinities are where they are wanted."""
+def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray], bounds: Sequence[np.ndarray | float]) -> str:
+    """How results differ by more than the bounds of their elements; empty where they do not. NaN and infinities are where they are
+    wanted."""
     for n, (a, b, bound) in enumerate(zip(wanted, found, bounds, strict=True)):
         if a.shape != b.shape or a.dtype.kind != b.dtype.kind:
             return f"output {n}: wanted {a.dtype}{list(a.shape)}, found {b.dtype}{list(b.shape)}"
@@ -74,14 +70,17 @@ def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray], bounds
             wrong = ~(near | (a == b) | ((a != a) & (b != b)))
         if wrong.any():
             at = tuple(map(int, np.argwhere(wrong)[0]))
-            return f"output {n}: {int(wrong.sum())} of {a.size} wrong, at {at} wanted {a[at]}, found {b[at]}, bound {bound:.3g}"
+            most = np.broadcast_to(bound, a.shape)[at]
+            return f"output {n}: {int(wrong.sum())} of {a.size} wrong, at {at} wanted {a[at]}, found {b[at]}, bound {most:.3g}"
     return ""
 
 
 def stages(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     """What is checked, in order: a name, and what says how it fails."""
     graphs: list[Graph] = []
-    most, inputs = bounds(case), case.inputs
+    inputs, known = case.inputs, [case.known[n] for n in case.outputs]
+    slack = [k.slack for k in known]
+    doubt = [k.doubt + case.special * k.slack for k in known]  # of special values it is computed in the types
     wanted: list[np.ndarray] = []
 
     def stored() -> dict[str, np.ndarray]:
@@ -99,27 +98,24 @@ def stages(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], str]]
             wanted.extend(outputs(evaluate(graphs[0], stored())))
         else:
             wanted.extend(outputs(evaluate(*widened(graphs[0], stored()))))
-        coarse = [
-            b * DOUBLE_AS_SINGLE if case.values[n].dtype == "float64" else b for b, n in zip(most, case.outputs, strict=True)
-        ]
-        message = difference(outputs([case.values[n] for n in case.outputs]), wanted, coarse)
-        return message if message and whole(coarse) else ""
+        message = difference([k.numbers for k in known], wanted, doubt)
+        return message if message and whole() else ""
 
-    def whole(coarse: Sequence[float]) -> str:
+    def whole() -> str:
         """How it differs from what ONNX's evaluator makes of the whole, which may be another way to read the standard."""
         try:
-            return difference(outputs(exact(case.proto(), inputs)), wanted, coarse)
+            return difference(list(map(np.asarray, exact(*case.single()))), wanted, doubt)
         except FOLDING_ERRORS:
             return "ONNX's evaluator cannot say"
 
     def passes() -> str:
         check_passes(graphs[0], stored())
-        return difference(wanted, outputs(evaluate(optimize(graphs[0]), stored())), most)
+        return difference(wanted, outputs(evaluate(optimize(graphs[0]), stored())), slack)
 
     def run(threads: int) -> str:
         model = tir.compile(graphs[0], f"llvm -num-cores {threads}", cache=None)
-        first = difference(wanted, outputs(model(stored())), most)
-        return first or difference(wanted, outputs(model(stored())), most)
+        first = difference(wanted, outputs(model(stored())), slack)
+        return first or difference(wanted, outputs(model(stored())), slack)
 
     yield "import", imported
     yield "passes", passes
@@ -143,14 +139,17 @@ def fault(case: Case, compiled: bool = True) -> tuple[str, str] | None:
 
 def smaller(case: Case) -> Iterator[Case]:
     """Parts of a network: of fewer outputs, and with values in place of what makes them."""
-    made = [name for node in case.nodes for name in node.output]
+    made = [name for node in case.nodes for name in node.output if name]
+    parts: list[tuple[Sequence[str], tuple[str, ...]]] = []
     if len(case.outputs) > 1:
-        yield from (needed(case, [o]) for o in case.outputs)
-        yield from (needed(case, [p for p in case.outputs if p != o]) for o in case.outputs)
-    yield from (needed(case, [name], tuple(case.inputs)) for name in made if name not in case.outputs)
-    for name in (*reversed(made), *(n for n, a in case.constants.items() if dtypes.is_float(a.dtype.name))):
-        if name not in case.outputs:
-            yield needed(case, case.outputs, (*case.inputs, name))
+        parts += [([o], ()) for o in case.outputs]
+        parts += [([p for p in case.outputs if p != o], ()) for o in case.outputs]
+    parts += [([name], ()) for name in made if name not in case.outputs]
+    inner = (*reversed(made), *(n for n, a in case.constants.items() if dtypes.is_float(a.dtype.name)))
+    parts += [(case.outputs, (name,)) for name in inner if name not in case.outputs]
+    for outputs, cut in parts:
+        with suppress(Dropped):
+            yield needed(case, outputs, cut)
 
 
 def size(case: Case) -> tuple[int, int, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
 
 import ml_dtypes
 import numpy as np
@@ -18,8 +20,12 @@ from graph.reference import evaluate
 try:
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as refusing
+
+    REFUSALS = (
+        refusing.Fail, refusing.InvalidArgument, refusing.InvalidGraph, refusing.NotImplemented, refusing.RuntimeException,
+    )  # fmt: skip
 except ImportError:  # it is not needed
-    onnxruntime = refusing = None
+    onnxruntime, REFUSALS = None, ()
 
 OPSET = 18
 EPSILON = 2.0**-16  # of norms: attributes are float32, and this one is the same in float64
@@ -55,24 +61,23 @@ def exact(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndar
     return ReferenceEvaluator(proto, new_ops=[Erf]).run(None, inputs)
 
 
-def referred(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The outputs by onnxruntime, where it is installed and has all operators for their types; else by ONNX's evaluator."""
+def reference(proto: onnx.ModelProto) -> Callable[[dict[str, np.ndarray]], list[np.ndarray]]:
+    """What computes the outputs: onnxruntime, where it is installed and has all operators for their types; else ONNX's evaluator."""
+    session = None
     if onnxruntime is not None:
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads, options.log_severity_level = 1, 4
-        try:
+        with suppress(*REFUSALS):
             session = onnxruntime.InferenceSession(infer_shapes(proto).SerializeToString(), options)
-            return session.run(None, inputs)
-        except (
-            refusing.Fail,
-            refusing.InvalidArgument,
-            refusing.InvalidGraph,
-            refusing.NotImplemented,
-            refusing.RuntimeException,
-        ):
-            pass
-    return exact(proto, inputs)
+
+    def run(inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        with suppress(*REFUSALS):
+            if session is not None:
+                return session.run(None, inputs)
+        return exact(proto, inputs)
+
+    return run
 
 
 def same_outputs(before: Graph, after: Graph, inputs: dict[str, np.ndarray], roundings: int = 0) -> None:

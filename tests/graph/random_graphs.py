@@ -1,8 +1,10 @@
-"""Random networks in ONNX: chains and diamonds of what networks are made of, on small odd shapes.
+"""Random networks in ONNX, on small odd shapes: what is known of each value as it is drawn (`random_nodes` draws).
 
-Each node is run by a reference (`referred`) as it is drawn, so that the shapes and the values of all that is there are known, and run
-again on operands moved by as much as they may be off, so that it is known by how much its results may be. A node whose result is too
-large, not finite where that is not asked for, or decided by a rounding, is dropped.
+A reference computes each node in float32, whatever the floats are, so that its numbers are nearly exact beside halves. It does so
+again on copies of its operands, which are off by random roundings (Monte Carlo arithmetic: Parker, Pierce and Eggert 2000): some
+copies by the roundings of their element types, some by those of the reference. How far copies are off says, element by element,
+by how much a right result may be. A node whose result is too large, not finite where that is not asked for, decided by a rounding,
+or known no better than to a part of its spread, is dropped.
 """
 
 from __future__ import annotations
@@ -14,40 +16,80 @@ import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
+from onnx.shape_inference import infer_shapes
 
 from graph.onnx.importer import FOLDING_ERRORS
 from tir import dtypes
 
-from .models import model, referred
+from .models import model, reference
 
 OPSET = 23
-NODES = 12  # the most that are drawn, without those that belong to them
 MAX_ELEMENTS = 1500  # of a value
 MAX_MAGNITUDE = 100.0  # of an element
 MAX_INTEGER = 40_000  # of an element; the product of two is one of 32 bits
 EXTENTS = (1, 2, 3, 4, 5, 7, 9)
 FLOATS, INTEGERS = ("float64", "float32", "float16", "bfloat16"), ("int64", "int32")
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1000.0, -1000.0)  # in place of some elements of inputs
-ROUNDINGS = 32  # of a type's epsilon, of the largest element that a node reads or makes: what the node itself may be off by
-MOVING = {
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
-    "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Trilu",
-    "Unsqueeze", "Where",
+SINGLE = 2.0**-24  # the largest relative error of a rounding to float32
+TYPED, REFERRED = 8, 4  # copies with roundings of the element types, and of the reference
+SAFETY = 4  # times what the copies are off by
+INTERNAL = 8  # roundings to float32 within a node, of the largest element that it reads or makes
+SINGLES = 2  # roundings to float32 of each element that is read or made
+DOUBLE = 2.0**-29  # a rounding to float64 beside one to float32
+LOOSE = 0.25  # of the spread of a result: the most that half of its elements may be off by
+EXACT = {  # results are elements of operands, or a number that has no rounding
+    "Abs", "Ceil", "Clip", "Concat", "DepthToSpace", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND",
+    "GlobalMaxPool", "Hardmax", "Identity", "Max", "MaxPool", "Min", "Mod", "Neg", "Pad", "ReduceMax", "ReduceMin", "Relu", "Reshape",
+    "ReverseSequence", "Round", "Sign", "Slice", "SpaceToDepth", "Split", "Squeeze", "ThresholdedRelu", "Tile", "TopK", "Transpose",
+    "Trilu", "Unsqueeze", "Where",
 }  # fmt: skip
-STEPS = {"Ceil", "Floor", "Hardmax", "Mod", "Round", "Shrink", "Sign", "ThresholdedRelu", "TopK"}  # a rounding may decide
+STEPS = {"Ceil", "Floor", "Hardmax", "Mod", "Round", "Shrink", "Sign", "ThresholdedRelu"}  # a rounding may decide
 QUANTISING = {"DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QuantizeLinear"}  # one more or less, by a rounding
+PARTLY_FOLDED = {"GRU", "LSTM", "RNN"}  # sums of biases that are constant, in their type, when a file is read
+IN_FLOAT32 = {"GroupNormalization"}  # of doubles, too, as the standard writes it out
+OVER_NAN = {"GlobalMaxPool": -np.inf, "MaxPool": -np.inf, "ReduceMax": -np.inf, "ReduceMin": np.inf}  # docs/networks.md
+FINITE = {*QUANTISING, "ArgMax", "ArgMin", "Cast"}  # of others the standard says nothing
+Maker = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
+CHOOSING = ("max", "min")  # reductions of scatters
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a value: its numbers by the reference, copies that are off (TYPED, then REFERRED ones), and by how much each
+    element may be off where it is computed in its type (`slack`), and by the reference (`doubt`)."""
+
+    numbers: np.ndarray
+    copies: list[np.ndarray]
+    slack: np.ndarray
+    doubt: np.ndarray
+
+    @staticmethod
+    def of(numbers: np.ndarray, copies: list[np.ndarray], safety: float = SAFETY) -> Known:
+        slack, doubt = (safety * off_by(some, numbers) for some in (copies[:TYPED], copies[TYPED:]))
+        doubt = 2 * doubt  # there are fewer copies
+        slack = slack + doubt * DOUBLE if is_float(numbers) else np.maximum(slack, doubt)
+        return Known(numbers, copies, slack, doubt)
+
+    @property
+    def vague(self) -> bool:
+        """Most elements may be off by a large part of what there is to tell apart."""
+        there = np.isfinite(plain(self.numbers))
+        if not there.any() or self.numbers.dtype == bool:
+            return False
+        spread = float(np.std(plain(self.numbers)[there])) or largest(self.numbers)
+        return spread > 0 and float(np.median(self.slack[there])) > LOOSE * spread
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network with inputs; `values` are the arrays of all values by a reference, `slack` is what elements may be off by."""
+    """A network with inputs, and what is known of its values: their elements as the reference has them, in their types, and more."""
 
     nodes: tuple[onnx.NodeProto, ...]
     inputs: dict[str, np.ndarray]
     constants: dict[str, np.ndarray]
     outputs: tuple[str, ...]
     values: dict[str, np.ndarray] = field(repr=False)
-    slack: dict[str, float] = field(repr=False)
+    known: dict[str, Known] = field(repr=False)
 
     @property
     def special(self) -> bool:
@@ -55,6 +97,11 @@ class Case:
 
     def proto(self) -> onnx.ModelProto:
         return model(list(self.nodes), self.inputs, self.outputs, self.constants, OPSET)
+
+    def single(self) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+        """The network with float32 in place of all floats, and its inputs."""
+        inputs, constants = ({n: self.known[n].numbers for n in d} for d in (self.inputs, self.constants))
+        return model([in_single(n) for n in self.nodes], inputs, self.outputs, constants, OPSET), inputs
 
     def __str__(self) -> str:
         def named(arrays: dict[str, np.ndarray]) -> str:
@@ -70,24 +117,43 @@ def _node_text(node: onnx.NodeProto) -> str:
 
 
 def needed(case: Case, outputs: Sequence[str], cut: Sequence[str] = ()) -> Case:
-    """What is needed of a network for some of its values, with the values `cut` as inputs."""
-    read, nodes = set(outputs), list[onnx.NodeProto]()
-    for node in reversed(case.nodes):
+    """What is needed of a network for some of its values, with the values `cut` as inputs. Raises Dropped."""
+    nodes, read = read_for(case.nodes, outputs, cut)
+    d = Drawing(np.random.default_rng(0))
+    d.special, d.extents = True, (0, *EXTENTS)
+    for n, a in case.values.items():
+        if n in read and (n in case.inputs or n in cut):
+            d.given(d.inputs, n, a)
+        elif n in read and n in case.constants:
+            d.given(d.constants, n, a)
+    for node in nodes:
+        d.run(node)
+    return d.case(outputs)
+
+
+def read_for(
+    nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], cut: Sequence[str] = ()
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes that make these values, from the values `cut`, and the names of all that they read or make."""
+    read, found = set(outputs), list[onnx.NodeProto]()
+    for node in reversed(nodes):
         if any(n in read and n not in cut for n in node.output):
-            read |= set(node.input)
-            nodes.insert(0, node)
-    inputs = {n: a for n, a in case.values.items() if n in read and (n in case.inputs or n in cut)}
-    constants = {n: a for n, a in case.constants.items() if n in read and n not in inputs}
-    return Case(tuple(nodes), inputs, constants, tuple(outputs), case.values, case.slack)
+            read |= {*node.input, *node.output}
+            found.insert(0, node)
+    return found, read
 
 
 def finite(array: np.ndarray) -> bool:
-    return not dtypes.is_float(array.dtype.name) or bool(np.isfinite(array).all())
+    return not is_float(array) or bool(np.isfinite(array).all())
+
+
+def is_float(array: np.ndarray) -> bool:
+    return dtypes.is_float(array.dtype.name)
 
 
 def plain(array: np.ndarray) -> np.ndarray:
     """Numbers to compute with: float64 in place of all floats, int64 of integers and bools."""
-    return array.astype("float64" if dtypes.is_float(array.dtype.name) else "int64")
+    return array.astype("float64" if is_float(array) else "int64")
 
 
 def largest(array: np.ndarray) -> float:
@@ -96,22 +162,36 @@ def largest(array: np.ndarray) -> float:
     return float(np.max(there, initial=0, where=np.isfinite(there)))
 
 
-def made(node: onnx.NodeProto, given: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What a node makes by a reference: of bfloat16 by float32, rounded."""
-    half, single, names = TensorProto.BFLOAT16, TensorProto.FLOAT, list(node.output)
-    wide = {n: a.astype("float32") if a.dtype == ml_dtypes.bfloat16 else a for n, a in given.items()}
-    rounded = any(a.dtype == ml_dtypes.bfloat16 for a in given.values())
-    if node.op_type == "Cast":
-        rounded, node = node.attribute[0].i == half, copied(node)
-        node.attribute[0].i = single if rounded else node.attribute[0].i
-    arrays = map(np.asarray, referred(model([node], wide, names, None, OPSET), wide))
-    return [a.astype(ml_dtypes.bfloat16) if rounded and a.dtype == np.float32 else a for a in arrays]
+def rounding(dtype: str) -> float:
+    """The largest relative error of a rounding to a type, none of float64 beside the others."""
+    if not dtypes.is_float(dtype) or dtype == "float64":
+        return 0.0
+    return float(ml_dtypes.finfo(dtype).eps) / 2 * (1 if dtypes.is_half(dtype) else SINGLES)
 
 
-def copied(node: onnx.NodeProto) -> onnx.NodeProto:
+def in_single(node: onnx.NodeProto) -> onnx.NodeProto:
+    """A node with float32 in place of all floats."""
     result = onnx.NodeProto()
     result.CopyFrom(node)
+    if node.op_type == "Cast" and dtypes.is_float(helper.tensor_dtype_to_np_dtype(node.attribute[0].i).name):
+        result.attribute[0].i = TensorProto.FLOAT
     return result
+
+
+def types_made(node: onnx.NodeProto, given: dict[str, np.ndarray]) -> list[str]:
+    """The element types of what a node makes."""
+    outputs = infer_shapes(model([node], given, list(node.output), None, OPSET)).graph.output
+    found = [o.type.tensor_type.elem_type for o in outputs]
+    if TensorProto.UNDEFINED in found:
+        raise Dropped(node.op_type)
+    return [helper.tensor_dtype_to_np_dtype(t).name for t in found]
+
+
+def off_by(copies: Sequence[np.ndarray], exact: np.ndarray) -> np.ndarray:
+    """How far the copies of each element are off at most, 0 where it is not finite."""
+    with np.errstate(invalid="ignore"):
+        off = np.max([np.abs(plain(c) - plain(exact)) for c in copies], axis=0).astype("float64")
+    return np.where(np.isfinite(off), off, 0.0)
 
 
 class Drawing:
@@ -119,14 +199,24 @@ class Drawing:
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
+        self.noise = np.random.default_rng(0)
         self.dtype = str(rng.choice(FLOATS, p=[0.2, 0.4, 0.2, 0.2]))
         self.special = bool(rng.random() < 0.15)
         self.extents = (0, *EXTENTS) if rng.random() < 0.1 else EXTENTS
-        self.slack: dict[str, float] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: dict[str, np.ndarray] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.values: dict[str, np.ndarray] = {}
+        self.known: dict[str, Known] = {}
+        self.folded: set[str] = set()  # constants, and what follows from these alone
+
+    def case(self, outputs: Sequence[str]) -> Case:
+        """The network that makes these values."""
+        nodes, read = read_for(self.nodes, outputs)
+        inputs, constants, values = (
+            {n: a for n, a in d.items() if n in read} for d in (self.inputs, self.constants, self.values)
+        )
+        return Case(tuple(nodes), inputs, constants, tuple(outputs), values, {n: k for n, k in self.known.items() if n in read})
 
     # --- choices -------------------------------------------------------------------------------------------------------
 
@@ -152,7 +242,7 @@ class Drawing:
             return np.asarray(self.rng.integers(0 if dtype[0] == "u" else -5, 6 if dtype in INTEGERS else 30, shape)).astype(
                 dtype
             )
-        return np.asarray(self.rng.uniform(low, high, shape)).astype(dtype)
+        return np.asarray(self.rng.uniform(low, high, shape)).astype("float32").astype(dtype)
 
     # --- values --------------------------------------------------------------------------------------------------------
 
@@ -161,12 +251,24 @@ class Drawing:
         array = self.array(shape, dtype or self.dtype)
         if self.special and dtypes.is_float(array.dtype.name):
             array = np.where(self.rng.random(shape) < 0.1, self.rng.choice(SPECIAL, shape), array).astype(array.dtype)
-        self.inputs[name] = self.values[name] = array
-        return name
+        return self.given(self.inputs, name, array)
 
     def constant(self, array: np.ndarray | Sequence[int]) -> str:
         name = f"c{len(self.constants)}"
-        self.constants[name] = self.values[name] = np.asarray(array)
+        return self.given(self.constants, name, np.asarray(array))
+
+    def given(self, among: dict[str, np.ndarray], name: str, array: np.ndarray) -> str:
+        """An input, or a constant, which the reference may have to round."""
+        among[name] = self.values[name] = array
+        exact = array.astype("float32") if is_float(array) else array
+        near = [exact] * REFERRED
+        if is_float(array) and not np.array_equal(plain(exact), plain(array), equal_nan=True):
+            ulp = np.spacing(exact)
+            near = [exact + self.noise.choice([-1, 1], exact.shape).astype("float32") * ulp for _ in near]
+        copies = [exact] * TYPED + near
+        self.known[name] = Known(exact, copies, np.zeros(exact.shape), 2 * SAFETY * off_by(near, exact))
+        if among is self.constants:
+            self.folded.add(name)
         return name
 
     def weight(self, *shape: int, dtype: str | None = None, low: float = -1.0, high: float = 1.0) -> str:
@@ -193,629 +295,137 @@ class Drawing:
             return fits[-late]
         return self.input(self.shape(self.one(ranks or (0, 1, 2, 3, 4))), dtype)
 
+    # --- nodes ---------------------------------------------------------------------------------------------------------
+
     def add(self, operator: str, inputs: Sequence[str], count: int = 1, **attributes) -> str:
         """A node; the name of its first output. Raises Dropped where what it makes does not suit."""
         names = [f"v{len(self.values)}_{n}" if n else f"v{len(self.values)}" for n in range(count)]
-        node = helper.make_node(operator, inputs, names, **attributes)
-        given = {n: np.asarray(self.values[n]) for n in inputs if n}
-        try:
-            arrays = made(node, given)
-            slack = self.off(node, given, arrays)
-        except FOLDING_ERRORS:  # what the references cannot do
-            raise Dropped(operator) from None
-        self.nodes.append(node)
-        self.values |= dict(zip(names, arrays, strict=True))
-        self.slack |= dict(zip(names, slack, strict=True))
+        self.run(helper.make_node(operator, inputs, names, **attributes))
         return names[0]
 
-    def off(self, node: onnx.NodeProto, given: dict[str, np.ndarray], arrays: Sequence[np.ndarray]) -> list[float]:
-        """What the results of a node may be off by: by roundings of its own, and by what its operands may be off by."""
-        operator = node.op_type
-        if operator == "Cast" and not all(map(finite, given.values())):
+    def run(self, node: onnx.NodeProto) -> None:
+        """Take a node, with all that is known of what it makes. Raises Dropped where that does not suit."""
+        operator, names = node.op_type, [n for n in node.input if n]
+        if operator in FINITE and not all(finite(self.values[n]) for n in names):
             raise Dropped(operator)
+        how = next((a.s.decode() for a in node.attribute if a.name == "reduction"), "")
+        if how in CHOOSING and any(np.isnan(plain(self.values[n])).any() for n in names):
+            raise Dropped(operator)
+        known = {n: self.known[n] for n in names}
+        try:
+            types = types_made(node, {n: self.values[n] for n in names})
+            made = self.maker(node)
+            arrays = made({n: k.numbers for n, k in known.items()})
+            self.suit(operator, arrays)
+            copies = [self.copy(node, types, arrays, made, n) for n in range(TYPED + REFERRED)]
+        except FOLDING_ERRORS:  # what the references cannot do
+            raise Dropped(operator) from None
+        found = []
+        for exact, *others in zip(arrays, *copies, strict=True):
+            found.append(Known.of(exact, others, 1 if operator in QUANTISING and not is_float(exact) else SAFETY))
+        if any(k.vague for k in found):
+            raise Dropped(operator)
+        self.nodes.append(node)
+        self.folded |= set(node.output) if self.folded.issuperset(names) else set()
+        self.known |= dict(zip(node.output, found, strict=True))
+        self.values |= {n: k.numbers.astype(t) for n, k, t in zip(node.output, found, types, strict=True)}
+
+    def maker(self, node: onnx.NodeProto) -> Maker:
+        """The reference for a node."""
+        given = {n: self.known[n].numbers for n in node.input if n}
+        run = reference(model([in_single(node)], given, list(node.output), None, OPSET))
+        other = OVER_NAN.get(node.op_type)
+
+        def made(given: dict[str, np.ndarray]) -> list[np.ndarray]:
+            if other is not None:
+                given = {n: np.where(np.isnan(plain(a)), np.float32(other), a) if is_float(a) else a for n, a in given.items()}
+            return [np.asarray(a) for a in run(given)]
+
+        return made
+
+    def suit(self, operator: str, arrays: Sequence[np.ndarray]) -> None:
+        """Raise Dropped where results are too large, too many, or not finite in a network of numbers."""
         most = MAX_MAGNITUDE * (200 if self.special else 1)
         for array in arrays:
-            large = largest(array) > (most if dtypes.is_float(array.dtype.name) else MAX_INTEGER)
+            large = largest(array) > (most if is_float(array) else MAX_INTEGER)
             if large or array.size > MAX_ELEMENTS or (array.size == 0 and 0 not in self.extents):
                 raise Dropped(operator)
             if not self.special and not finite(array):
                 raise Dropped(operator)
-        floats = [a for a in (*given.values(), *arrays) if dtypes.is_float(a.dtype.name)]
-        epsilon = max((float(ml_dtypes.finfo(a.dtype).eps) for a in floats), default=0.0)
-        own = 0.0 if operator in MOVING else ROUNDINGS * epsilon * max(map(largest, floats), default=0.0)
-        result = [own if dtypes.is_float(a.dtype.name) else float(operator in QUANTISING) for a in arrays]
-        loose = {n: self.slack[n] for n in given if self.slack.get(n)}
-        for _ in range(2 if loose else 0):
-            steps = operator in STEPS or any(not dtypes.is_float(a.dtype.name) for a in arrays)
-            moved = {n: self.moved(given[n], by * (8 if steps else 1)) for n, by in loose.items()}
-            for n, (a, b) in enumerate(zip(arrays, made(node, given | moved), strict=True)):
-                if a.shape != b.shape or not np.array_equal(np.isfinite(plain(a)), np.isfinite(plain(b))):
+
+    def copy(
+        self, node: onnx.NodeProto, types: Sequence[str], arrays: Sequence[np.ndarray], made: Maker, n: int
+    ) -> list[np.ndarray]:
+        """The copies with the number `n` of what a node makes. Raises Dropped where a rounding decides."""
+        operator, names = node.op_type, [name for name in node.input if name]
+        known = {name: self.known[name] for name in names}
+        deciding = operator in STEPS or not all(map(is_float, arrays))
+        folded = operator in PARTLY_FOLDED or self.folded.issuperset(names)
+
+        def unit(dtype: str) -> float:
+            if operator in EXACT:
+                return 0.0
+            if n >= TYPED:
+                return max(SINGLES * SINGLE, rounding(dtype) if folded else 0.0)
+            return max(rounding(dtype), SINGLE) if operator in IN_FLOAT32 else rounding(dtype)
+
+        given = {name: k.copies[n] for name, k in known.items()}
+        if not deciding or operator in QUANTISING:
+            given = {name: self.rounded(a, unit(self.values[name].dtype.name)) for name, a in given.items()}
+        if all(given[name] is k.numbers for name, k in known.items()) and not any(map(unit, types)):
+            return list(arrays)
+        results = made(given)
+        if any(not alike(a, b) for a, b in zip(arrays, results, strict=True)):
+            raise Dropped(operator)
+        if deciding:
+            far = {name: beyond(k.numbers, given[name]) for name, k in known.items()}
+            further = made(far)
+            loose = any(is_float(a) and not np.array_equal(a, known[name].numbers, equal_nan=True) for name, a in far.items())
+            for exact, a, b in zip(arrays, results, further, strict=True):
+                if decided(operator, exact, a, b, loose):
                     raise Dropped(operator)
-                with np.errstate(invalid="ignore"):
-                    change = largest(plain(a) - plain(b))
-                if change and steps and (operator not in QUANTISING or change > 16):
-                    whole = all(not dtypes.is_float(given[m].dtype.name) for m in loose)
-                    if not whole or a.dtype == bool:
-                        raise Dropped(operator)
-                result[n] = max(result[n], own + change)
-        return result
+            results = [b if operator in QUANTISING and not is_float(b) else a for a, b in zip(results, further, strict=True)]
+        floats = [a for a in (*(k.numbers for k in known.values()), *arrays) if is_float(a)]
+        inner = INTERNAL * SINGLE * max(map(largest, floats), default=0.0)
+        return [self.rounded(a, unit(t), inner if unit(t) else 0.0) for a, t in zip(results, types, strict=True)]
 
-    def moved(self, array: np.ndarray, by: float) -> np.ndarray:
-        """An array of which each element is off by so much, up or down."""
-        signs = self.rng.choice([-1, 1], array.shape)
-        if dtypes.is_float(array.dtype.name):
-            return (plain(array) + signs * by).astype(array.dtype)
-        ends = np.iinfo(array.dtype)
-        return np.clip(plain(array) + signs * round(by), ends.min, ends.max).astype(array.dtype)
+    def rounded(self, array: np.ndarray, unit: float, floor: float = 0.0) -> np.ndarray:
+        """Floats that are off by random parts of themselves, and of `floor`."""
+        if not is_float(array) or not (unit or floor):
+            return array
+        off = array * (1 + unit * self.noise.standard_normal(array.shape)) + floor * self.noise.standard_normal(array.shape)
+        return np.asarray(off).astype(array.dtype)
 
 
-UNDRAWABLE = (IndexError, ValueError)  # of choices from nothing, where an extent is 0
+def alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Results have the same shape, and the same infinities and NaN."""
+    if a.shape != b.shape:
+        return False
+    there = np.isfinite(plain(a))
+    return np.array_equal(there, np.isfinite(plain(b))) and np.array_equal(plain(a)[~there], plain(b)[~there], equal_nan=True)
+
+
+def beyond(exact: np.ndarray, off: np.ndarray) -> np.ndarray:
+    """Floats that are off by SAFETY times as much."""
+    if off is exact or not is_float(exact):
+        return off
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(exact), exact + SAFETY * (off - exact), exact).astype(exact.dtype)
+
+
+def decided(operator: str, exact: np.ndarray, near: np.ndarray, far: np.ndarray, loose: bool) -> bool:
+    """A rounding decides a result: of operands that are off, and further off, a number jumps, or an integer is another."""
+    if exact.shape != far.shape:
+        return True
+    with np.errstate(invalid="ignore"):
+        little, much = plain(near) - plain(exact), plain(far) - plain(exact)
+    if is_float(exact):
+        jump = largest(much - SAFETY * little)
+        return operator in STEPS and jump > SAFETY * largest(little) / 8 + 16 * SINGLE * largest(exact)
+    if operator in QUANTISING:
+        return largest(much) > 16
+    return bool(much.any()) and (loose or exact.dtype == bool)
 
 
 class Dropped(Exception):
     """A node is not wanted."""
-
-
-# --- nodes: each function draws one, or a few that belong together ---------------------------------------------------------
-
-
-def unary(d: Drawing) -> str:
-    operator, attributes = d.one(
-        [
-            ("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("Abs", {}), ("Neg", {}), ("Exp", {}), ("Erf", {}), ("HardSwish", {}),
-            ("HardSigmoid", {"alpha": 0.25}), ("LeakyRelu", {"alpha": 0.1}), ("Elu", {}), ("Softplus", {}), ("Identity", {}),
-            ("Gelu", {}), ("Gelu", {"approximate": "tanh"}), ("Softsign", {}), ("Sin", {}), ("Mish", {}), ("Selu", {}),
-        ]
-    )  # fmt: skip
-    return d.add(operator, [d.some()], **attributes)
-
-
-def clip(d: Drawing) -> str:
-    low, high = (d.weight(dtype=d.dtype, low=a, high=b) if d.chance(0.8) else "" for a, b in ((-0.6, -0.5), (0.5, 6.0)))
-    return d.add("Clip", [d.some(), low, high])
-
-
-def broadcast(d: Drawing, shape: Sequence[int], dtype: str) -> str:
-    """An operand that goes with this shape: of the same one, or spread to it, or beyond it."""
-    same = [n for n, a in d.values.items() if a.dtype == dtype and a.shape == shape]
-    if same and d.chance(0.4):
-        return d.one(same)
-    other = [1 if d.chance(0.35) else e for e in shape][int(d.rng.integers(len(shape) + 1)) if d.chance(0.5) else 0 :]
-    if d.chance(0.1) and len(other) < 4:
-        other = [int(d.one(EXTENTS)), *other]
-    wanted = tuple(other)
-    fits = [n for n, a in d.values.items() if a.dtype == dtype and a.shape == wanted]
-    if fits and d.chance(0.5):
-        return d.one(fits)
-    return d.weight(*wanted, dtype=dtype)
-
-
-def pair(d: Drawing, x: str) -> list[str]:
-    inputs = [x, broadcast(d, d.values[x].shape, d.values[x].dtype.name)]
-    return inputs if d.chance(0.6) else inputs[::-1]
-
-
-def binary(d: Drawing) -> str:
-    return d.add(d.one(["Add", "Sub", "Mul", "Max", "Min", "Add", "Mul", "Sum", "Mean"]), pair(d, d.some()))
-
-
-def division(d: Drawing) -> str:
-    x = d.some()
-    shape = d.one([(), (1,), d.values[x].shape])
-    if d.chance(0.3):
-        positive = d.add("Add", [d.add("Abs", [x]), d.constant(np.asarray(1.0, d.dtype))])
-        return d.add(d.one(["Sqrt", "Reciprocal", "Log"]), [positive])
-    if d.chance(0.3):
-        return d.add("Pow", [x, d.constant(np.asarray(d.one([1.0, 2.0, 3.0]), d.dtype))])
-    return d.add("Div", [x, d.weight(*shape, low=0.5, high=2.0)])
-
-
-def where(d: Drawing) -> str:
-    x = d.some()
-    shape = d.values[x].shape
-    return d.add("Where", [mask(d, shape), *pair(d, x)])
-
-
-def mask(d: Drawing, shape: Sequence[int]) -> str:
-    wanted = tuple(1 if d.chance(0.3) else e for e in shape)
-    return d.input(wanted, "bool") if d.chance(0.5) else d.constant(d.array(wanted, "bool"))
-
-
-def silu(d: Drawing) -> str:
-    x = d.some()
-    return d.add("Mul", [x, d.add(d.one(["Sigmoid", "HardSigmoid", "Tanh", "Softplus"]), [x])])
-
-
-def gelu(d: Drawing) -> str:
-    x = d.some()
-    gate = d.add("Erf", [d.add("Div", [x, d.constant(np.asarray(2**0.5, d.dtype))])])
-    gate = d.add("Add", [gate, d.constant(np.asarray(1.0, d.dtype))])
-    return d.add("Mul", [d.add("Mul", [x, gate]), d.constant(np.asarray(d.one([0.5, 0.5, 0.3]), d.dtype))])
-
-
-def written_norm(d: Drawing) -> str:
-    """A layer norm from its parts, some of which are read again."""
-    x = d.some(2, 3, 4)
-    axes = d.constant([d.one([-1, d.values[x].ndim - 1, 1])])
-    centred = d.add("Sub", [x, d.add("ReduceMean", [x, axes])])
-    square = d.one(
-        [lambda: d.add("Mul", [centred, centred]), lambda: d.add("Pow", [centred, d.constant(np.asarray(2.0, d.dtype))])]
-    )()
-    spread = d.add("Add", [d.add("ReduceMean", [square, axes]), d.constant(np.asarray(0.1, d.dtype))])
-    y = d.add("Div", [centred, d.add("Sqrt", [spread])])
-    shape = d.values[x].shape[-1:]
-    return d.add("Add", [d.add("Mul", [y, d.weight(*shape)]), d.weight(*shape)])
-
-
-def written_softmax(d: Drawing) -> str:
-    x = d.some(1, 2, 3, 4)
-    axes = d.constant([int(d.rng.integers(d.values[x].ndim))])
-    e = d.add("Exp", [d.add("Sub", [x, d.add("ReduceMax", [x, axes])])])
-    return d.add("Div", [e, d.add("ReduceSum", [e, axes])])
-
-
-def window(d: Drawing, shape: Sequence[int], least: int = 1) -> dict:
-    """Attributes of a kernel that fits into an image of this shape."""
-    sizes = [int(min(e, d.one([1, 2, 3, 3]))) for e in shape]
-    dilations = [d.one([1, 1, 1, 2]) for _ in shape]
-    pads = [[int(d.rng.integers(0, k)) for k in sizes] for _ in range(2)]
-    if d.chance(0.5):
-        pads = [[k // 2 for k in sizes]] * 2
-    strides = [d.one([1, 1, 2, 3]) for _ in shape]
-    return {"kernel_shape": sizes, "dilations": dilations, "pads": pads[0] + pads[1], "strides": strides}
-
-
-def conv(d: Drawing) -> str:
-    x = d.some(3, 4, 4, 5)
-    channels, image = d.values[x].shape[1], d.values[x].shape[2:]
-    group = d.divisor(channels)
-    outer = group * d.one([1, 1, 2, 3])
-    attributes = window(d, image)
-    if d.chance(0.15):
-        w = d.weight(channels, outer // group, *attributes["kernel_shape"])
-        y = d.add("ConvTranspose", [x, w], group=group, **attributes)
-    else:
-        if d.chance(0.1):
-            del attributes["pads"]
-            attributes["auto_pad"] = d.one(["SAME_UPPER", "SAME_LOWER", "VALID"])
-        inputs = [x, d.weight(outer, channels // group, *attributes["kernel_shape"])]
-        y = d.add("Conv", [*inputs, d.weight(outer)] if d.chance(0.5) else inputs, group=group, **attributes)
-    if d.chance(0.4):
-        y = batch_norm(d, y)
-    if d.chance(0.3):
-        y = d.add("Add", pair(d, y))
-    return d.add("Relu", [y]) if d.chance(0.3) else y
-
-
-def batch_norm(d: Drawing, x: str = "") -> str:
-    x = x or d.some(2, 3, 4)
-    n = d.values[x].shape[1]
-    return d.add(
-        "BatchNormalization", [x, d.weight(n), d.weight(n), d.weight(n), d.weight(n, low=0.5, high=2.0)], epsilon=2.0**-10
-    )
-
-
-def pool(d: Drawing) -> str:
-    x = d.some(3, 4, 4)
-    attributes = window(d, d.values[x].shape[2:])
-    if d.chance(0.2):
-        return d.add(d.one(["GlobalAveragePool", "GlobalMaxPool"]) if d.values[x].ndim == 4 else "GlobalAveragePool", [x])
-    if d.chance(0.5):  # of uneven pads, and of ceil_mode, the evaluator makes other shapes than the standard
-        half = [k // 2 for k in attributes["kernel_shape"]]
-        return d.add("MaxPool", [x], **attributes | {"pads": half * 2, "dilations": [1] * len(half)})
-    return d.add("AveragePool", [x], count_include_pad=d.one([0, 1]), ceil_mode=int(d.chance(0.2)), **attributes)
-
-
-def matmul(d: Drawing) -> str:
-    x = d.some(1, 2, 3, 4)
-    *batch, k = d.values[x].shape
-    n = d.one(EXTENTS)
-    fits = [m for m, a in d.values.items() if a.ndim and a.dtype == d.dtype and a.shape[-2 if a.ndim > 1 else 0] == k]
-    if fits and d.chance(0.4):
-        y = d.add("MatMul", [x, d.one(fits)])
-    else:
-        lead = [1 if d.chance(0.4) else e for e in batch[:-1]] if d.chance(0.4) else []
-        y = d.add("MatMul", [x, d.weight(*d.one([(*lead, k, n), (k, n), (k,)]))])
-    return d.add("Add", pair(d, y)) if d.chance(0.5) else y
-
-
-def gemm(d: Drawing) -> str:
-    x = d.some(2)
-    ta, tb = int(d.chance(0.3)), int(d.chance(0.5))
-    k, m = d.values[x].shape if ta else d.values[x].shape[::-1]
-    n = d.one(EXTENTS)
-    inputs = [x, d.weight(*((n, k) if tb else (k, n)))]
-    if d.chance(0.7):
-        inputs.append(d.weight(*d.one([(), (1,), (n,), (m, n), (m, 1), (1, n)])))
-    factors = {a: d.one([1.0, 1.0, 0.5, 0.0]) for a in ("alpha", "beta")}
-    return d.add("Gemm", inputs, transA=ta, transB=tb, **factors)
-
-
-def anything(d: Drawing, *ranks: int) -> str:
-    """A value of any element type."""
-    return d.some(*ranks, dtype=d.one([d.dtype] * 4 + ["int64", "bool", "float32"]))
-
-
-def transpose(d: Drawing) -> str:
-    x = anything(d, 1, 2, 3, 4)
-    return d.add("Transpose", [x], perm=d.rng.permutation(d.values[x].ndim).tolist())
-
-
-def reshape(d: Drawing) -> str:
-    x = anything(d)
-    rest, shape = d.values[x].size, []
-    for _ in range(d.one([0, 1, 1, 2, 3]) if rest == 1 else d.one([0, 1, 2, 3])):
-        shape.append(int(d.one([e for e in range(1, rest + 1) if rest % e == 0])))
-        rest //= shape[-1]
-    if rest > 1 or d.chance(0.2):
-        shape.append(d.one([rest, -1]))
-    if d.chance(0.15):
-        return d.add("Flatten", [x], axis=int(d.rng.integers(d.values[x].ndim + 1)))
-    return d.add("Reshape", [x, d.constant(np.array(shape, "int64"))])
-
-
-def unit(d: Drawing) -> str:
-    x = anything(d)
-    ones = [n for n, e in enumerate(d.values[x].shape) if e == 1]
-    if ones and d.chance(0.5):
-        return d.add("Squeeze", [x, d.constant([d.one(ones)])])
-    return d.add("Unsqueeze", [x, d.constant([int(d.rng.integers(d.values[x].ndim + 1))])])
-
-
-def concat(d: Drawing) -> str:
-    x = anything(d, 1, 2, 3, 4)
-    a = d.values[x]
-    axis = int(d.rng.integers(a.ndim)) if d.chance(0.6) else 0
-    other = a.shape[:axis] + a.shape[axis + 1 :]
-    fits = [
-        n for n, b in d.values.items()
-        if b.dtype == a.dtype and b.ndim == a.ndim and b.shape[:axis] + b.shape[axis + 1 :] == other
-    ]  # fmt: skip
-    parts = [x, *(d.one(fits) for _ in range(d.one([0, 1, 1, 2, 3])))]
-    if d.chance(0.3):
-        parts.append(d.weight(*a.shape[:axis], d.one([1, 2, 3]), *a.shape[axis + 1 :], dtype=a.dtype.name))
-    d.rng.shuffle(parts)
-    return d.add("Concat", parts, axis=axis - d.one([0, a.ndim]))
-
-
-def split(d: Drawing) -> str:
-    x = d.some(1, 2, 3, 4, dtype=d.one([d.dtype] * 3 + ["int64"]), suits=lambda a: max(a.shape) > 1)
-    shape = d.values[x].shape
-    axis = int(d.one([n for n, e in enumerate(shape) if e > 1] or [0]))
-    at = int(d.rng.integers(1, max(shape[axis], 2)))
-    sizes = [s for s in (at, shape[axis] - at) if s]
-    first = d.add("Split", [x, d.constant(sizes)], count=len(sizes), axis=axis)
-    return d.add("Mul", [first, f"{first}_1"]) if len(sizes) == 2 and sizes[0] == sizes[1] and d.chance(0.5) else first
-
-
-def cut(d: Drawing) -> str:
-    x = anything(d, 1, 2, 3, 4)
-    shape = d.values[x].shape
-    axes = [n for n in range(len(shape)) if d.chance(0.6)] or [0]
-    steps = [d.one([1, 1, 1, 2, -1, -2]) for _ in axes]
-    begins = [int(d.rng.integers(shape[a])) if d.chance(0.6) else (0 if s > 0 else -1) for a, s in zip(axes, steps, strict=True)]
-    ends = [d.one([1000, shape[a], -1 if shape[a] > 2 else 1000]) if s > 0 else -1000 for a, s in zip(axes, steps, strict=True)]
-    return d.add("Slice", [x, *map(d.constant, (begins, ends, axes, steps))])
-
-
-def pad(d: Drawing) -> str:
-    x = d.some(1, 2, 3, 4, dtype=d.one([d.dtype] * 3 + ["int64"]))
-    a = d.values[x]
-    mode = d.one(["constant", "constant", "edge", "reflect", "wrap"])
-    low = -1 if mode == "constant" and d.chance(0.3) else 0
-    pads = [int(d.rng.integers(low, 3 if mode != "reflect" else min(3, e))) for e in a.shape * 2]
-    inputs = [x, d.constant(pads)]
-    if mode == "constant" and d.chance(0.5):
-        inputs.append(d.constant(np.asarray(d.one([0, 1, -1]), a.dtype)))
-    return d.add("Pad", inputs, mode=mode)
-
-
-def gather(d: Drawing) -> str:
-    x = anything(d, 1, 2, 3)
-    axis = int(d.rng.integers(d.values[x].ndim))
-    extent = d.values[x].shape[axis]
-    indices = d.rng.integers(-extent, extent, d.one([(), (1,), (3,), (2, 2)]))
-    return d.add("Gather", [x, d.constant(indices)], axis=axis)
-
-
-def spread(d: Drawing) -> str:
-    x = anything(d, 0, 1, 2, 3)
-    shape = d.values[x].shape
-    if d.chance(0.4):
-        return d.add("Tile", [x, d.constant(np.array([d.one([1, 1, 2, 3]) for _ in shape], "int64"))])
-    wanted = [d.one(EXTENTS) if e == 1 else e for e in shape]
-    return d.add("Expand", [x, d.constant(np.array(d.one([wanted, [d.one([1, 2, 3]), *wanted]]), "int64"))])
-
-
-def reduction(d: Drawing) -> str:
-    operator = d.one(
-        [
-            "ReduceMean",
-            "ReduceMean",
-            "ReduceSum",
-            "ReduceMax",
-            "ReduceMin",
-            "ReduceL2",
-            "ReduceSumSquare",
-            "ReduceL1",
-            "ReduceLogSumExp",
-        ]
-    )
-    x = d.some()
-    axes = [n for n in range(d.values[x].ndim) if d.chance(0.5)]
-    if operator == "ReduceL2":
-        x = d.add("Add", [d.add("Abs", [x]), d.constant(np.asarray(1.0, d.dtype))])
-    inputs = [x, d.constant(axes)] if axes else [x]
-    return d.add(operator, inputs, keepdims=d.one([0, 1]))
-
-
-def softmax(d: Drawing) -> str:
-    x = d.some(1, 2, 3, 4)
-    return d.add(d.one(["Softmax", "Softmax", "LogSoftmax"]), [x], axis=int(d.rng.integers(-d.values[x].ndim, d.values[x].ndim)))
-
-
-def norm(d: Drawing) -> str:
-    x = d.some(2, 3, 4)
-    shape = d.values[x].shape
-    if d.chance(0.3) and len(shape) > 2:
-        return d.add("InstanceNormalization", [x, d.weight(shape[1]), d.weight(shape[1])], epsilon=0.1)
-    axis = int(d.one([-1, -1, d.rng.integers(len(shape))]))
-    inputs = [x, d.weight(*shape[axis:])]
-    return d.add("LayerNormalization", [*inputs, d.weight(*shape[axis:])] if d.chance(0.6) else inputs, axis=axis, epsilon=0.1)
-
-
-def integers(d: Drawing) -> str:
-    x = d.some(dtype=d.one(INTEGERS))
-    match d.one(["binary", "compare", "cast", "reduce", "argmax", "where"]):
-        case "binary":
-            return d.add(d.one(["Add", "Sub", "Mul", "Max", "Min"]), pair(d, x))
-        case "compare":
-            return d.add(d.one(["Less", "Equal", "GreaterOrEqual"]), pair(d, x))
-        case "cast":
-            return d.add("Cast", [x], to=helper.np_dtype_to_tensor_dtype(np.dtype(d.one([*FLOATS, *INTEGERS]))))
-        case "reduce":
-            return d.add(d.one(["ReduceSum", "ReduceMax", "ReduceMin"]), [x], keepdims=d.one([0, 1]))
-        case "argmax":
-            if d.values[x].ndim == 0:
-                raise Dropped("ArgMax")
-            return d.add(d.one(["ArgMax", "ArgMin"]), [x], axis=int(d.rng.integers(d.values[x].ndim)), keepdims=d.one([0, 1]))
-    return d.add("Where", [mask(d, d.values[x].shape), *pair(d, x)])
-
-
-def logic(d: Drawing) -> str:
-    x = d.some(dtype="bool")
-    if d.chance(0.3):
-        return d.add("Not", [x])
-    if d.chance(0.4):
-        return d.add("Cast", [x], to=helper.np_dtype_to_tensor_dtype(np.dtype(d.one([d.dtype, "int64"]))))
-    return d.add(d.one(["And", "Or", "Xor"]), pair(d, x))
-
-
-def cast(d: Drawing) -> str:
-    return d.add("Cast", [d.some(dtype=d.one(FLOATS))], to=helper.np_dtype_to_tensor_dtype(np.dtype(d.dtype)))
-
-
-# Operators of one float that are told apart by attributes alone.
-ACTIVATIONS: tuple[tuple[str, dict], ...] = (
-    ("Celu", {"alpha": 0.5}), ("Elu", {"alpha": 0.25}), ("Selu", {"alpha": 1.5, "gamma": 1.25}), ("Softplus", {}), ("Mish", {}),
-    ("HardSwish", {}), ("LeakyRelu", {"alpha": 0.125}), ("Softsign", {}), ("Gelu", {}), ("Gelu", {"approximate": "tanh"}),
-    ("Shrink", {"lambd": 0.5, "bias": 0.25}), ("ThresholdedRelu", {"alpha": 0.25}), ("HardSigmoid", {"alpha": 0.25}), ("Sign", {}),
-    ("Floor", {}), ("Ceil", {}), ("Round", {}), ("Sin", {}), ("Cos", {}), ("Atan", {}), ("Asinh", {}), ("Sinh", {}), ("Cosh", {}),
-    ("Sigmoid", {}), ("Tanh", {}), ("Relu", {}), ("Exp", {}), ("IsNaN", {}), ("IsInf", {}), ("IsInf", {"detect_negative": 0}),
-    ("Abs", {}), ("Neg", {}), ("Identity", {}), ("LpNormalization", {"p": 1, "axis": -1}), ("MeanVarianceNormalization", {"axes": [-1]}),
-    ("LRN", {"size": 3}), ("Hardmax", {}), ("Softmax", {"axis": 0}), ("LogSoftmax", {"axis": -1}),
-    ("SpaceToDepth", {"blocksize": 2}), ("DepthToSpace", {"blocksize": 2}),
-    ("DepthToSpace", {"blocksize": 2, "mode": "CRD"}), ("Trilu", {}), ("Trilu", {"upper": 0}),
-    ("Sqrt", {}), ("Log", {}), ("Reciprocal", {}), ("Erf", {}), ("ReduceProd", {}),
-)  # fmt: skip
-REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
-
-
-def activation(d: Drawing) -> str:
-    operator, attributes = d.one(ACTIVATIONS)
-    return d.add(operator, [d.some(2, 3, 4) if operator == "Trilu" else d.some()], **attributes)
-
-
-def operator_of_two(d: Drawing) -> str:
-    x = d.some()
-    match d.one(["compare", "compare", "mod", "prelu", "cumsum", "max"]):
-        case "compare":
-            return d.add(d.one(COMPARISONS), pair(d, x))
-        case "mod":
-            return d.add("Mod", [x, d.weight(low=0.5, high=2.0)], fmod=1)
-        case "prelu":
-            return d.add("PRelu", [x, d.weight(*d.values[x].shape[-1:])])
-        case "cumsum":
-            axis = d.constant(np.asarray(d.axis(x)))
-            return d.add("CumSum", [x, axis], exclusive=d.one([0, 1]), reverse=d.one([0, 1]))
-    return d.add(d.one(["Max", "Min", "Sum", "Mean"]), [*pair(d, x), x])
-
-
-def any_reduction(d: Drawing) -> str:
-    x = d.some(1, 2, 3, 4, dtype=d.one([d.dtype] * 3 + ["int32"]))
-    axes = [n for n in range(d.values[x].ndim) if d.chance(0.5)]
-    inputs = [x, d.constant(np.array(axes, "int64"))] if axes or d.chance(0.3) else [x]
-    operator = d.one(REDUCTIONS if dtypes.is_float(d.values[x].dtype.name) else ("Max", "Min", "Prod", "Sum"))
-    return d.add(f"Reduce{operator}", inputs, keepdims=d.one([0, 1]), noop_with_empty_axes=d.one([0, 0, 1]))
-
-
-def chosen(d: Drawing) -> str:
-    """The largest or the smallest elements, or where they are."""
-    x = d.some(1, 2, 3)
-    axis = d.axis(x)
-    if d.chance(0.5):
-        return d.add(d.one(["ArgMax", "ArgMin"]), [x], axis=axis, keepdims=d.one([0, 1]), select_last_index=d.one([0, 1]))
-    k = d.constant([int(d.rng.integers(1, max(d.values[x].shape[axis], 1) + 1))])
-    return d.add("TopK", [x, k], count=2, axis=axis, largest=d.one([0, 1]))
-
-
-def resize(d: Drawing) -> str:
-    x = d.some(3, 4)
-    scales = [1.0, 1.0, *(d.one([0.5, 1.0, 1.5, 2.0]) for _ in d.values[x].shape[2:])]
-    mode = d.one(["nearest", "linear", "cubic"])
-    attributes: dict = {
-        "coordinate_transformation_mode": d.one(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
-    }
-    if mode == "nearest":
-        attributes["nearest_mode"] = d.one(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
-    elif mode == "cubic":
-        attributes |= {"cubic_coeff_a": d.one([-0.75, -0.5]), "exclude_outside": d.one([0, 1])}
-    if d.chance(0.3):
-        sizes = [*d.values[x].shape[:2], *(d.one([1, 2, 3, 5, 8]) for _ in scales[2:])]
-        return d.add("Resize", [x, "", "", d.constant(sizes)], mode=mode, **attributes)
-    if mode == "linear" and d.chance(0.3):
-        attributes["antialias"] = 1
-    return d.add("Resize", [x, "", d.constant(np.array(scales, "float32"))], mode=mode, **attributes)
-
-
-def sampled(d: Drawing) -> str:
-    x = d.some(4)
-    grid = d.weight(d.values[x].shape[0], d.one([1, 2, 3]), d.one([1, 2, 4]), 2, low=-1.25, high=1.25)
-    modes = {"mode": d.one(["linear", "nearest", "cubic"]), "padding_mode": d.one(["zeros", "border", "reflection"])}
-    return d.add("GridSample", [x, grid], align_corners=d.one([0, 1]), **modes)
-
-
-def scattered(d: Drawing) -> str:
-    """Elements that are read from, or written to, places of their own."""
-    x = d.some(1, 2, 3)
-    a, axis = d.values[x], d.axis(x)
-    extent = a.shape[axis]
-    places = d.constant(d.rng.integers(-extent, extent, a.shape))
-    match d.one(["elements", "nd", "scatter", "scatter nd", "one hot", "reverse"]):
-        case "elements":
-            return d.add("GatherElements", [x, places], axis=axis)
-        case "nd":
-            return d.add("GatherND", [x, d.constant(d.rng.integers(0, a.shape[0], (d.one([1, 3]), 1)))])
-        case "scatter":
-            once = d.constant(np.broadcast_to(np.arange(extent).reshape(-1, *[1] * (a.ndim - 1 - axis)), a.shape).copy())
-            how = d.one(["none", "add", "mul", "max", "min"])
-            return d.add("ScatterElements", [x, once if how == "none" else places, d.weight(*a.shape)], axis=axis, reduction=how)
-        case "scatter nd":
-            rows = d.rng.permutation(a.shape[0])[: d.one([1, 2])].reshape(-1, 1)
-            how = d.one(["none", "add", "mul", "max", "min"])
-            return d.add("ScatterND", [x, d.constant(rows), d.weight(len(rows), *a.shape[1:])], reduction=how)
-        case "one hot":
-            depth = d.constant(np.asarray(d.one([2, 4])))
-            return d.add("OneHot", [d.constant(d.rng.integers(-3, 5, (3,))), depth, d.constant(np.array([0, 1], d.dtype))])
-    lengths = d.constant(d.rng.integers(1, max(extent, 1) + 1, a.shape[1 - axis] if a.ndim > 1 else 1))
-    return d.add("ReverseSequence", [x, lengths], time_axis=min(axis, 1), batch_axis=1 - min(axis, 1))
-
-
-def any_norm(d: Drawing) -> str:
-    x = d.some(2, 3, 4)
-    shape = d.values[x].shape
-    if d.chance(0.5):
-        return d.add("RMSNormalization", [x, d.weight(shape[-1])], epsilon=0.125)
-    return d.add("GroupNormalization", [x, d.weight(shape[1]), d.weight(shape[1])], epsilon=0.125, num_groups=d.divisor(shape[1]))
-
-
-def attention(d: Drawing) -> str:
-    x = d.some(4)
-    batch, heads, _, size = d.values[x].shape
-    length, outer, kept = d.one([1, 2, 5]), d.one([size, 3]), d.divisor(heads)
-    inputs = [x, d.weight(batch, kept, length, size), d.weight(batch, kept, length, outer)]
-    if d.chance(0.3):
-        inputs.append(d.constant(d.array((d.values[x].shape[2], length), "bool")))
-    elif d.chance(0.3):  # opsets differ in whether the mask comes before it
-        return d.add("Attention", inputs, softcap=2.0)
-    return d.add("Attention", inputs, is_causal=d.one([0, 0, 1]), **d.one([{}, {"scale": 0.5}]))
-
-
-def recurrent(d: Drawing) -> str:
-    operator, gates = d.one([("RNN", 1), ("GRU", 3), ("LSTM", 4)])
-    x = d.some(3)
-    steps, batch, size = d.values[x].shape
-    direction, hidden = d.one(["forward", "reverse", "bidirectional"]), d.one([1, 3, 4])
-    ways = 1 + (direction == "bidirectional")
-    inputs = [x, d.weight(ways, gates * hidden, size), d.weight(ways, gates * hidden, hidden)]
-    optional = [d.weight(ways, 2 * gates * hidden), d.constant(d.rng.integers(1, max(steps, 1) + 1, batch).astype("int32"))]
-    if d.dtype != "float32":  # ONNX's evaluator does not read lengths
-        optional[1] = ""
-    inputs += [name if d.chance(0.5) else "" for name in (*optional, d.weight(ways, batch, hidden))]
-    attributes = {"linear_before_reset": d.one([0, 1])} if operator == "GRU" else {}
-    return d.add(operator, inputs, count=2, direction=direction, hidden_size=hidden, **attributes)
-
-
-def scale(d: Drawing, *shape: int) -> str:
-    return d.constant(d.rng.choice([0.0625, 0.125, 0.1, 0.03, 0.25], shape).astype("float32"))
-
-
-def zero(d: Drawing, dtype: str, *shape: int) -> str:
-    return d.constant(d.rng.integers(0 if dtype[0] == "u" else -3, 4, shape).astype(dtype))
-
-
-def quantised(d: Drawing) -> str:
-    """An operator of integers of 8 bits with scales, of the whole tensor or by channel; its result is made a float again, or not."""
-    kinds = ("int8", "uint8")
-    match d.one(["quantise", "quantise", "dynamic", "dequantise", "matmul", "conv", "matmul integer", "conv integer"]):
-        case "quantise":
-            x, to = d.some(1, 2, 3, 4), d.one(kinds)
-            axis = d.axis(x)
-            shape = d.one([(), d.values[x].shape[axis : axis + 1]])
-            by = [d.constant(d.values[scale(d, *shape)].astype(d.dtype)), zero(d, to, *shape)]
-            q = d.add("QuantizeLinear", [x, *by], axis=axis)
-            return d.add("DequantizeLinear", [q, *by], axis=axis) if d.chance(0.6) else q
-        case "dynamic":
-            q = d.add("DynamicQuantizeLinear", [d.some(dtype="float32")], count=3)
-            return d.add("DequantizeLinear", [q, f"{q}_1", f"{q}_2"]) if d.chance(0.6) else q
-        case "dequantise":
-            x = d.some(1, 2, 3, dtype=d.one([*kinds, "int32"]))
-            axis = d.axis(x)
-            shape = d.one([(), d.values[x].shape[axis : axis + 1]])
-            zeros = [zero(d, d.values[x].dtype.name, *shape)] if d.values[x].dtype != np.int32 else []
-            return d.add("DequantizeLinear", [x, scale(d, *shape), *zeros], axis=axis)
-        case "matmul" | "matmul integer" as which:
-            x, other, n = d.some(2, 3, dtype=d.one(kinds)), d.one(kinds), d.one(EXTENTS)
-            kind = d.values[x].dtype.name
-            w, shape = d.constant(d.array((d.values[x].shape[-1], n), other)), d.one([(), (n,)])
-            if which == "matmul":
-                out = [scale(d), zero(d, kind)]
-                return d.add("QLinearMatMul", [x, scale(d), zero(d, kind), w, scale(d, *shape), zero(d, other, *shape), *out])
-            y = d.add("MatMulInteger", [x, w, zero(d, kind), zero(d, other, *shape)][: d.one([2, 3, 4])])
-            return d.add("Mul", [d.add("Cast", [y], to=TensorProto.FLOAT), scale(d)]) if d.chance(0.5) else y
-    x, other = d.some(4, dtype=d.one(kinds)), d.one(kinds)
-    kind, channels = d.values[x].dtype.name, d.values[x].shape[1]
-    group, window_ = d.divisor(channels), window(d, d.values[x].shape[2:])
-    outer = group * d.one([1, 2])
-    w, shape = d.constant(d.array((outer, channels // group, *window_["kernel_shape"]), other)), d.one([(), (outer,)])
-    if d.chance(0.5):
-        out = [scale(d), zero(d, kind), *([d.constant(d.array((outer,), "int32"))] if d.chance(0.5) else [])]
-        by = [x, scale(d), zero(d, kind), w, scale(d, *shape), d.constant(np.zeros(shape, other)), *out]
-        return d.add("QLinearConv", by, group=group, **window_)
-    return d.add("ConvInteger", [x, w, zero(d, kind), zero(d, other)][: d.one([2, 3, 4])], group=group, **window_)
-
-
-KINDS: tuple[tuple[Callable[[Drawing], str], int], ...] = (
-    (unary, 4), (clip, 1), (binary, 8), (division, 2), (where, 1), (silu, 1), (gelu, 1), (written_norm, 1), (written_softmax, 1),
-    (conv, 5), (batch_norm, 2), (pool, 2), (matmul, 4), (gemm, 2), (transpose, 3), (reshape, 3), (unit, 1), (concat, 3), (split, 2),
-    (cut, 2), (pad, 1), (gather, 1), (spread, 1), (reduction, 3), (softmax, 1), (norm, 1), (integers, 2), (logic, 1), (cast, 1),
-    (activation, 8), (operator_of_two, 3), (any_reduction, 4), (chosen, 2), (resize, 2), (sampled, 1), (scattered, 4), (any_norm, 2),
-    (attention, 2), (recurrent, 2), (quantised, 8),
-)  # fmt: skip
-
-
-def drawn(rng: np.random.Generator) -> Case:
-    """A random network."""
-    d = Drawing(rng)
-    d.input(d.shape(d.one([2, 3, 4, 4])))
-    shares = np.array([share for _, share in KINDS], float)
-    wanted = int(rng.integers(1, (NODES if not d.special else 3) + 1))
-    made = 0
-    for _ in range(4 * wanted):
-        make, _share = KINDS[int(rng.choice(len(KINDS), p=shares / shares.sum()))]
-        try:
-            with np.errstate(all="ignore"):
-                make(d)
-            made += 1
-        except (Dropped, *UNDRAWABLE):
-            continue
-        if made == wanted:
-            break
-    read = {name for node in d.nodes for name in node.input}
-    inner = [name for name, array in d.values.items() if name in read]
-    outputs = [n for n in d.values if n not in read and n not in d.constants]
-    outputs += [n for n in inner if rng.random() < 0.1]
-    rng.shuffle(outputs)
-    case = Case(tuple(d.nodes), d.inputs, d.constants, tuple(outputs or [next(iter(d.values))]), d.values, d.slack)
-    return needed(case, case.outputs)
