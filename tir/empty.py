@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .arith.simplify import simplify
 from .ir import (
     NOTHING,
@@ -71,24 +73,24 @@ def _kept(s: Stmt) -> Stmt | None:
     match s:
         case For() if is_empty(s.extent):
             return init_of_nothing(s)
-        case Seq(stmts):
-            return _sequence([_kept(x) for x in stmts])
-        case If(condition, then, orelse):
-            new, other = _kept(then), None if orelse is None else _kept(orelse)
-            if new is None and other is None:
-                return None
-            return s if new is then and other is orelse else If(condition, new or NOTHING, other)
-        case Block(init=None) | For() | Let() | Allocate():
-            body = _kept(s.body)
-            if body is None or body is s.body:
-                return None if body is None else s
-            return s.with_(body=body, allocs=_used(s.allocs, body)) if isinstance(s, Block) else s.with_(body=body)
+        case Seq() | If() | Block(init=None) | For() | Let() | Allocate():
+            return _left(s, _kept)
         case _:
             return map_statements(s, lambda x: _kept(x) or NOTHING)
 
 
-def _sequence(stmts: list[Stmt | None]) -> Stmt | None:
-    return seq(*stmts) if any(s is not None for s in stmts) else None
+def _left(s: Stmt, part: Callable[[Stmt], Stmt | None]) -> Stmt | None:
+    """A statement with a part of each statement in it; None where that is nothing of all of them."""
+    left = {id(x): part(x) for x in substatements(s)}
+    if all(x is None for x in left.values()):
+        return None
+    match s:
+        case Seq(stmts):
+            return seq(*(left[id(x)] for x in stmts))
+        case If(orelse=Stmt() as orelse) if left[id(orelse)] is None:
+            s = s.with_(orelse=None)
+    new = map_statements(s, lambda x: left[id(x)] or NOTHING)
+    return new if new is s or not isinstance(new, Block) else new.with_(allocs=_used(new.allocs, new.body))
 
 
 def _used(allocs: tuple[Buffer, ...], body: Stmt) -> tuple[Buffer, ...]:
@@ -105,19 +107,13 @@ def init_of_nothing(s: Stmt) -> Stmt | None:
                 found = None if is_empty(s.extent) else init_of_nothing(s.body)
                 return None if found is None else s.with_(body=found)
             return init_of_nothing(substitute(s.body, {s.var: Const(0, s.var.dtype)}))
-        case Seq(stmts):
-            return _sequence([init_of_nothing(x) for x in stmts])
         case Block(init=None):
-            body = init_of_nothing(s.body)
-            return None if body is None else s.with_(body=body, allocs=_used(s.allocs, body), reads=None, writes=None)
+            new = _left(s, init_of_nothing)
+            return None if new is None else new.with_(reads=None, writes=None)
         case Block():
             iters = tuple(it for it in s.iters if it.axis is not Axis.REDUCE)
             placing = driving(s, Axis.SPATIAL, Axis.OPAQUE)
             conditions = (simplify(c) for c in conjuncts(s.predicate) if variables(c) & placing)
             return s.with_(iters=iters, predicate=conjunction(*conditions), init=None, body=s.init, reads=None, writes=None)
-        case If() | Let() | Allocate():
-            if all(init_of_nothing(x) is None for x in substatements(s)):
-                return None
-            return map_statements(s, lambda x: init_of_nothing(x) or NOTHING)
         case _:
-            return None
+            return _left(s, init_of_nothing)
