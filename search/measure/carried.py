@@ -197,7 +197,7 @@ class Carried:
         if not dtypes.is_float(e.dtype) and self._plain(e):
             if guard is not None and any(isinstance(n, Load) or (isinstance(n, Binary) and n.op in "//%") for n in walk(e)):
                 e = Select(guard, e, Const(False if e.dtype == "bool" else 0, e.dtype), lazy=True)
-            return self._let(e), _no_error(e)
+            return self._let(e), FALSE if e.dtype == "bool" else ZERO
         match e:
             case Const(value, dtype):
                 return Const(nearest(value, dtype), WIDE), ZERO
@@ -443,10 +443,6 @@ def _finite(v: Expr, error: Expr) -> Expr:
 
 
 # --- folded expressions ------------------------------------------------------------------------------------------------
-
-
-def _no_error(v: Expr) -> Const:
-    return FALSE if v.dtype == "bool" else ZERO
 
 
 def _magnitude(e: Expr) -> Expr:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from codegen import Target
     from costmodel import CostModel
 
-    from ..policy.named import Models
 
 MIN_ROUND = 4  # candidates of a round, unless the budget is too small for that
 MIN_ROUNDS = 4  # a task, on average, at least
@@ -128,7 +127,11 @@ def tune_tasks(
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
     if policy is None or isinstance(policy, str):
-        options = replace(options, model=_shared_models(model, target, policy or "evolution"))
+        from codegen.target import Target
+
+        from ..policy.named import shared_models
+
+        options = replace(options, model=shared_models(model, Target(target), policy or "evolution"))
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
@@ -155,14 +158,6 @@ def _check(
         raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
     if bad := [s.seconds for s in subjects if s.seconds is not None and not 0 < s.seconds < math.inf]:
         raise ValueError(f"the known seconds of a task must be positive, got {bad[0]}")
-
-
-def _shared_models(model: str | CostModel | None, target: str | Target, policy: str) -> Models:
-    from codegen.target import Target
-
-    from ..policy.named import shared_models
-
-    return shared_models(model, Target(target), policy)
 
 
 def _size(trials: int | None, tasks: int, new: int) -> int:
