@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ir import Value
 from .registry import Apply, composite, scalar
 from .sequences import joined
+
+if TYPE_CHECKING:
+    import onnx
 
 MAX_STEPS = 256  # beyond that, a graph of all steps is too large to compile
 
@@ -44,7 +47,7 @@ def scan(
     axes, backward = scan_input_axes or (0,) * num_scan_inputs, scan_input_directions or (0,) * num_scan_inputs
     steps, made = scanned[0].shape[axes[0]], []
     if steps > MAX_STEPS:
-        raise ValueError(f"loops of up to {MAX_STEPS} steps are supported, this one has {steps}")
+        raise ValueError(_too_many(steps))
     for step in range(steps):
         places = (apply.constant(steps - 1 - step if turned else step, "int64") for turned in backward)
         slices = [apply("Gather", x, place, axis=axis) for x, place, axis in zip(scanned, places, axes, strict=True)]
@@ -73,8 +76,8 @@ def loop(apply, condition=None, *states, body, count=None):
         goes_on = apply.known(going)
         if goes_on is not None and not goes_on.all():
             break
-        if step == MAX_STEPS:
-            raise ValueError(f"loops of up to {MAX_STEPS} steps are supported, this one has {'more' if count is None else steps}")
+        if steps > MAX_STEPS and (step == MAX_STEPS or goes_on is None or (step == 1 and _unchanging(body))):
+            raise ValueError(_too_many("more" if count is None else steps))
         goes, *results = apply.inline(body, (apply.constant(step, "int64"), going, *states))
         if condition is None and ((holds := apply.known(goes)) is None or not holds.all()):
             raise ValueError("its body says when it ends, but it is given no condition, which then is not looked at")
@@ -90,6 +93,23 @@ def loop(apply, condition=None, *states, body, count=None):
         results = apply.inline(body, (apply.constant(0, "int64"), apply.constant(True), *states))
         return (*states, *_no_rows(apply, results[1 + len(states) :], (0,) * outputs))
     return (*states, *(joined(apply, parts, 0) for parts in zip(*made, strict=True)))
+
+
+def _too_many(steps: int | str) -> str:
+    return (
+        f"loops of up to {MAX_STEPS} steps are supported, this one has {steps}: try several loops, or operators of whole tensors"
+    )
+
+
+def _unchanging(body: onnx.GraphProto) -> bool:
+    """The condition that a body gives is the same in all steps: it follows from the one that it is given, and from constants."""
+    needed = {body.output[0].name}
+    for node in reversed(body.node):
+        if not needed.isdisjoint(node.output):
+            if any(a.HasField("g") for a in node.attribute):  # what a branch reads is not followed
+                return False
+            needed |= set(node.input)
+    return needed.isdisjoint(v.name for n, v in enumerate(body.input) if n != 1)
 
 
 def _no_rows(apply: Apply, results: Sequence[Value], axes: Sequence[int]) -> list[Value]:

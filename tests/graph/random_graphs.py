@@ -66,9 +66,10 @@ class Known:
     @staticmethod
     def of(numbers: np.ndarray, copies: list[np.ndarray], safety: float = SAFETY) -> Known:
         slack, doubt = (safety * off_by(some, numbers) for some in (copies[:TYPED], copies[TYPED:]))
+        if not is_float(numbers):  # all copies show where the reference meets a tie
+            return Known(numbers, copies, np.maximum(slack, doubt), np.maximum(slack, doubt))
         doubt = 2 * doubt  # there are fewer copies
-        slack = slack + doubt * DOUBLE if is_float(numbers) else np.maximum(slack, doubt)
-        return Known(numbers, copies, slack, doubt)
+        return Known(numbers, copies, slack + doubt * DOUBLE, doubt)
 
     @property
     def vague(self) -> bool:

@@ -486,6 +486,8 @@ def recurrent(d: Drawing) -> str:
     operator, gates = d.one([("RNN", 1), ("GRU", 3), ("LSTM", 4)])
     x = d.some(3)
     steps, batch, size = d.values[x].shape
+    if not steps * batch * size:  # onnxruntime aborts
+        raise Dropped(operator)
     direction, hidden = d.one(["forward", "reverse", "bidirectional"]), d.one([1, 3, 4])
     ways = 1 + (direction == "bidirectional")
     inputs = [x, d.weight(ways, gates * hidden, size), d.weight(ways, gates * hidden, hidden)]

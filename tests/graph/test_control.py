@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from graph.ir import GraphError
 from graph.onnx import load_onnx
+from graph.onnx.importer import Writer
 from graph.reference import evaluate
 
 from .models import exact, model
@@ -88,6 +89,26 @@ def test_a_loop_whose_condition_follows_from_the_number_of_the_step():
     refused = model([node], {"x": X}, ["y", "all"], constants | {"last": np.array(1000)})
     with pytest.raises(GraphError, match="loops of up to 256 steps are supported"):
         load_onnx(refused)
+
+
+@pytest.mark.parametrize("on", ["goes", "always", "never", "most"])
+def test_a_loop_that_is_too_long_is_refused_at_once(monkeypatch, on):
+    """Where its condition does not follow from the step: after the first, or where it is not known."""
+    steps, inline = [], Writer.inline
+    monkeypatch.setattr(Writer, "inline", lambda self, body, inputs=(): steps.append(body) or inline(self, body, inputs))
+    nodes = [("Identity", [on], ["on"]), ("Add", ["v", "v"], ["w"])]
+    node = helper.make_node("Loop", ["n", "c", "x"], ["y"], body=body(nodes, ["i", "goes", "v"], ["on", "w"]))
+    given = {"x": X} | ({"most": np.array(True)} if on == "most" else {})
+    constants = {"n": np.array(1000), "c": np.array(True), "always": np.array(True), "never": np.array(False)}
+    proto = model([node], given, ["y"], constants)
+    if on == "never":  # it ends by itself
+        np.testing.assert_array_equal(evaluate(load_onnx(proto), given)[0], X * 2)
+    else:
+        with pytest.raises(
+            GraphError, match="256 steps are supported, this one has 1000: try several loops, or operators of whole"
+        ):
+            load_onnx(proto)
+    assert len(steps) == 1
 
 
 @pytest.mark.parametrize(("count", "starts"), [(0, True), (3, False)])
