@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from schedule.schedule import Schedule
+from tir.arith.width import TooWide, check_width
 from tir.empty import without_empty
 from tir.ir import PrimFunc, deeply, need_func
 from tir.traverse import foreign_calls, make_room_for
@@ -82,7 +83,8 @@ def lower(
     """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result. The first pass
     is given no loops without iterations.
 
-    Raises ValueError for a name that is not in `pass_names(target)`, GPUError for a schedule that has no meaning on a GPU.
+    Raises ValueError for a name that is not in `pass_names(target)` and for indices of more than 64 bits, GPUError for a schedule
+    that has no meaning on a GPU.
     """
     found = backend(target)
     known = found.pass_names()
@@ -96,7 +98,11 @@ def lower(
         if observe is not None:
             observe(name, func)
         if name == after:
-            break
+            return func
+    try:
+        check_width(func.body, {})
+    except TooWide as error:
+        raise ValueError(f"{func.name}: {error}") from None
     return func
 
 

@@ -15,10 +15,10 @@ from math import prod
 
 from schedule.machine import MAX_ACCESS_BYTES, STATIC_SHARED_BYTES
 from tir import dtypes
-from tir.arith.bounds import extent_range
-from tir.arith.intervals import Interval
+from tir.arith.bounds import bounds, extent_range
+from tir.arith.intervals import UNBOUNDED, Interval
 from tir.arith.polynomial import polynomial
-from tir.arith.simplify import simplify
+from tir.arith.simplify import simplify, wraps
 from tir.intrinsics import INTRINSICS
 from tir.ir import (
     Allocate,
@@ -45,6 +45,7 @@ from tir.script.printer import stmt_text
 from tir.traverse import children, fresh, loads, substatements, substitute, variables, walk
 
 from ..export import KEYWORDS as C_WORDS
+from ..passes.free_variables import size_ranges
 from ..passes.gpu_kernels import AXES, GPUError
 from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
 from ..passes.thread_storage_sync import BARRIER
@@ -110,7 +111,7 @@ class _Kernel:
         self.taken = set(KEYWORDS)
         self.depth = 1
         self.dynamic = 0
-        self.write = Expressions(self.names, dict(kernel.ranges))
+        self.write = Expressions(self.names, {**size_ranges(kernel.params), **kernel.ranges})
         self.head()
         self.stmt(kernel.body)
         self.lines.append("}")
@@ -176,7 +177,9 @@ class _Kernel:
                 arms = [partial(self.stmt, x) for x in (then, orelse) if x is not None]
                 self.branch(self.write(condition), s, *arms)
             case Let(var, value, body):
-                self.line(f"const {VALUE[var.dtype]} {self.name(var.name)} = {self.write(value)};", s)
+                held = wraps(value) or self.write.fits(value)
+                self.write.ranges[var.name] = UNBOUNDED if wraps(value) else bounds(value, self.write.ranges)
+                self.line(f"const {VALUE[var.dtype if held else 'int64']} {self.name(var.name)} = {self.write(value)};", s)
                 self.write.bound[var.name] = substitute(value, self.write.bound)
                 self.stmt(body)
             case Allocate(buffer, body):
@@ -220,7 +223,7 @@ class _Kernel:
             self.line("#pragma unroll")
             if isinstance(s.extent, Const):
                 self.write.unrolled[s.var] = int(s.extent.value)
-        kind = VALUE[s.var.dtype]
+        kind = VALUE[s.var.dtype if self.write.fits(s.extent) else "int64"]
         extent = self.write(s.extent)
         name = self.name(s.var.name)
         self.line(f"for ({kind} {name} = 0; {name} < {extent}; ++{name}) {{", s)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from math import prod
 
 from schedule.machine import MAX_ACCESS_BYTES
 from tir import dtypes
 from tir.analysis.positions import position
 from tir.arith.bounds import bounds
-from tir.arith.intervals import Interval
+from tir.arith.intervals import Interval, expr_bounds
 from tir.arith.polynomial import Polynomial, coefficient, polynomial, to_expr
 from tir.arith.simplify import simplify, wraps
-from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, cast
 from tir.memory import SHARED
 from tir.traverse import substitute, variables
 
@@ -45,14 +46,50 @@ class Expressions:
         self.bound: dict[str, Expr] = {}
         self.unrolled: dict[Var, int] = {}
         self.shared: dict[BankAccess, None] = {}
+        self.held: dict[Expr, bool] = {}
 
     def __call__(self, e: Expr) -> str:
         return self.at(e, 0)
 
     def at(self, e: Expr, outer: int) -> str:
         """The expression, in parentheses where it binds less than `outer`."""
-        text, own = self._text(e)
+        text, own = self._text(self._exact(e))
         return f"({text})" if own < outer else text
+
+    def _exact(self, e: Expr) -> Expr:
+        """An operation on int32 with 64 bits, where it is one on indices that 32 may not hold."""
+        match e:
+            case Binary(op, a, b) if a.dtype == "int32" and op not in COMPARISONS:
+                operands: tuple[Expr, ...] = (a, b)
+            case Select(c, a, b) if a.dtype == "int32":
+                operands = (a, b)
+            case Unary("neg", a) if a.dtype == "int32":
+                operands = (a,)
+            case Call("abs" | "shr", (Expr(dtype="int32"), *_) as operands):
+                pass
+            case _:
+                return e
+        if all(wraps(x) or self.fits(x) for x in operands) and (wraps(e) or self.fits(e)):
+            return e
+        match e:
+            case Binary("+" | "-" | "*") if wraps(e):
+                return e  # the result is cut
+            case Binary(op, a, b):
+                wide: Expr = Binary(op, in_64_bits(a), in_64_bits(b))
+            case Select(c, a, b, lazy):
+                wide = Select(c, in_64_bits(a), in_64_bits(b), lazy)
+            case Call(op, args):
+                wide = Call(op, tuple(map(in_64_bits, args)), "int64")
+            case Unary(op, a):
+                wide = Unary(op, in_64_bits(a))
+        return Cast("int32", wide) if wraps(e) else wide
+
+    def fits(self, index: Expr) -> bool:
+        """Whether 32 bits hold all values of an index."""
+        if index not in self.held:
+            (low, high), (least, most) = expr_bounds(index, self.ranges), dtypes.limits("int32")
+            self.held[index] = low is not None and high is not None and least <= low and high <= most
+        return self.held[index]
 
     def _text(self, e: Expr) -> tuple[str, int]:
         match e:
@@ -182,17 +219,33 @@ def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
 
 def flat(buffer: Buffer, indices: tuple[Expr, ...], ranges: Mapping[str, Interval]) -> Expr:
     """The row-major offset of an element."""
+    if _large(buffer):  # what is loaded is one number of those that `wide` makes of 64 bits
+        indices = tuple(Cast("int64", i) if wraps(i) and i.dtype == "int32" else i for i in indices)
     return simplify(to_expr(position(buffer, indices)), ranges)
 
 
 def wide(offset: Expr, buffer: Buffer) -> Expr:
     """The offset in 64 bits, where the buffer may have so many elements that 32 do not hold it."""
-    size = 1
-    for dim in buffer.shape:
-        size = size * int(dim.value) if isinstance(dim, Const) else MIN_LONG_OFFSET
-    if size < MIN_LONG_OFFSET:
-        return offset
-    return substitute(offset, {name: Cast("int64", Var(name)) for name in variables(offset)})
+    return in_64_bits(offset) if _large(buffer) else offset
+
+
+def _large(buffer: Buffer) -> bool:
+    return prod(int(d.value) if isinstance(d, Const) else MIN_LONG_OFFSET for d in buffer.shape) >= MIN_LONG_OFFSET
+
+
+def in_64_bits(e: Expr) -> Expr:
+    """An integer expression, of whose variables and elements sums, products and quotients are made in 64 bits."""
+    match e:
+        case Const(value):
+            return Const(value, "int64")
+        case Binary(op, a, b):
+            return Binary(op, in_64_bits(a), in_64_bits(b))
+        case Unary(op, a):
+            return Unary(op, in_64_bits(a))
+        case Select(c, a, b, lazy):
+            return Select(c, in_64_bits(a), in_64_bits(b), lazy)
+        case _:
+            return cast(e, "int64")
 
 
 def literal(c: Const) -> tuple[str, int]:

@@ -89,7 +89,8 @@ class Arithmetic(Division):
                     divided = op == "/"
                     return self._before_loops(e, lambda: self.float_binary(op, a, b)) if divided else self.float_binary(op, a, b)
                 if wraps(e):
-                    return self.integer(e, self.wrapped(a), self.wrapped(b), dtypes.TABLE[e.dtype].kind != "int", exact=False)
+                    x, y = self.operand(e, a), self.operand(e, b)
+                    return self.as_type(self.integer(e, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False), e.dtype)
                 return self._hoisted(e, lambda: self.integer(e, self.index(a), self.index(b), False, exact=True))
             case Unary("not", a):
                 return self.negate(self.truth(self.expr(a)))
@@ -458,17 +459,20 @@ class Arithmetic(Division):
         return self.op(f"phi {x.full} [ {x.name}, %{from_x} ], [ {y.name}, %{from_y} ]", x.type, x.lanes)
 
     def call(self, op: str, args: tuple[Expr, ...], dtype: str) -> Value:
+        taken = self.index if self.beyond(op, *args) else self.wrapped
         if op == "abs" and dtypes.is_int(dtype):
-            v = self.wrapped(args[0])
+            v = taken(args[0])
             if dtypes.TABLE[dtype].kind == "uint":
                 return v
-            return self.invoke(f"llvm.abs.{v.suffix}", v.type, v.lanes, v, Value("false", "i1"))
+            return self.as_type(self.invoke(f"llvm.abs.{v.suffix}", v.type, v.lanes, v, Value("false", "i1")), dtype)
         if op == "popcount":
             v = self.wrapped(args[0])
             return self.invoke(f"llvm.ctpop.{v.suffix}", v.type, v.lanes, v)
         if op in BITS:
-            x, y = self.together(*map(self.wrapped, args))
-            return self.binary("lshr" if op == "shr" and dtypes.TABLE[dtype].kind == "uint" else BITS[op], x, y)
+            x, y = self.together(*map(taken, args))
+            return self.as_type(
+                self.binary("lshr" if op == "shr" and dtypes.TABLE[dtype].kind == "uint" else BITS[op], x, y), dtype
+            )
         match op, args:
             case "exp", (Select(Binary(">", e, Const(0)), Const(0), same),) if e == same:
                 return self.rounded(self.math("capped_exp", self.expr(e)), dtype)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tir import dtypes
 from tir.arith.bounds import bounds
-from tir.arith.intervals import UNBOUNDED, Interval
+from tir.arith.intervals import Interval
 from tir.arith.polynomial import wraps
 from tir.arith.simplify import normal_form
 from tir.arith.statements import min_operands
@@ -16,6 +16,8 @@ from tir.traverse import children, loads, variable_names
 from ..faults import DIVIDED
 from .memory import Memory
 from .values import Value, number
+
+DECIDED_BY_ALL_BITS = ("//", "%", "min", "max", "abs", "shr")  # operations whose last bits depend on all bits of the operands
 
 
 def divided(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
@@ -76,21 +78,20 @@ class Division(Memory):
 
     def _nonzero(self, e: Binary) -> bool:
         """Whether the divisor is known not to be 0 in the innermost frame."""
-        if self._cut(e.b, e):
-            return False
         known = {d for frame in self.frames for d in frame.nonzero}
         if e.b in known or not _within(0, bounds(e.b, self.ranges)):
             return True
         p = normal_form(e.b, self.ranges)
         return len(p) == 1 and all(atom in known or not _within(0, bounds(atom, self.ranges)) for m in p for atom in m)
 
-    def _cut(self, operand: Expr, e: Binary) -> bool:
-        """Whether an index may be cut to the type of an operation on it, which wraps."""
-        return wraps(e) and not wraps(operand) and not self.fits(operand, e.dtype)
+    def beyond(self, op: str, *operands: Expr) -> bool:
+        """Whether an operation on int32 takes an index that 32 bits may not hold, and whose other bits decide, too."""
+        cut = any(not wraps(x) and not self.fits(x, "int32") for x in operands)
+        return cut and op in DECIDED_BY_ALL_BITS and operands[0].dtype == "int32"
 
-    def _range(self, operand: Expr, e: Binary) -> Interval:
-        """Bounds of what an operation takes as its operand."""
-        return UNBOUNDED if self._cut(operand, e) else bounds(operand, self.ranges)
+    def operand(self, e: Binary, x: Expr) -> Value:
+        """An operand of an integer operation, in the width in which it is computed."""
+        return self.wrapped(x) if wraps(e) and not self.beyond(e.op, e.a, e.b) else self.index(x)
 
     def fits(self, index: Expr, dtype: str) -> bool:
         """Whether all values that an index has here are numbers of a dtype."""
@@ -106,7 +107,7 @@ class Division(Memory):
             level -= 1
 
         def write() -> None:
-            y = self.wrapped(e.b) if wraps(e) else self.index(e.b)
+            y = self.operand(e, e.b)
             zeros = self.compare("eq", y, 0)
             if conditions:
                 zeros, counts = self.together(zeros, self.truth(self.expr(conjunction(*conditions))))
@@ -129,7 +130,7 @@ class Division(Memory):
     def divide(self, x: Value, y: Value, e: Binary, unsigned: bool) -> Value:
         """What a division gives of the values of its operands."""
         y = self._divisor(y, e)
-        (low, high), (least, _) = self._range(e.b, e), self._range(e.a, e)
+        (low, high), (least, _) = bounds(e.b, self.ranges), bounds(e.a, self.ranges)
         x, y = self.together(x, y)
         if unsigned:
             return self._once("udiv" if e.op == "//" else "urem", x, y)
@@ -160,14 +161,14 @@ class Division(Memory):
         if loads(e.b):
             if self.mask is not None and (y.lanes > 1 or self.idle):
                 y = self.select(self.mask if y.lanes > 1 else self.any_lane(), y, 1)
-            if _within(0, self._range(e.b, e)):
+            if _within(0, bounds(e.b, self.ranges)):
                 self._leave_at_zero(self.compare("eq", y, 0), e)
             return y
         if self._nonzero(e):
             return y
 
         def write() -> Value:
-            divisor = self.wrapped(e.b) if wraps(e) else self.index(e.b)
+            divisor = self.operand(e, e.b)
             one = Value(number(1, divisor.type, divisor.lanes), divisor.type, divisor.lanes)
             key = ("or one", divisor.name)
             return self.invoke(f"llvm.umax.{divisor.suffix}", divisor.type, divisor.lanes, divisor, one, key=key)

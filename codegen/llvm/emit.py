@@ -15,7 +15,6 @@ from typing import assert_never
 from schedule.annotation_values import value_of
 from tir import dtypes
 from tir.arith.bounds import extent_range
-from tir.arith.intervals import Interval
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
 from tir.ir import (
@@ -46,6 +45,7 @@ from tir.traverse import children, loads, stored_names, stores, substitute, vari
 
 from ..alignment import ALIGNMENT
 from ..faults import numbered
+from ..passes.free_variables import size_ranges
 from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import IN_ORDER, NON_TEMPORAL, prefetches
@@ -84,7 +84,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
             writer.define(p.name, Value(writer.fresh(p.name), "i64"))
             params.append(f"i64 noundef {writer.env[p.name].name}")
     writer.given = frozenset(p.name for p in func.params if isinstance(p, Buffer))
-    writer.ranges |= _sizes(func)
+    writer.ranges |= size_ranges(func.params)
     bypassing = frozenset(annotation(func.attrs, NON_TEMPORAL, ()))
     arrays = [writer.buffers[p.name] for p in func.params if isinstance(p, Buffer) and p.name in bypassing]
 
@@ -103,13 +103,6 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     if module.slots:
         module.functions.append(scratch.release(symbol(func), module.slots))
     return module.text()
-
-
-def _sizes(func: PrimFunc) -> dict[str, Interval]:
-    """The ranges of the sizes of a function; those in shapes are not negative."""
-    lengths = {d.name for b in func.buffers for d in b.shape if isinstance(d, Var)}
-    limits = {v.name: dtypes.limits(v.dtype) for v in func.sizes}
-    return {name: (0 if name in lengths else int(low), int(high)) for name, (low, high) in limits.items()}
 
 
 def versions(func: PrimFunc, target) -> int:
@@ -179,6 +172,12 @@ class Function(Arithmetic, Threads, Parts, Streams):
                 self.stack += size
                 self.entry.append(f"{name} = alloca [{size} x i8], align {ALIGNMENT}")
             else:
+                varying = [d for d in dims if self.home(variable_names(d)) is not self.frames[0] or not self._uniform(d)]
+                if varying:
+                    raise CodegenError(
+                        f"`{buffer.name}` has an extent of {varying[0]}, which differs between iterations of the loops around, "
+                        f"and has no constant bound; give `{buffer.name}` a shape that does not depend on them"
+                    )
                 self.within(self.frames[0], lambda: self._heap(name, size, dims))
         self.buffers[buffer.name] = name
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tir import dtypes
+from tir.arith.intervals import Interval
 from tir.ir import Allocate, Buffer, For, Let, Load, Node, Seq, Stmt, Store, Var, seq
 from tir.traverse import accessed_names, children, map_statements, walk
 
@@ -18,6 +22,13 @@ def part_with(s: Stmt, name: str) -> Stmt:
     if isinstance(s, Seq):
         return seq(*(part_with(x, name) for x in s.stmts if name in accessed_names(x)))
     return map_statements(s, lambda x: part_with(x, name))
+
+
+def size_ranges(params: Sequence[Buffer | Var]) -> dict[str, Interval]:
+    """The ranges of the sizes among some parameters; those in shapes are not negative."""
+    lengths = {d.name for p in params if isinstance(p, Buffer) for d in p.shape if isinstance(d, Var)}
+    limits = {p.name: dtypes.limits(p.dtype) for p in params if isinstance(p, Var)}
+    return {name: (0 if name in lengths else int(low), int(high)) for name, (low, high) in limits.items()}
 
 
 def free_names(s: Stmt) -> tuple[dict[str, Var], dict[str, Buffer]]:

@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
 from ..traverse import variables
+from .width import TooWide, most
 
 # The operators of integer expressions, on Python's numbers.
 PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -39,25 +40,34 @@ class UnknownValue(ValueError):
 def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
     """An integer or boolean expression, exactly, over arrays of the values of its variables (or over integers).
 
-    Raises UnknownValue where it has loads, floats, unknown variables or a division by zero.
+    Raises UnknownValue where it has loads, floats, unknown variables or a division by zero, or needs more than 64 bits.
     """
+    used = [(name, values[name]) for name in variables(e) if name in values]
+    try:
+        most(e, {name: max(int(np.max(v, initial=0)), -int(np.min(v, initial=0))) for name, v in used})
+    except TooWide as error:
+        raise UnknownValue(str(error)) from None
+    return _evaluated(e, values)
+
+
+def _evaluated(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
     match e:
         case Const(value) if not dtypes.is_float(e.dtype):
             return np.asarray(value)
         case Var(name) if name in values:
             return values[name]
         case Cast("int32" | "int64", value) if not dtypes.is_float(value.dtype):
-            return np.asarray(evaluate(value, values)).astype(np.int64)
+            return np.asarray(_evaluated(value, values)).astype(np.int64)
         case Cast("int8" | "int16" | "uint8" | "uint16" | "uint32" as dtype, value) if not dtypes.is_float(value.dtype):
-            return np.asarray(evaluate(value, values)).astype(dtype).astype(np.int64)
+            return np.asarray(_evaluated(value, values)).astype(dtype).astype(np.int64)
         case Unary("not", a):
-            return np.logical_not(evaluate(a, values))
+            return np.logical_not(_evaluated(a, values))
         case Unary("neg", a):
-            return np.negative(evaluate(a, values))
+            return np.negative(_evaluated(a, values))
         case Select(c, t, f):
-            return np.where(evaluate(c, values), evaluate(t, values), evaluate(f, values))
+            return np.where(_evaluated(c, values), _evaluated(t, values), _evaluated(f, values))
         case Binary(op, a, b) if op in _ON_ARRAYS:
-            x, y = evaluate(a, values), evaluate(b, values)
+            x, y = _evaluated(a, values), _evaluated(b, values)
             if op in ("//", "%") and not np.all(y):
                 raise UnknownValue(f"`{e}` divides by zero")
             return _ON_ARRAYS[op](x, y)

@@ -339,9 +339,10 @@ class Generator:
                 return self._cast(dtype, value)
             case Select(c, t, f, lazy):
                 if lazy:
-                    text = f"{self._expr(t, 1)} if {self._expr(c, 1)} else {self._expr(f, 1)}"
-                    return f"({text})"
-                return f"select({self._expr(c)}, {self._expr(t)}, {self._expr(f)})"
+                    text = f"({self._expr(t, 1)} if {self._expr(c, 1)} else {self._expr(f, 1)})"
+                else:
+                    text = f"select({self._expr(c)}, {self._expr(t)}, {self._expr(f)})"
+                return _cut(text, e.dtype, t, f)
             case Call(op, (a, by)) if op in SHIFTS and not isinstance(by, Const):
                 bits = dtypes.bits(e.dtype)
                 site = self._site(InvalidShift, f"`{e}` shifts by {{value}}, and {e.dtype} has {bits} bits")
@@ -363,7 +364,7 @@ class Generator:
 
     def _binary(self, e: Binary, op: str, a: Expr, b: Expr, outer: int) -> str:
         if op in ("min", "max"):
-            return f"{op}({self._expr(a)}, {self._expr(b)})"
+            return _cut(f"{op}({self._expr(a)}, {self._expr(b)})", a.dtype, a, b)
         if op in ("and", "or") and loads(b):
             return f"{'both' if op == 'and' else 'either'}({self._expr(a)}, {self._expr(b)})"
         p = PRECEDENCE[op]
@@ -400,6 +401,13 @@ class Generator:
 def _accumulates(loop: For) -> bool:
     """Whether this is a loop over threads that reduce together: its first iteration initialises for all."""
     return loop.kind is Kind.THREAD and any(b.init and loop.name in driving(b, Axis.REDUCE) for b in blocks(loop))
+
+
+def _cut(text: str, dtype: str, *choices: Expr) -> str:
+    """One of some values, brought into the range of its dtype where an index is beside what wraps."""
+    low, high = dtypes.limits(dtype)
+    kinds = {wraps(x) for x in choices if not (isinstance(x, Const) and low <= x.value <= high)}
+    return f"{dtype}({text})" if dtypes.is_int(dtype) and len(kinds) == 2 else text
 
 
 def _rounded(text: str, dtype: str) -> str:

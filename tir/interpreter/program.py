@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arith.width import TooWide, check_width
 from ..empty import without_empty
 from ..ir import PrimFunc, need_func
 from ..traverse import make_room_for
@@ -48,6 +49,11 @@ class Interpreted:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise ValueError(f"{func.name}: the seed must be an integer of at least 0, got {seed!r}")
         self.func, self.fast, self.seed, self.traps = func, fast, seed, traps
+        if fast:
+            try:
+                check_width(func.body, {})
+            except TooWide as error:
+                raise InterpreterError(f"{func.name}: {error}; run it with fast=False") from None
         self._program = Generator(without_empty(func), fast=fast, traps=traps)
         self.source = self._program.text
         self._filename = f"<tir interpreter: {func.name} {id(self):x}>"
