@@ -136,7 +136,7 @@ class Memory(Writer):
         further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(buffer.dtype)
         if place.nested:
             return self.address(buffer, place.offset), further
-        key = ("place", place, self._read(place.offset))
+        key = ("place", place, self.buffers.get(buffer.name), self._read(place.offset))  # copies may have memory of their own
         frame = place.home
         if frame is None or frame not in self.frames or key not in frame.known:
             frame = self.top if stays(place.offset) else self.home(names_in(place.offset))

@@ -7,7 +7,7 @@ from math import gcd, prod
 
 from tir.analysis.regions import accessed, clip, union
 from tir.analysis.write_before_read import writes_before_reads
-from tir.arith.bounds import ranges_of
+from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Buffer, Const, Expr, For, If, Kind, Let, PrimFunc, Region, Seq, Stmt, annotation
@@ -140,7 +140,8 @@ def allocate(s: Stmt, buffer: Buffer, ranges: Ranges, region: Region) -> Stmt:
     for r, dim in zip(region.ranges, buffer.shape, strict=True):
         narrower = isinstance(r.extent, Const) and (not isinstance(dim, Const) or r.extent.value < dim.value)
         starts.append(r.min if narrower else Const(0, r.min.dtype))
-        shape.append(r.extent if narrower else dim)
+        _, most = (None, None) if narrower or isinstance(dim, Const) else bounds(dim, ranges)
+        shape.append(r.extent if narrower else dim if most is None else Const(most, dim.dtype))
     if all(a == b for a, b in zip(shape, buffer.shape, strict=True)) and all(x.is_zero for x in starts):
         return Allocate(buffer, s)
     small = buffer.with_(shape=tuple(shape))

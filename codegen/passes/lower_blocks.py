@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.injectivity import counts_once
@@ -10,12 +11,14 @@ from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Axis,
+    Binary,
     Block,
     Buffer,
     Const,
     Expr,
     For,
     Kind,
+    Let,
     Load,
     Node,
     PrimFunc,
@@ -24,6 +27,7 @@ from tir.ir import (
     Store,
     annotated,
     annotation,
+    as_int,
     conjunction,
     conjuncts,
     guarded,
@@ -34,6 +38,8 @@ from tir.traverse import (
     accessed_names,
     driving,
     fresh,
+    loads,
+    loops,
     map_children,
     names,
     perfect_nest,
@@ -50,6 +56,7 @@ from tir.traverse import (
 
 from .memory_hints import NON_TEMPORAL, check_prefetches, streamed
 
+MAX_CASES = 64  # iterations of a loop, lanes as a rule, of which each is written into the extent of what they hold together
 ALIGNED = "storage_align"  # the attribute with the strides that buffers must have
 
 
@@ -166,9 +173,9 @@ def _lanes_apart(s: Stmt) -> Stmt:
 
 def apart(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
     """A loop with the chosen ones of the buffers that are allocated inside of it allocated outside, with an element for each
-    iteration in every place."""
+    iteration in every place. Raises ValueError where no bound is known of the shape of one."""
     inside = [x.buffer for x in walk_stmts(loop.body) if isinstance(x, Allocate) and chosen(x.buffer)]
-    wide = {b.name: b.with_(shape=(*(_most(d, loop) for d in b.shape), loop.extent)) for b in inside}
+    wide = {b.name: b.with_(shape=(*(_most(d, loop, b) for d in b.shape), loop.extent)) for b in inside}
 
     def visit(n: Node) -> Node | None:
         match n:
@@ -181,10 +188,22 @@ def apart(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
     return _allocated([*wide.values()], loop.with_(body=rewrite(loop.body, visit)) if wide else loop)
 
 
-def _most(extent: Expr, loop: For) -> Expr:
-    """The most that an extent inside of a loop is in one of its iterations, if it depends on that, and that is known."""
-    _, most = bounds(extent, ranges_of([loop])) if loop.name in variables(extent) else (None, None)
-    return extent if most is None else Const(most, extent.dtype)
+def _most(extent: Expr, loop: For, buffer: Buffer) -> Expr:
+    """The most that an extent inside of a loop is in all that runs there. Raises ValueError where no bound is known."""
+    inside = [loop, *loops(loop.body)]
+    bound = {x.name for x in inside} | {x.var.name for x in walk_stmts(loop.body) if isinstance(x, Let)}
+    if not variables(extent) & bound and not loads(extent):
+        return extent
+    _, most = bounds(extent, ranges_of(inside))
+    if most is not None:
+        return Const(most, extent.dtype)
+    count = as_int(loop.extent)
+    if count is None or count > MAX_CASES or variables(extent) & bound != {loop.name} or loads(extent):
+        raise ValueError(
+            f"`{buffer.name}` has an extent of {extent} in loop `{loop.name}`, whose iterations run at once: it is not known how "
+            f"much memory they need together; give `{buffer.name}` a shape that does not depend on the loop"
+        )
+    return reduce(lambda a, b: simplify(Binary("max", a, b)), (substitute(extent, {loop.name: Const(n)}) for n in range(count)))
 
 
 def _written(block: Block) -> list[str]:

@@ -107,15 +107,16 @@ def with_regions(block: Block) -> Block:
 
 
 def clip(region: Region, ranges: Ranges) -> Region:
-    """The region cut to the shape of its buffer, dimension by dimension, where its place is constant or provably outside."""
+    """The region cut to the shape of its buffer, dimension by dimension, where its place and both lengths are constant, or it is
+    no shorter than that."""
     result = []
     for r, dim in zip(region.ranges, region.buffer.shape, strict=True):
         low, high = bounds(r.min, ranges)
-        size, _ = bounds(dim, ranges)
+        _, size = bounds(dim, ranges)
         extent, _ = bounds(r.extent, ranges)
         if low is None or high is None or size is None or extent is None:
             result.append(r)
-        elif low == high:
+        elif low == high and isinstance(r.extent, Const) and isinstance(dim, Const):
             start = max(low, 0)
             stop = symbolic_min(low + extent, size)
             result.append(Range(Const(start, r.min.dtype), Const(max(stop - start, 0), r.min.dtype)))

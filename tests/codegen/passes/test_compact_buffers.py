@@ -1,8 +1,10 @@
 """Temporaries shrink to what is live, and move into the loops that use them, where nothing is needed from before."""
 
+import numpy as np
+
 from codegen.passes.compact_buffers import aligned
 from schedule import Schedule
-from tests.codegen.harness import check_pass
+from tests.codegen.harness import check_pass, same
 from tests.programs import chain
 from tir import te
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Select, Stmt, Store, Var, seq
@@ -368,3 +370,19 @@ def test_lanes_have_temporaries_of_their_own():
                 B[i, k] = C[k, i] * T.float32(2.0)
         """,
     )
+
+
+def test_a_length_that_is_open_is_not_its_least():
+    """A temporary of max(n, 1) elements is not one of 1."""
+    func = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((64,), "int32"), C: T.Buffer((64,), "int32"), n: T.int32):
+    X = T.alloc_buffer((T.max(n, 1),), "int32")
+    for i in range(n):
+        X[i] = A[i] + 1
+    for i in range(n):
+        C[i] = X[n - 1 - i]
+"""
+    )
+    same(func, [np.arange(64, dtype="int32"), np.zeros(64, "int32"), 50], targets=["llvm -num-cores 1"])

@@ -1,8 +1,13 @@
 """Blocks become loops, guards and stores; inits stand in front of the reductions."""
 
+import re
+
+import numpy as np
 import pytest
 
+import tir
 from codegen import Target, lower
+from codegen.llvm.values import CodegenError
 from schedule import Schedule
 from tests.codegen.harness import ONE, TWO, check_pass, same
 from tests.programs import matmul
@@ -303,3 +308,51 @@ def main(A: T.Buffer((6, 4, 5), "float32"), C: T.Buffer((6, 4), "float32")):
             if kind != "serial":
                 getattr(s, kind)("i")
             same(s.func, reference=func, targets=[TWO if kind == "parallel" else ONE])
+
+
+OWN = """
+@T.prim_func
+def main(A: T.Buffer((64,), "int32"), C: T.Buffer(({lanes},), "int32"), n: T.int32):
+    for i in {loop}({lanes}):
+        with T.block("C"):
+            v = T.axis.spatial({lanes}, i)
+            X = T.alloc_buffer(({shape},), "int32")
+            for j in range({shape}):
+                X[j] = A[j] + v
+            C[v] = X[{shape} - 1]
+"""
+
+
+@pytest.mark.parametrize("shape", ["v + 1", "n", "v * n + 1", "v + n", "n - v", "n // (v + 1)", "T.min(v + 1, n)", "n * n - v"])
+def test_temporaries_of_lanes_have_room_for_the_longest(shape):
+    for loop in ("T.vectorized", "T.unroll"):
+        func = parse(OWN.format(loop=loop, lanes=4, shape=shape))
+        for n in (4, 7):
+            same(func, [np.arange(64, dtype="int32"), np.zeros(4, "int32"), n], targets=[ONE])
+
+
+@pytest.mark.parametrize("loop", ["range", "T.parallel"])
+def test_temporaries_of_iterations(loop):
+    """One of a constant bound is as large as that; another differs between them, and is refused."""
+    same(
+        parse(OWN.format(loop=loop, lanes=4, shape="v + 1")),
+        [np.arange(64, dtype="int32"), np.zeros(4, "int32"), 4],
+        targets=[TWO],
+    )
+    message = (
+        "`X` has an extent of i + n, which differs between iterations of the loops around, and has no constant bound; "
+        "give `X` a shape that does not depend on them"
+    )
+    with pytest.raises(CodegenError, match=f"^{re.escape(message)}$"):
+        tir.build(parse(OWN.format(loop=loop, lanes=4, shape="v + n")), TWO)
+
+
+@pytest.mark.parametrize(("lanes", "shape"), [(4, "A[v] + 1"), (128, "v * n + 1")])
+def test_temporaries_of_lanes_whose_room_is_not_known(lanes, shape):
+    extent = shape.replace("v", "i")
+    message = (
+        f"`X` has an extent of {extent} in loop `i`, whose iterations run at once: it is not known how much memory they need "
+        "together; give `X` a shape that does not depend on the loop"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        tir.build(parse(OWN.format(loop="T.vectorized", lanes=lanes, shape=shape)), ONE)
