@@ -224,9 +224,9 @@ def object_key(text: str, target) -> str:
 def _compiler() -> list:
     """What makes objects of modules, as data."""
     import llvmlite
-    import llvmlite.binding as llvm
 
     from .llvm.compile import MACHINE, PASSES, TUNING
+    from .llvm_binding import llvm
 
     return [llvmlite.__version__, list(llvm.llvm_version_info), MACHINE, TUNING, PASSES]
 

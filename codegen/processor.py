@@ -63,7 +63,7 @@ _NAMED_BY_FEATURE = (("amx-fp16", "graniterapids"), ("amx-tile", "sapphirerapids
 @cache
 def host_processor() -> tuple[str, str]:
     """LLVM's name of this processor and its feature string, without tile registers (AMX) where this process may not use them."""
-    import llvmlite.binding as llvm
+    from .llvm_binding import llvm
 
     features, name = llvm.get_host_cpu_features().flatten(), llvm.get_host_cpu_name()
     present = set(features.split(","))
@@ -95,7 +95,7 @@ def processor_features(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[st
 
 def foreign_triple(mtriple: str) -> str:
     """LLVM's triple of a kind of machine, empty for this one. ValueError where LLVM has no code generator for it."""
-    import llvmlite.binding as llvm
+    from .llvm_binding import llvm
 
     llvm.initialize_all_targets()
     if machine_kind(mtriple) == machine_kind():
@@ -109,7 +109,7 @@ def foreign_triple(mtriple: str) -> str:
 
 def machine_kind(mtriple: str = "") -> str:
     """Of a triple, or of this process where it is empty, what decides whether programs are for the same kind of machine."""
-    import llvmlite.binding as llvm
+    from .llvm_binding import llvm
 
     triple = mtriple or llvm.get_process_triple()
     system = next((s for s in ("linux", "darwin", "windows") if s in triple), "")
@@ -118,7 +118,7 @@ def machine_kind(mtriple: str = "") -> str:
 
 def described_machine(mtriple: str, **options: Any) -> Any:
     """LLVM's description of a machine, of this one where `mtriple` is empty."""
-    import llvmlite.binding as llvm
+    from .llvm_binding import llvm
 
     return llvm.Target.from_triple(mtriple or llvm.get_process_triple()).create_target_machine(**options)
 
@@ -144,7 +144,7 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     LLVM does not say them, but it inlines a function only where its caller has all features of it. So for each set there is a
     function that needs no other one, and those that are no longer called are what is to be found.
     """
-    import llvmlite.binding as llvm
+    from .llvm_binding import llvm
 
     llvm.initialize_native_target()
     if mtriple:
@@ -172,7 +172,7 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
 @lru_cache(64)
 def known_processor(mcpu: str, mtriple: str = "") -> bool:
     """Whether LLVM has a processor of that name. LLVM reports an unknown one on the error stream only, and aborts later."""
-    import llvmlite.binding as llvm
+    from .llvm_binding import llvm
 
     llvm.initialize_native_target()
     try:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
-
+from ..llvm_binding import llvm
 from ..openmp import runtime_symbols
 from ..processor import UnsupportedProcessor, described_machine, missing_features
 from .scratch import RELEASE

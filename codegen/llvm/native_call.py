@@ -16,7 +16,6 @@ from functools import cache, lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from tir import dtypes
@@ -24,6 +23,7 @@ from tir.arith.polynomial import polynomial
 from tir.ir import Buffer, Expr, Var
 
 from ..arguments import DECLINED
+from ..llvm_binding import llvm
 from ..processor import host_processor
 from ..target import Target
 from .compile import Library, machine
