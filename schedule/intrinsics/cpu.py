@@ -12,31 +12,22 @@ instruction; where the processor has none, the nest runs as it is.
     amx_16x16x32_bf16                     C[16, 16] += A[16, 32] * B[16, 16, 2] in float32, two steps side by side
 """
 
-# The functions below are read as scripts.
-# mypy: disable-error-code="valid-type"
+from __future__ import annotations
 
 from tir import dtypes
+from tir.ir import PrimFunc
 from tir.script import parse
-from tir.script import tir as T
 
-from . import INSTRUCTION
+from . import marked
 
-
+_FMA = """
 @T.prim_func
-def fma_16_desc(A: T.Buffer((1,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
-    for i in range(16):
-        with T.block("update"):
+def main(A: T.Buffer((1,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    for i in {loop}(16):
+        with T.block("{block}"):
             vi = T.axis.spatial(16, i)
             C[vi] = C[vi] + A[0] * B[vi]
-
-
-@T.prim_func
-def fma_16_impl(A: T.Buffer((1,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
-    for i in T.vectorized(16):
-        with T.block("vfmadd"):
-            vi = T.axis.spatial(16, i)
-            C[vi] = C[vi] + A[0] * B[vi]
-
+"""
 
 _DOT = """
 @T.prim_func
@@ -70,7 +61,7 @@ def _dot(lanes: int, left: str, right: str, total: str):
 _TILE_PRODUCT = """
 @T.prim_func
 def main(A: T.Buffer((16, {steps}), "{left}"), B: T.Buffer((16, 16, {parts}), "{right}"), C: T.Buffer((16, 16), "{total}")):
-    for i in {rows}:
+    for i in {outer}:
         for j, ko, ki in T.grid(16, 16, {parts}):
             with T.block("tile"):
                 vi, vj, vo, vk = T.axis.remap("SSRR", [i, j, ko, ki])
@@ -80,13 +71,9 @@ def main(A: T.Buffer((16, {steps}), "{left}"), B: T.Buffer((16, 16, {parts}), "{
 """
 
 
-def _tile_product(instruction: str, left: str, right: str, total: str):
-    """A description and its implementation."""
-    rows = "range(16)", f'T.serial(16, annotations={{"{INSTRUCTION}": "{instruction}"}})'
+def _tile_product(instruction: str, left: str, right: str, total: str) -> tuple[PrimFunc, PrimFunc]:
     parts = 32 // dtypes.bits(left)
-    return tuple(
-        parse(_TILE_PRODUCT.format(rows=r, left=left, right=right, total=total, parts=parts, steps=16 * parts)) for r in rows
-    )
+    return marked(_TILE_PRODUCT, instruction, left=left, right=right, total=total, parts=parts, steps=16 * parts)
 
 
 _BYTES = {"s8s8": ("int8", "int8"), "s8u8": ("int8", "uint8"), "u8s8": ("uint8", "int8"), "u8u8": ("uint8", "uint8")}
@@ -99,7 +86,7 @@ INTRINSICS = {
     "dot_8x2_bf16": _dot(8, "bfloat16", "bfloat16", "float32"),
     "dot_16x2_s16": _dot(16, "int16", "int16", "int32"),
     "dot_8x2_s16": _dot(8, "int16", "int16", "int32"),
-    "fma_16_f32": (fma_16_desc, fma_16_impl),
+    "fma_16_f32": tuple(parse(_FMA.format(loop=x, block=b)) for x, b in (("range", "update"), ("T.vectorized", "vfmadd"))),
     "amx_16x16x32_bf16": _tile_product("tdpbf16ps", "bfloat16", "bfloat16", "float32"),
 } | {
     name: made

@@ -16,9 +16,8 @@ The letters say how A, then B, lie in their buffers: `n` as rows by columns of t
 from __future__ import annotations
 
 from tir.ir import PrimFunc
-from tir.script import parse
 
-from . import INSTRUCTION
+from . import marked
 
 DTYPES = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32"}
 
@@ -43,20 +42,12 @@ def main(S: T.Buffer((16, {columns}), "{dtype}"), W: T.Buffer((16, {columns}), "
 """
 
 
-def _both(template: str, instruction: str, **parts: object) -> tuple[PrimFunc, PrimFunc]:
-    """A description and its implementation."""
-    unmarked, marked = "range(16)", f'T.serial(16, annotations={{"{INSTRUCTION}": "{instruction}"}})'
-    desc, impl = (parse(template.format(outer=loop, **parts)) for loop in (unmarked, marked))
-    assert isinstance(desc, PrimFunc) and isinstance(impl, PrimFunc)
-    return desc, impl
-
-
 def _product(order: str, factor: str, total: str, depth: int) -> tuple[PrimFunc, PrimFunc]:
     a, left = ((16, depth), "A[vi, vk]") if order[0] == "n" else ((depth, 16), "A[vk, vi]")
     b, right = ((depth, 8), "B[vk, vj]") if order[1] == "n" else ((8, depth), "B[vj, vk]")
     if DTYPES[factor] != DTYPES[total]:
         left, right = (f'T.cast({x}, "{DTYPES[total]}")' for x in (left, right))
-    return _both(_PRODUCT, f"mma_m16n8k{depth}_{factor}_{total}", a=a, b=b, left=left, right=right, depth=depth,
+    return marked(_PRODUCT, f"mma_m16n8k{depth}_{factor}_{total}", a=a, b=b, left=left, right=right, depth=depth,
                  factor=DTYPES[factor], total=DTYPES[total])  # fmt: skip
 
 
@@ -66,6 +57,6 @@ INTRINSICS = {
     for order in ("nn", "nt", "tn", "tt")
     for factor, total, depth in (("f16", "f32", 16), ("bf16", "f32", 16), ("f16", "f16", 16), ("tf32", "f32", 8))
 } | {
-    (name := f"ldmatrix_16x{columns}_{dtype}"): _both(_LOAD, name, columns=columns, dtype=DTYPES[dtype])
+    (name := f"ldmatrix_16x{columns}_{dtype}"): marked(_LOAD, name, columns=columns, dtype=DTYPES[dtype])
     for dtype, columns in (("f16", 16), ("bf16", 16), ("f32", 8))
 }

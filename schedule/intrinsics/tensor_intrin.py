@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from tir import dtypes
+from tir.arrays import from_float
 from tir.interpreter import run
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.traverse import foreign_calls
@@ -100,9 +100,7 @@ def _difference(intrinsic: TensorIntrin) -> str | None:
 def _random_values(p: Buffer, rng: np.random.Generator) -> np.ndarray:
     low = 0 if p.dtype.startswith("uint") or p.dtype == "bool" else -3
     values = np.asarray(rng.integers(low, 2 if p.dtype == "bool" else 4, const_shape(p)))
-    if p.dtype == "bfloat16":
-        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return values.astype(dtypes.storage(p.dtype))
+    return from_float(values, p.dtype)
 
 
 def _parameter_list(func: PrimFunc) -> str:
