@@ -59,6 +59,18 @@ def instance_normalization(x, scale, bias, *, epsilon=1e-5):
     return te.compute(x.shape, lambda *i: (centred[i] * scaled[i[:2]] + wide(bias[i[1]])).astype(x.dtype), name="instance_norm")
 
 
+@operator("MeanVarianceNormalization", 9)
+def mean_variance_normalization(x, *, axes=(0, 2, 3)):
+    """(x - mean) / (sqrt(variance) + 1e-9), with the statistics along some axes; halves computed in float32."""
+    need("the input", x, dtype="float")
+    rows = Rows(x, axes)
+    centred = _centred(rows, _mean(rows))
+    squares = rows.reduce(te.sum, lambda *i: centred[i] * centred[i], "squares")
+    size, eps = te.const(rows.count, squares.dtype), te.const(1e-9, squares.dtype)
+    spread = te.compute(squares.shape, lambda *i: te.sqrt(squares[i] / size) + eps, name="spread")
+    return te.compute(x.shape, lambda *i: (centred[i] / spread[rows.outer(i)]).astype(x.dtype), name="mean_variance_norm")
+
+
 @operator("LayerNormalization", 17)
 def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +

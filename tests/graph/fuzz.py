@@ -109,7 +109,8 @@ def stages(case: Case, compiled: bool) -> Iterator[tuple[str, Callable[[], str]]
             return "ONNX's evaluator cannot say"
 
     def passes() -> str:
-        check_passes(graphs[0], stored())
+        if not any(k.slack.any() for k in known if k.numbers.dtype.kind in "iu"):  # it takes no integer for another
+            check_passes(graphs[0], stored())
         return difference(wanted, outputs(evaluate(optimize(graphs[0]), stored())), slack)
 
     def run(threads: int) -> str:

@@ -177,6 +177,7 @@ CASES = [
     ("CumProd", [real(3, 7)], [np.array(1)], {"exclusive": 1}, 26),
     ("ReduceLogSumExp", [real(3, 5, 7, low=-900, high=900)], [np.array([0, 2])], {}, OPSET),
     ("InstanceNormalization", [real(2, 3, 5, 4), real(3), real(3)], [], {"epsilon": 0.25}, OPSET),
+    *[("MeanVarianceNormalization", [real(2, 3, 4, 5)], [], a, OPSET) for a in ({}, {"axes": [1]}, {"axes": [0, -1]})],
     *[("LpNormalization", [real(3, 5, low=0.1)], [], {"p": p, "axis": 0}, OPSET) for p in (1, 2)],
     ("LRN", [real(5, 5, 3, 2)], [], {"size": 4, "alpha": 0.25, "beta": 0.5, "bias": 2.0}, OPSET),
     ("ConvTranspose", [real(1, 3, 4, 5), real(3, 5, 3, 2), real(5)], [], {"strides": [2, 3], "pads": [1, 0, 0, 1]}, OPSET),
@@ -206,7 +207,7 @@ MOVING = (
 # ONNX's evaluator has constants of these in float32, whatever the input is.
 SINGLE = (
     "AffineGrid", "DequantizeLinear", "GridSample", "QuantizeLinear",
-    "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu", "RMSNormalization", "Selu", "Shrink", "Swish",
+    "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LayerNormalization", "LeakyRelu", "MeanVarianceNormalization", "RMSNormalization", "Selu", "Shrink", "Swish",
 )  # fmt: skip
 
 

@@ -142,6 +142,20 @@ def test_maxima_pass_over_nan(name, shape):
             assert a.min() >= 0 and a.max() < shape[attributes["axis"]]
 
 
+@pytest.mark.parametrize("name", UNITS)
+def test_mean_variance_normalization_of_all_floats(name):
+    """As the standard has it; its function and its evaluator are of float32 alone. A row of equal elements gives zeros."""
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 3, 5, 7)).astype(dtype_of(name))
+    x[0, 0] = 0.5
+    calls = [("MeanVarianceNormalization", {"axes": axes}) for axes in ((0, 2, 3), (1,), (-1, 2))]
+    for found in called(calls, [x]):
+        for (_, attributes), y in zip(calls, found, strict=True):
+            wide, axes = x.astype("f8"), attributes["axes"]
+            wanted = (wide - wide.mean(axes, keepdims=True)) / (wide.std(axes, keepdims=True) + 1e-9)
+            assert y.dtype == x.dtype
+            np.testing.assert_allclose(y.astype("f8"), wanted, rtol=0, atol=8 * float(ml_dtypes.finfo(x.dtype).eps))
+
+
 def ordered(x, k, axis, largest):
     """As numpy orders: a NaN behind all numbers; of equal ones the first first."""
     places = np.indices(x.shape)[axis]
