@@ -43,6 +43,16 @@ def integers(func: PrimFunc, seed: int, sizes: dict[str, int] | None = None, low
     return result
 
 
+def specials(func: PrimFunc, seed: int, sizes: dict[str, int] | None = None) -> list:
+    """Integers as above, of which some are the ends of their type, and some floats no number or infinite."""
+    rng, args = np.random.default_rng(seed), integers(func, seed, sizes)
+    for p, a in zip(func.params, args, strict=True):
+        if isinstance(p, Buffer) and p.dtype != "bool":
+            ends = (np.nan, np.inf, -np.inf) if dtypes.is_float(p.dtype) else dtypes.limits(p.dtype)
+            a[rng.random(a.shape) < 0.1] = narrowed(np.asarray(ends[int(rng.integers(len(ends)))]), p.dtype)
+    return args
+
+
 def copies(args: Sequence) -> list:
     """The arguments again, arrays copied."""
     return [a.copy() if isinstance(a, np.ndarray) else a for a in args]

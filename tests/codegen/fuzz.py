@@ -15,7 +15,7 @@ import numpy as np
 
 import tir
 from schedule import Schedule, ScheduleError
-from tests.arrays import integers
+from tests.arrays import integers, specials
 from tir import dtypes, te
 from tir.ir import (
     Axis,
@@ -128,8 +128,9 @@ class Formula:
 
 
 def program(rng: np.random.Generator) -> PrimFunc:
-    """One to four stages: elementwise, windows with padding, reductions, gathers; in loops of 32 or of 64 bits."""
-    width = "int64" if rng.random() < 0.3 else "int32"
+    """One to four stages: elementwise, windows with padding, reductions, gathers; in loops of 32 or of 64 bits, or in some of both."""
+    share = rng.random()
+    width, mixed = "int64" if share < 0.3 else "int32", share > 0.8
 
     def sized(*extents: int) -> tuple:
         return tuple(te.const(n, "int64") if width == "int64" else n for n in extents)
@@ -152,6 +153,7 @@ def program(rng: np.random.Generator) -> PrimFunc:
     outputs = []
     for stage in range(int(rng.integers(1, 5))):
         stage_type = dtype if rng.random() < 0.8 else draw(rng, (*FLOATS, *INTEGERS, "bool"))
+        width = draw(rng, ("int32", "int64")) if mixed else width
         reduces = rng.random() < 0.5
         axes = []
         if reduces:
@@ -163,7 +165,7 @@ def program(rng: np.random.Generator) -> PrimFunc:
                 axes.append(te.reduce_axis(sized(first, first + extent), name=f"r{stage}{r}"))
         style = [int(rng.integers(1 << 30)) for _ in range(16)]
 
-        def readers(place, axes=axes, style=style):
+        def readers(place, axes=axes, style=style, width=width):
             """Functions that read some tensor near `place`, always inside or guarded."""
 
             def used_index() -> None:
@@ -413,13 +415,7 @@ def case(seed: int) -> Schedule:
 
 def arguments(func: PrimFunc, seed: int) -> list:
     """Small integers; sometimes with the ends of integer types, and with floats that are no number or infinite, among them."""
-    rng, args = np.random.default_rng(seed), integers(func, seed)
-    if seed % 4 == 0:
-        for p, a in zip(func.params, args, strict=True):
-            if isinstance(p, Buffer) and p.dtype not in ("bool", "bfloat16"):
-                ends = (np.nan, np.inf, -np.inf) if dtypes.is_float(p.dtype) else dtypes.limits(p.dtype)
-                a[rng.random(a.shape) < 0.1] = draw(rng, ends)
-    return args
+    return (specials if seed % 4 == 0 else integers)(func, seed)
 
 
 def run(seed: int, cpu: str = "") -> Schedule:
