@@ -458,8 +458,9 @@ def scattered(d: Drawing) -> str:
         case "one hot":
             depth = d.constant(np.asarray(d.one([2, 4])))
             return d.add("OneHot", [d.constant(d.rng.integers(-3, 5, (3,))), depth, d.constant(np.array([0, 1], d.dtype))])
-    lengths = d.constant(d.rng.integers(1, max(extent, 1) + 1, a.shape[1 - min(axis, 1)] if a.ndim > 1 else 1))
-    return d.add("ReverseSequence", [x, lengths], time_axis=min(axis, 1), batch_axis=1 - min(axis, 1))
+    time = min(axis, 1)
+    lengths = d.constant(d.rng.integers(1, max(a.shape[time], 1) + 1, a.shape[1 - time] if a.ndim > 1 else 1))
+    return d.add("ReverseSequence", [x, lengths], time_axis=time, batch_axis=1 - time)
 
 
 def any_norm(d: Drawing) -> str:
