@@ -48,7 +48,7 @@ QUANTISING = {"DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Quantize
 PARTLY_FOLDED = {"GRU", "LSTM", "RNN"}  # sums of biases that are constant, in their type, when a file is read
 IN_FLOAT32 = {"GroupNormalization"}  # of doubles, too, as the standard writes it out
 OVER_NAN = {"GlobalMaxPool": -np.inf, "MaxPool": -np.inf, "ReduceMax": -np.inf, "ReduceMin": np.inf}  # docs/networks.md
-FINITE = {*QUANTISING, "ArgMax", "ArgMin", "Cast", "GridSample", "LRN", "Resize"}  # of others the references say nothing
+FINITE = {*QUANTISING, *PARTLY_FOLDED, "ArgMax", "ArgMin", "Cast", "GridSample", "LRN", "Resize"}  # of others references disagree
 Maker = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 CHOOSING = ("max", "min")  # reductions of scatters
 
