@@ -16,9 +16,6 @@ PUBLISHED ?= $(wildcard ../shared/published)
 PY := .venv/bin/python
 READY := .venv/.ready
 
-# Tests and searches start processes by the hundred; each would compile the packages anew where no bytecode may be written.
-unexport PYTHONDONTWRITEBYTECODE
-
 .DEFAULT_GOAL := help
 .PHONY: help tune test docs site fuzz nightly conformance lint bench notebooks gpu clean
 
