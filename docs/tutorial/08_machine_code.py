@@ -31,7 +31,8 @@ A, B = te.placeholder((96, 64), name="A"), te.placeholder((64, 96), name="B")
 k = te.reduce_axis((0, 64), name="k")
 product = te.create_prim_func([A, B, te.compute((96, 96), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
 llvm_ir = tir.dump(product, TARGET, after="llvm_ir")
-print(llvm_ir[llvm_ir.index("loop.11:") : llvm_ir.index("done.12:")])
+begin = llvm_ir.rindex("loop.", 0, llvm_ir.index("%k."))
+print(llvm_ir[begin : llvm_ir.index("\ndone.", begin)])
 
 # %% [markdown]
 # This is the loop over `k`. `phi` is the loop's counter, `getelementptr` calculates an address, `fmuladd` is the multiply-add,

@@ -56,7 +56,7 @@ def most(e: Expr, sizes: Sizes) -> int | None:
         case (Binary("//", _, _), [int(a), _]) | (Unary("neg", _), [int(a)]):
             found = a
         case Binary("%", _, _), [_, int(b)]:
-            found = b
+            found = max(b - 1, 0)
         case (Binary("min" | "max", _, _), [int(a), int(b)]) | (Select(), [_, int(a), int(b)]):
             found = max(a, b)
         case Cast(dtype, _), [int(a)] if dtypes.is_int(dtype):
