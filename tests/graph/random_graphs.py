@@ -31,6 +31,7 @@ EXTENTS = (1, 2, 3, 4, 5, 7, 9)
 FLOATS, INTEGERS = ("float64", "float32", "float16", "bfloat16"), ("int64", "int32")
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1000.0, -1000.0)  # in place of some elements of inputs
 SINGLE = 2.0**-24  # the largest relative error of a rounding to float32
+ENDS = (-1.0, 1.0)  # of what an element may be off by
 TYPED, REFERRED = 8, 4  # copies with roundings of the element types, and of the reference
 SAFETY = 4  # times what the copies are off by
 INTERNAL = 8  # roundings to float32 within a node, of the largest element that it reads or makes
@@ -62,6 +63,12 @@ class Known:
     copies: list[np.ndarray]
     slack: np.ndarray
     doubt: np.ndarray
+
+    def moved(self, share: float) -> np.ndarray:
+        """The numbers, floats off by a share of what they may be off by."""
+        if not is_float(self.numbers):
+            return self.numbers
+        return np.where(np.isfinite(self.numbers), self.numbers + share * self.slack, self.numbers).astype(self.numbers.dtype)
 
     @staticmethod
     def of(numbers: np.ndarray, copies: list[np.ndarray], safety: float = SAFETY) -> Known:
@@ -380,6 +387,8 @@ class Drawing:
             raise Dropped(operator)
         if deciding:
             far = {name: beyond(k.numbers, given[name]) for name, k in known.items()}
+            if operator in QUANTISING and n < len(ENDS):  # of copies near a tie, all may be on one side of it
+                far = {name: k.moved(ENDS[n]) for name, k in known.items()}
             further = made(far)
             loose = any(is_float(a) and not np.array_equal(a, known[name].numbers, equal_nan=True) for name, a in far.items())
             for exact, a, b in zip(arrays, results, further, strict=True):
