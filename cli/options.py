@@ -90,12 +90,14 @@ def threads(text: str) -> int:
     return found
 
 
-def input_shape(text: str, what: str = "an input and its shape") -> tuple[str, tuple[int, ...]]:
+def input_shape(
+    text: str, what: str = "an input and its shape", number: Callable[[str], int] = count
+) -> tuple[str, tuple[int, ...]]:
     """The shape of an input of a network, `NAME=1,3,224,224`, or other numbers with a name."""
     name, equals, numbers = text.rpartition("=")
     with suppress(ValueError, argparse.ArgumentTypeError):
         if equals and name:
-            return name, tuple(map(positive_int, numbers.split(",") if numbers else ()))
+            return name, tuple(map(number, numbers.split(",") if numbers else ()))
     raise argparse.ArgumentTypeError(f"NAME=1,3,224,224, {what}, was expected, got {text!r}")
 
 

@@ -151,6 +151,8 @@ def root_mean_square(array: np.ndarray) -> float:
 
 def _summary(array: np.ndarray) -> str:
     """The range of the elements."""
+    if not array.size:
+        return "no elements"
     if not np.isfinite(array).all():
         return f"{np.count_nonzero(~np.isfinite(array))} of {array.size} elements are not finite"
     return f"from {array.min():.6g} to {array.max():.6g}"

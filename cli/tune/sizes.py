@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from codegen.timing import duration
 from tir.display import aligned
 
-from ..options import Usage, input_shape, measurable, parse_target, refusing
+from ..options import Usage, input_shape, measurable, parse_target, positive_int, refusing
 from .arguments import parse_model, parse_policy, parse_space
 from .program import is_file, open_function
 
@@ -28,7 +28,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
             f"--sizes goes with FILE.py:NAME, a function whose sizes are open; those of {args.words[0]} are given by --shape"
         )
     with refusing("--sizes", argparse.ArgumentTypeError):
-        named = dict(input_shape(text, "a size and its values") for text in args.sizes)
+        named = dict(input_shape(text, "a size and its values", positive_int) for text in args.sizes)
     func, target = open_function(args.words[0], args.shape), parse_target(args.target or "llvm", args.threads)
     if "measurer" not in options:
         measurable(target)

@@ -53,6 +53,11 @@ def test_a_run(path, tmp_path, capsys):
     assert any(line.startswith("matmul_relu(7x5, 5x5) -> 7x5") for line in printed)
 
 
+def test_an_input_without_elements(path, capsys):
+    assert main([str(path), "--shape", "x=0,5", "--check"]) == 0
+    assert "  y: float32[0, 5], no elements" in capsys.readouterr().out
+
+
 def test_random_inputs(path, capsys):
     assert main([str(path), "--shape", "x=3,5"]) == 0
     assert "  y: float32[3, 5], from 0 to " in capsys.readouterr().out
