@@ -68,7 +68,7 @@ def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0
         """The coordinate along each axis of `x`, in its elements."""
         found: Expr = te.const(0.0)
         for n, axis in enumerate(axes):
-            at = axis.coordinate(grid[(*i[:-1], te.const(rank - 1 - n))].astype("float32"), mode)
+            at = axis.coordinate(wide(grid[(*i[:-1], te.const(rank - 1 - n))]), mode)
             found = at if n == 0 else te.select(te.equal(i[-1], n), at, found)
         return found
 
@@ -110,7 +110,7 @@ class SampledAxis:
         return (0.0, self.extent - 1.0) if self.align_corners else (-0.5, self.extent - 0.5)
 
     def coordinate(self, place: Expr, mode: str) -> Expr:
-        """The element, a float32, at a place from -1 to 1, brought into the image where padding does so, else close to it; of
+        """The element at a place from -1 to 1, brought into the image where padding does so, else close to it; of
         cubic sums `_tap` does, for each element."""
         low, high = self.ends
         real = (place + 1.0) * ((high - low) / 2) + low
@@ -126,7 +126,7 @@ class SampledAxis:
         low, high = self.ends
         width = high - low
         if width == 0:
-            return te.const(low, "float32")
+            return te.const(low, at.dtype)
         far = te.abs(at - low)
         rest = far - te.floor(far / (2 * width)) * (2 * width)
         return te.minimum(rest, 2 * width - rest) + low

@@ -197,11 +197,12 @@ def cubic_weights(t, a=-0.75):
     return np.where(d <= 1, near, far)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("padding", ["border", "reflection", "zeros"])
-def test_cubic_samples_near_the_edge(padding):
-    """Each element that a sum takes is brought into the image by itself."""
-    x = np.random.default_rng(0).uniform(-1, 1, (1, 1, 5)).astype("f4")
-    grid = np.array([-1.4, -0.95, -0.5, 0.3, 0.99, 1.0, 1.9], "f4").reshape(1, -1, 1)
+def test_cubic_samples_near_the_edge(padding, dtype):
+    """Each element that a sum takes is brought into the image by itself, and places are of the grid's type."""
+    x = np.random.default_rng(0).uniform(-1, 1, (1, 1, 5)).astype(dtype)
+    grid = np.array([-1.4, -0.95, -0.5, 0.3, 0.99, 1.0, 1.9], dtype).reshape(1, -1, 1)
     wanted = []
     for place in (grid.ravel().astype("f8") + 1) * 2.5 - 0.5:
         first = math.floor(place)
@@ -212,7 +213,7 @@ def test_cubic_samples_near_the_edge(padding):
             total += weight * x[0, 0, index] if 0 <= index < 5 else 0.0
         wanted.append(total)
     for (found,) in called([("GridSample", {"mode": "cubic", "padding_mode": padding})], [x, grid]):
-        np.testing.assert_allclose(found[0, 0], wanted, rtol=0, atol=64 * np.finfo("f4").eps)
+        np.testing.assert_allclose(found[0, 0], wanted, rtol=0, atol=64 * np.finfo(dtype).eps)
 
 
 def test_samples_far_outside():
