@@ -314,7 +314,8 @@ class Drawing:
     def run(self, node: onnx.NodeProto) -> None:
         """Take a node, with all that is known of what it makes. Raises Dropped where that does not suit."""
         operator, names = node.op_type, [n for n in node.input if n]
-        if operator in FINITE and not all(finite(self.values[n]) for n in names):
+        dilated = any(a.name == "dilations" and max(a.ints) > 1 for a in node.attribute)  # a reference fills kernels with zeros
+        if (operator in FINITE or dilated) and not all(finite(self.values[n]) for n in names):
             raise Dropped(operator)
         how = next((a.s.decode() for a in node.attribute if a.name == "reduction"), "")
         if how in CHOOSING and any(np.isnan(plain(self.values[n])).any() for n in names):

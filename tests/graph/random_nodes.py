@@ -474,6 +474,8 @@ def any_norm(d: Drawing) -> str:
 def attention(d: Drawing) -> str:
     x = d.some(4)
     batch, heads, _, size = d.values[x].shape
+    if 0 in (heads, size):  # the standard writes it out with shapes in which 0 is another extent
+        raise Dropped("Attention")
     length, outer, kept = d.one([1, 2, 5]), d.one([size, 3]), d.divisor(heads)
     inputs = [x, d.weight(batch, kept, length, size), d.weight(batch, kept, length, outer)]
     if d.chance(0.3):
