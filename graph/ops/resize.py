@@ -114,7 +114,10 @@ def axes_of(
         raise ValueError(f"either scales or sizes must be given, one for each of the axes {numbers}")
     before = [shape[n] for n in numbers]
     if sizes:
-        scales = [s / e for s, e in zip(sizes, before, strict=True)]
+        for n, e, s in zip(numbers, before, sizes, strict=True):
+            if s and not e:
+                raise ValueError(f"axis {n} has no elements, and cannot be resized to {s}")
+        scales = [s / e if e else 1.0 for s, e in zip(sizes, before, strict=True)]
         if policy != "stretch":
             one = min(scales) if policy == "not_larger" else max(scales)
             scales, sizes = [one] * len(before), [int(np.floor(one * e + 0.5)) for e in before]

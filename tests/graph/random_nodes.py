@@ -422,6 +422,8 @@ def resize(d: Drawing) -> str:
     elif mode == "cubic":
         attributes |= {"cubic_coeff_a": d.one([-0.75, -0.5]), "exclude_outside": d.one([0, 1])}
     if d.chance(0.3):
+        if 0 in d.values[x].shape[2:]:  # of nothing only nothing can be made
+            raise Dropped("Resize")
         sizes = [*d.values[x].shape[:2], *(d.one([1, 2, 3, 5, 8]) for _ in scales[2:])]
         return d.add("Resize", [x, "", "", d.constant(sizes)], mode=mode, **attributes)
     if mode == "linear" and d.chance(0.3):

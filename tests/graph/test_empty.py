@@ -174,3 +174,18 @@ def test_a_recurrence_without_sequences_or_steps(operator, gates, steps, sequenc
     given = {"x": np.zeros((steps, sequences, 4), "float32")}
     y, h = tir.compile(load_onnx(model([node], given, ["y", "h"], weights, 18)), "llvm -num-cores 1")(given)
     assert y.shape == (steps, 2, sequences, 5) and h.shape == (2, sequences, 5) and not h.any()
+
+
+def resized(shape, sizes, **attributes):
+    x = np.zeros(shape, "float32")
+    sizes = {"s": np.array(sizes)}
+    proto = model([helper.make_node("Resize", ["x", "", "", "s"], ["y"], **attributes)], {"x": x}, ["y"], sizes, 23)
+    return evaluate(load_onnx(proto), {"x": x})[0].shape
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_a_resize_of_no_channels(mode):
+    assert resized((2, 0, 5), (2, 0, 7), mode=mode) == (2, 0, 7)
+    assert resized((2, 3, 0), (2, 3, 0), mode=mode) == (2, 3, 0)
+    with pytest.raises(GraphError, match="axis 2 has no elements, and cannot be resized to 7"):
+        resized((2, 3, 0), (2, 3, 7), mode=mode)
