@@ -145,6 +145,11 @@ def limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, old)
 
 
+def signed_zeros(s: Schedule) -> bool:
+    """The steps keep the signs of zeros, which `factor_out` does not."""
+    return all(step.name != "factor_out" for step in s.trace)
+
+
 def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None:
     """What is wrong with a schedule of `before`, as (kind, message), or None."""
 
@@ -157,7 +162,9 @@ def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None
     checks = (
         (
             "wrong result",
-            lambda: harness.same_numbers(before, s.func, sizes_of(s.func, seed), (seed % 7, 7 + seed % 5), llvm=False),
+            lambda: harness.same_numbers(
+                before, s.func, sizes_of(s.func, seed), (seed % 7, 7 + seed % 5), llvm=False, signed_zeros=signed_zeros(s)
+            ),
         ),
         ("verify", lambda: harness.well_formed(s.func)),
         ("script", lambda: harness.round_trip(s.func)),
@@ -188,7 +195,7 @@ def fault(before: PrimFunc, steps: Sequence[Step], seed: int, compiler: Compiler
     except Exception as error:
         return "crash", f"{type(error).__name__}: {error}"
     if compiler is not None:
-        found = compiler.compare(before, s.func, seed)
+        found = compiler.compare(before, s, seed)
         return None if found is None else ("LLVM", found)
     return fault_of(before, s, seed)
 
@@ -214,7 +221,7 @@ def fault_of_schedules(before: PrimFunc, seed: int, compiler: Compiler | None) -
             steps = s.trace.steps
             if (found := fault_of(before, s, seed)) is not None:
                 return f"{what}: {found[0]}", steps, found[1]
-            if compiler is not None and (wrong := compiler.compare(before, s.func, seed)) is not None:
+            if compiler is not None and (wrong := compiler.compare(before, s, seed)) is not None:
                 return f"{what}: LLVM", steps, wrong
     except TooSlow:
         raise
@@ -270,7 +277,7 @@ def case(
                 _note(tally, found[0], seed, before, tuple(s.trace), found[1])
             elif compiler is not None and not any(loop.kind is Kind.THREAD for loop in loops(s.func)):
                 tally.compiled = 1
-                wrong = compiler.compare(before, s.func, seed)
+                wrong = compiler.compare(before, s, seed)
                 if wrong is not None:
                     _note(tally, "LLVM", seed, before, tuple(s.trace), wrong, compiler)
             if force:
@@ -320,7 +327,7 @@ class Compiler:
         self._child: multiprocessing.process.BaseProcess | None = None
         self._pipe: Connection | None = None
 
-    def compare(self, before: PrimFunc, after: PrimFunc, seed: int) -> str | None:
+    def compare(self, before: PrimFunc, after: Schedule, seed: int) -> str | None:
         """How the numbers of `after`, compiled, differ from those of `before`, interpreted; None if they do not."""
         if self._child is None:
             context = multiprocessing.get_context("spawn")
@@ -330,7 +337,7 @@ class Compiler:
             theirs.close()
         assert self._pipe is not None
         try:
-            self._pipe.send((before, after, seed))
+            self._pipe.send((before, after.func, seed, signed_zeros(after)))
             if self._pipe.poll(HANG):
                 return self._pipe.recv()
             found = "the compiled function hangs"
@@ -351,11 +358,11 @@ class Compiler:
 def _compile_and_run(pipe: Connection) -> None:
     while True:
         try:
-            before, after, seed = pipe.recv()
+            before, after, seed, signed = pipe.recv()
         except EOFError:
             return
         try:
-            harness.same_numbers(before, after, sizes_of(after, seed), (seed % 7,))
+            harness.same_numbers(before, after, sizes_of(after, seed), (seed % 7,), signed_zeros=signed)
             pipe.send(None)
         except (Exception, pytest.fail.Exception) as error:
             pipe.send(f"{type(error).__name__}: {error}")

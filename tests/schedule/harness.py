@@ -98,20 +98,27 @@ def well_formed(func: PrimFunc) -> None:
     assert report.ok, f"{report}\n{without_header(func.script())}"
 
 
-def same_numbers(before: PrimFunc, after: PrimFunc, sizes: dict[str, int] | None = None, seeds=SEEDS, llvm: bool = True) -> None:
+def same_numbers(
+    before: PrimFunc,
+    after: PrimFunc,
+    sizes: dict[str, int] | None = None,
+    seeds=SEEDS,
+    llvm: bool = True,
+    signed_zeros: bool = True,
+) -> None:
     """Assert that both functions leave bitwise equal arrays, in the interpreter with its traps, and once through LLVM (unless it
-    has GPU threads)."""
+    has GPU threads); without `signed_zeros`, -0 is 0."""
     __tracebackhide__ = True
     for seed in seeds:
         given = integers(before, seed, sizes)
         old, new = _results(before, seed, tuple((sizes or {}).items())), copies(given)
         run(after, *new, seed=seed)
-        if difference := _difference(after, given, old, new, seed):
+        if difference := _difference(after, given, old, new, seed, signed_zeros):
             pytest.fail(f"interpreter, seed {seed}: {difference}\n{without_header(after.script())}")
     if llvm and not any(loop.kind is Kind.THREAD for loop in loops(after)):
         new = integers(before, seeds[-1], sizes)
         tir.build(after, target="llvm")(*new)
-        if difference := _difference(after, given, old, new, seeds[-1]):
+        if difference := _difference(after, given, old, new, seeds[-1], signed_zeros):
             pytest.fail(f"LLVM, though not the interpreter: {difference}\n{without_header(after.script())}")
 
 
@@ -167,10 +174,10 @@ def _first_difference(before: PrimFunc, after: PrimFunc) -> str:
     return "a program that verifies, and computes the same numbers on this data"
 
 
-def _difference(after: PrimFunc, given: list, old: list, new: list, seed: int) -> str | None:
+def _difference(after: PrimFunc, given: list, old: list, new: list, seed: int, signed_zeros: bool = True) -> str | None:
     """The first element that differs after both programs ran, and the iteration of `after` that wrote it last."""
     for p, x, y in zip(after.params, old, new, strict=True):
-        if isinstance(p, Buffer) and (wrong := np.argwhere(_bits(x) != _bits(y))).shape[0]:
+        if isinstance(p, Buffer) and (wrong := np.argwhere(_differs(x, y, signed_zeros))).shape[0]:
             at = tuple(map(int, wrong[0]))
             writer = last_writer(after, p, at, given, seed)
             return (
@@ -178,6 +185,11 @@ def _difference(after: PrimFunc, given: list, old: list, new: list, seed: int) -
                 f"{f'last written by {writer}' if writer else 'no iteration writes it'}"
             )
     return None
+
+
+def _differs(x: np.ndarray, y: np.ndarray, signed_zeros: bool) -> np.ndarray:
+    found = np.asarray(_bits(x) != _bits(y))
+    return found if signed_zeros else found & ~((x == 0) & (y == 0))
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

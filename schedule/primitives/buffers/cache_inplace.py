@@ -6,11 +6,11 @@ from functools import reduce
 
 from tir.analysis.regions import accessed, union
 from tir.ir import Block, Buffer, Kind, PrimFunc, Stmt
-from tir.traverse import loops_in, replace_buffers
+from tir.traverse import loops_in, replace_buffers, stores
 
 from ...error import ScheduleError
 from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
-from ...primitive import KIND_WORDS, BlockName, BufferPlace, primitive
+from ...primitive import KIND_WORDS, BlockName, BufferPlace, is_parameter, primitive
 from ...rewriting.cache_stages import copy_block, finished, need_scope, place_behind, proving_part, where_written
 from ...rewriting.edits import Insertion, Names, edited, parts, with_buffer
 from ...rewriting.placement import laid_out, needed
@@ -31,8 +31,8 @@ def cache_inplace(
               for ax0 in range(N): C[ax0] = C_local[ax0]
               The copying blocks stand around the nest of `block`. Inside loops shared with others, and inside a block, they copy
               only what is used in their iteration.
-    Legal     if the block reads and writes the buffer, inside of another block at places as for `cache_write`, and loops around
-              both copies are serial.
+    Legal     if the block reads and writes the buffer, which is a parameter or written elsewhere, inside of another block at
+              places as for `cache_write`, and loops around both copies are serial.
     Example   matmul: s.decompose_reduction("C", "k"); s.cache_inplace("C_update", "C", "local")
     """
     scope, leaf = locate(func, block, under_conditions=True)
@@ -41,6 +41,10 @@ def cache_inplace(
     if target.name not in leaf.writes:
         reason = f"`{block}` does not write `{target.name}`"
         raise ScheduleError(reason, (leaf.stmt, f"reads {target.name}"), hint="cache_read copies what is only read")
+    writers = [sum(s.buffer.name == target.name for s in stores(body)) for body in (func.body, leaf.stmt)]
+    if writers[0] == writers[1] and not is_parameter(func, target.name):
+        reason = f"nothing but `{block}` writes `{target.name}`, so there is nothing to copy"
+        raise ScheduleError(reason, (leaf.stmt, f"writes {target.name}"), hint="cache_write copies what is written")
     func, start, back = through_copy(func, scope, leaf, target, storage_scope)
     return func, [start, back]
 

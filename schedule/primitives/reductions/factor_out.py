@@ -28,7 +28,7 @@ def factor_out(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, str]:
            => for i: for k: C_global[i] = C_global[i] + f(i, k)
               for i: C[i] = C_global[i] * 3
     Legal     if the block adds a product, a quotient or a negative with a finite constant other than 0 in it to the element that
-              it writes, starting from 0, and `cache_write` of that is legal.
+              it writes, starting from 0, and `cache_write` of that is legal. A sum of 0 may become -0.
     Example   scaled_sum: s.factor_out("C")
     """
     _, leaf = locate(func, block)

@@ -1,6 +1,8 @@
 """cache_inplace, and cache_write of what foreign calls write."""
 
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError
 from tests.programs import matmul
 from tests.schedule.harness import Checked, check, refuse
 from tir.script import parse
@@ -199,3 +201,23 @@ cache_read('C', 0, 'global'): `B` also writes `A`, so it cannot read a copy
 """,
     )
     assert unstated.cache_inplace("B", "A", "local") == ["A_local_start", "A_local"]
+
+
+def test_what_nothing_else_writes_is_not_copied():
+    func = parse("""
+    @T.prim_func
+    def main(B: T.Buffer((7,), "int32")):
+        S = T.alloc_buffer((7,), "int32")
+        for i in range(7):
+            with T.block("S"):
+                v_i = T.axis.spatial(7, i)
+                S[v_i] = 3
+        for i in range(7):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                B[v_i] = S[v_i]
+    """)
+    s = Schedule(func)
+    outer = s.blockize(["S", "B"])
+    with pytest.raises(ScheduleError, match="nothing but `outer_S_B_` writes `S`, so there is nothing to copy"):
+        s.cache_inplace(outer, "S", "local")
