@@ -234,10 +234,10 @@ def _split_axes(block: Block, divisions: dict[str, Division], keep_units: bool, 
     last_reduce = next((it for it in reversed(block.iters) if it.axis is not Axis.SPATIAL), None)
     for it in block.iters:
         d = divisions[it.var.name]
-        count = simplify((it.extent + (d.size - 1)) // d.size)
+        one = Const(1, it.extent.dtype)
+        count = one if d.size == it.extent else simplify((it.extent + (d.size - 1)) // d.size)  # an open extent may be 0
         taken = visible.union(x.var.name for x in (*outside, *inside))
         o, i = (Var(names.axis(f"{it.var.name}_{end}", taken), it.var.dtype) for end in "oi")
-        one = Const(1, it.extent.dtype)
         index: Expr | None = None
         if keep_units or count != one:
             outside.append(Iter(o, count, it.axis, d.outer))
