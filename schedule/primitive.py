@@ -48,7 +48,7 @@ REGISTRY: dict[str, Primitive] = {}  # filled by the decorator when a primitive'
 
 
 class ArgumentKind(Enum):
-    """What an argument stands for, beside a value of its type."""
+    """The meaning of an argument, beside a value of its type."""
 
     LOOP = "the name of a loop"
     BLOCK = "the name of a block"
@@ -83,7 +83,7 @@ class Primitive(Generic[P, R]):
 
     @functools.cached_property
     def kinds(self) -> dict[str, frozenset[ArgumentKind]]:
-        """What the values of each parameter stand for, by its name."""
+        """The kinds of the values of each parameter, by its name."""
         declared = typing.get_type_hints(self.function, include_extras=True)
         return {p.name: frozenset(_kinds_in(declared[p.name])) for p in self.parameters}
 
@@ -103,7 +103,7 @@ class Primitive(Generic[P, R]):
 
     @functools.cached_property
     def draws_a_list(self) -> bool:
-        """The primitive is declared to draw a list of values."""
+        """True for a primitive that is declared to draw a list of values."""
         if self.decision is None:
             return False
         _, made = typing.get_args(self.types["return"])

@@ -85,7 +85,7 @@ class Expressions:
         return Cast("int32", wide) if wraps(e) else wide
 
     def fits(self, index: Expr) -> bool:
-        """Whether 32 bits hold all values of an index."""
+        """True where 32 bits hold all values of an index."""
         if index not in self.held:
             (low, high), (least, most) = expr_bounds(index, self.ranges), dtypes.limits("int32")
             self.held[index] = low is not None and high is not None and least <= low and high <= most

@@ -50,7 +50,7 @@ def factors(extent: Expr) -> set[Expr]:
 
 
 def _factors(e: Expr, below: int) -> Iterator[Expr]:
-    """What is not 0 if `e // below` is not: the factors of a product, to which less than `below` is added."""
+    """Expressions that are not 0 if `e // below` is not: the factors of a product, to which less than `below` is added."""
     p = dict(normal_form(e, {}))
     if 0 <= p.pop((), 0) < below and len(p) == 1:
         for atom in next(iter(p)):
@@ -70,14 +70,14 @@ class Division(Memory):
             self._test(division, conditions)
 
     def may_fail(self, *expressions: Expr) -> bool:
-        """Whether one of these expressions divides by what may be 0, unless that is an element."""
+        """True where one of these expressions divides by what may be 0, unless that is an element."""
         return any(True for _ in self._uncertain(expressions))
 
     def _uncertain(self, expressions: tuple[Expr, ...]) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
         return (found for e in expressions for found in divided(e) if not self._nonzero(found[0]))
 
     def _nonzero(self, e: Binary) -> bool:
-        """Whether the divisor is known not to be 0 in the innermost frame."""
+        """True where the divisor is known not to be 0 in the innermost frame."""
         known = {d for frame in self.frames for d in frame.nonzero}
         if e.b in known or not _within(0, bounds(e.b, self.ranges)):
             return True
@@ -85,7 +85,7 @@ class Division(Memory):
         return len(p) == 1 and all(atom in known or not _within(0, bounds(atom, self.ranges)) for m in p for atom in m)
 
     def beyond(self, op: str, *operands: Expr) -> bool:
-        """Whether an operation on int32 takes an index that 32 bits may not hold, and whose other bits decide, too."""
+        """True for an operation on int32 of an index that 32 bits may not hold, and whose other bits decide, too."""
         cut = any(not wraps(x) and not self.fits(x, "int32") for x in operands)
         return cut and op in DECIDED_BY_ALL_BITS and operands[0].dtype == "int32"
 
@@ -94,7 +94,7 @@ class Division(Memory):
         return self.wrapped(x) if wraps(e) and not self.beyond(e.op, e.a, e.b) else self.index(x)
 
     def fits(self, index: Expr, dtype: str) -> bool:
-        """Whether all values that an index has here are numbers of a dtype."""
+        """True where all values that an index has here are numbers of a dtype."""
         (low, high), (least, most) = bounds(index, self.ranges), dtypes.limits(dtype)
         return isinstance(low, int) and isinstance(high, int) and least <= low and high <= most
 
@@ -128,7 +128,7 @@ class Division(Memory):
         self.leave_if(zeros, self.module.faults.get(e, DIVIDED))
 
     def divide(self, x: Value, y: Value, e: Binary, unsigned: bool) -> Value:
-        """What a division gives of the values of its operands."""
+        """The quotient, or the remainder, of the values of the operands."""
         y = self._divisor(y, e)
         (low, high), (least, _) = bounds(e.b, self.ranges), bounds(e.a, self.ranges)
         x, y = self.together(x, y)

@@ -29,7 +29,7 @@ MIN_STREAMED_BYTES = 16  # bytes: the shortest non-temporal store that is worth 
 
 
 def hoistable(e: Expr) -> bool:
-    """Whether an integer expression may be computed early: it reads no memory."""
+    """True for an integer expression that may be computed early: it reads no memory."""
     return not any(isinstance(n, (Load, Call)) for n in walk(e))
 
 

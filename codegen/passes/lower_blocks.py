@@ -56,7 +56,7 @@ from tir.traverse import (
 
 from .memory_hints import NON_TEMPORAL, check_prefetches, streamed
 
-MAX_CASES = 64  # iterations of a loop, lanes as a rule, of which each is written into the extent of what they hold together
+MAX_CASES = 64  # iterations of a loop, lanes as a rule (a register has up to 64), of which each is written into an extent
 ALIGNED = "storage_align"  # the attribute with the strides that buffers must have
 
 
