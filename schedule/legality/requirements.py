@@ -296,18 +296,27 @@ def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -
             )
 
 
-def need_loops_for_init(reduction: Block, loops: Iterable[For], driving: set[str], placing: set[str]) -> None:
-    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs."""
+def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[str], placing: set[str]) -> None:
+    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs, or an opaque axis, whose
+    iterations the init of a later one would go before."""
+    ordered = driving(reduction, Axis.OPAQUE)
     for x in loops:
-        if x.name in driving and x.name in placing:
+        if x.name in reducing and x.name in placing:
             raise drives_both(reduction, x, "decompose_reduction", ", so the init has no loop of its own")
+        if x.name in ordered and not x.extent.is_one:
+            raise ScheduleError(
+                f"`{x.name}` drives an opaque axis of `{reduction.name}`, and all of its inits would run before its updates",
+                (x, "drives an opaque axis"),
+                (reduction, "the block"),
+                hint=f"choose a loop inside of `{x.name}`",
+            )
 
 
 def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mapping[str, Expr], ranges: Ranges) -> None:
     """Refuse a reduction that does not start, given the bindings of its axes, where its loops do, all of them being `zeros`."""
-    for it in reduction.iters:
+    for it in reduction.reduction:
         start = simplify(substitute(bindings[it.var.name], zeros), ranges)
-        if it.axis is not Axis.SPATIAL and not start.is_zero:
+        if not start.is_zero:
             raise ScheduleError(
                 f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs",
                 (reduction, "the block"),

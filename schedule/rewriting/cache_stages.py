@@ -25,6 +25,7 @@ from tir.ir import (
     For,
     If,
     Iter,
+    Kind,
     Let,
     Load,
     Node,
@@ -38,14 +39,16 @@ from tir.ir import (
 )
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
-from tir.traverse import driving, loads, replace_stmt, rewrite, stored_names, substitute, variables, walk_stmts
+from tir.traverse import driving, loads, path_to, replace_stmt, rewrite, stored_names, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
 from ..legality.axis_windows import TiledIndex, Window, in_elements, windows, written_indices
 from ..legality.dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
+from ..legality.independence import independent_iterations
 from ..legality.instances import instances, narrowed
 from ..legality.iter_map import Unproved, proving
-from ..primitive import is_parameter, nest_at
+from ..legality.privatisation import private_buffers
+from ..primitive import KIND_WORDS, is_parameter, nest_at
 from .edits import Insertion, Names, parts
 from .placement import laid_out
 
@@ -133,8 +136,9 @@ def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
     return [r for r in readers if r.under(path[-1]) and not any(r.under(s) for s in first)]
 
 
-def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
-    """After the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader, the first of them."""
+def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf], name: str) -> CopyPlace:
+    """After the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader, the first of them; refuses
+    a buffer of which iterations that run side by side have one each."""
     whole = (*writer.above, writer.stmt)
     inside = max((n + 1 for n, s in enumerate(whole) if type(s) is If), default=0)
     common = whole[: inside + 1] if type(whole[inside]) is Seq else whole[:inside]
@@ -142,7 +146,29 @@ def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
         common = max(common, shared(whole, r.above), key=len)
     path = common if common and type(common[-1]) is Seq else (*common, whole[inside])
     position = next(n for n, s in enumerate(parts(path[-1])) if writer.under(s)) + 1
-    return CopyPlace(path, position, *loops_and_ranges(common, scope.ranges))
+    place = CopyPlace(path, position, *loops_and_ranges(common, scope.ranges))
+    for loop in writer.inside(place.loops):
+        if loop.kind in (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD):
+            _need_one_for_all(scope, writer, loop, name)
+    return place
+
+
+def _need_one_for_all(scope: Scope, writer: Leaf, loop: For, name: str) -> None:
+    """Refuse a buffer that is private to iterations of a loop, in which several write the same element."""
+    above = path_to(scope.func.body, loop.name)
+    private = private_buffers(scope.func, above)
+    if name not in private:
+        return
+    try:
+        independent_iterations(above, KIND_WORDS[loop.kind], lambda: private - {name})
+    except ScheduleError:
+        raise ScheduleError(
+            f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and each of its iterations has a `{name}` of its own, so a copy behind it "
+            "is that of none",
+            (loop, KIND_WORDS[loop.kind]),
+            (writer.stmt, f"writes {name}"),
+            hint=f"serial({loop.name!r}) first, or leave readers in the loop to `{name}`",
+        ) from None
 
 
 def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:

@@ -58,11 +58,11 @@ def in_own_loops(
 
 
 def init_block(reduction: Block, iters: Iterable[Iter], conditions: Iterable[Expr], ranges: Ranges, names: Names) -> Block:
-    """A block of its own for the init of a reduction, over the spatial ones of some axes, not yet in loops of its own."""
+    """A block of its own for the init of a reduction, over those of some axes that do not reduce, not yet in loops of its own."""
     assert reduction.init is not None
     return Block(
         names.block(f"{reduction.name}_init"),
-        tuple(it for it in iters if it.axis is Axis.SPATIAL),
+        tuple(it for it in iters if it.axis is not Axis.REDUCE),
         reduction.init,
         predicate=conjunction(*(c for c in conditions if not prove(c, ranges))),
         reads=() if reduction.reads is not None and not loads(reduction.init) else None,

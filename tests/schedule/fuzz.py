@@ -280,7 +280,7 @@ def case(
                 wrong = compiler.compare(before, s, seed)
                 if wrong is not None:
                     _note(tally, "LLVM", seed, before, tuple(s.trace), wrong, compiler)
-            if force:
+            if force and not tally.failures:
                 for call in survey(s.func, rng, tally.forced):
                     tally.failures.append(Failure("accepted though illegal", seed, s.func, (), call))
             if default and not any(loop.kind is Kind.THREAD for loop in loops(before)):

@@ -27,6 +27,7 @@ from tir.ir import (
     Stmt,
     Var,
     all_zero,
+    cast,
     conjunction,
     conjuncts,
     nest,
@@ -124,7 +125,7 @@ def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_i
     axes = _split_axes(tile.block, divisions, preserve_unit_iters, names, visible)
     outer_conditions, inner_conditions = _split_predicate(tile, divisions, axes)
     # A reduction that is complete within the tile keeps its init.
-    split_init = tile.block.init is not None and any(x.axis is not Axis.SPATIAL for x in axes.outside)
+    split_init = tile.block.init is not None and any(x.axis is Axis.REDUCE for x in axes.outside)
     first: dict[str, Expr] | None = None
     if split_init:
         _need_one_start(tile)
@@ -334,7 +335,7 @@ def _inner_condition(
                     continue
                 factor = next(there[m] // tiles[m] for m in tiles)
                 if there == scale(tiles, factor):
-                    total = add({(axis,): factor}, here)
+                    total = add({(cast(axis, a.dtype),): factor}, here)
                     rest = factor * constant - offset
                     return Binary(op, to_expr(total, a.dtype), Const(rest, a.dtype))
     raise ScheduleError(
@@ -349,12 +350,12 @@ def _need_first(n: TileNest, divisions: dict[str, Division], axes: SplitAxes) ->
     drives both kinds of axes, or where the reduction does not start there."""
     block = n.block
     placing, reducing = (
-        {name for it in block.iters if (it.axis is Axis.SPATIAL) is spatial for name in variables(divisions[it.var.name].inner)}
-        for spatial in (True, False)
+        {name for it in block.iters if it.axis is axis for name in variables(divisions[it.var.name].inner)}
+        for axis in (Axis.SPATIAL, Axis.REDUCE)
     )
     need_loops_for_init(block, n.inner, reducing, placing)
     zeros = all_zero(loop.var for loop in n.inner if loop.name in reducing)
-    zeros |= all_zero(x.var for x in axes.outside if x.axis is not Axis.SPATIAL)
+    zeros |= all_zero(x.var for x in axes.outside if x.axis is Axis.REDUCE)
     need_start_at_0(block, {v: d.inner for v, d in divisions.items()}, zeros, {})
     return zeros
 
@@ -363,7 +364,7 @@ def _tile_init(n: TileNest, axes: SplitAxes, zeros: dict[str, Expr], conditions:
     """The init of the block inside, over the spatial loops of a tile."""
     block = n.block
     assert block.init is not None
-    starts = all_zero(it.var for it in block.iters if it.axis is not Axis.SPATIAL)
+    starts = all_zero(it.var for it in block.reduction)
     place = {**axes.mapping, **starts}
     reducing = {loop.name for loop in n.inner if loop.name in zeros}
     left = [simplify(substitute(c, zeros)) for c in conditions if not variables(c) <= reducing]

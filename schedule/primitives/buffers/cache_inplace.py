@@ -51,7 +51,8 @@ def cache_inplace(
 
 def through_copy(func: PrimFunc, scope: Scope, leaf: Leaf, target: Buffer, storage_scope: str) -> tuple[PrimFunc, str, str]:
     """`func` with a block that uses a copy of a buffer, filled before its nest and copied back behind; both blocks' names."""
-    place = place_behind(scope, leaf, [x for x in scope.leaves if x is not leaf and target.name in x.reads | x.writes])
+    others = [x for x in scope.leaves if x is not leaf and target.name in x.reads | x.writes]
+    place = place_behind(scope, leaf, others, target.name)
     beside = next((x for x in (*loops_in(scope.around), *place.loops) if x.kind is not Kind.SERIAL), None)
     if beside is not None:
         raise ScheduleError(

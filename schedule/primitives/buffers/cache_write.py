@@ -88,7 +88,7 @@ def cache_write(
                 hint=f"leave `{r.name}` out of consumer_blocks: it then reads `{target.name}` itself",
             )
     remaining = [r for r in readers if r not in moved]
-    place = place_behind(scope, leaf, remaining)
+    place = place_behind(scope, leaf, remaining, target.name)
     loops, ranges, facts = place.loops, place.ranges, facts_of(scope, place.loops)
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)

@@ -180,7 +180,7 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
             )
     remaining = [r for r in scope.readers(target.name) if r is not leaf]
     need_read_later(remaining, leaf)
-    stand = place_behind(scope, leaf, remaining)
+    stand = place_behind(scope, leaf, remaining, target.name)
     names = Names.of(func)
     copy, copying, new = _copy_blocks(names, wanted, memory, target, writer, place, back=True)
     with proving_part(leaf, target, stand.loops):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tir.arith.bounds import ranges_of
 from tir.arith.simplify import simplify
-from tir.ir import NOT_SPATIAL, Axis, Block, For, PrimFunc, all_zero, conjuncts
+from tir.ir import Axis, Block, For, PrimFunc, all_zero, conjuncts
 from tir.traverse import driving, loaded_names, substitute, variables
 
 from ...error import ScheduleError
@@ -30,10 +30,10 @@ def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tup
            => for i_init: C[i_init] = 0
               for i: for k: C[i] = C[i] + f(i, k)
     Legal     if `loop` is around the block, and no loop of extent above 1 outside of it drives the reduction; each loop from
-              `loop` on drives spatial or reduction axes, not both, and is bound to no thread if it drives the reduction; together
-              they visit each point once; the reduction starts where its loops start; and the other statements under `loop` read
-              the output only after the block (of a parameter just what the block writes), and write neither it nor what the init
-              reads.
+              `loop` on drives spatial or reduction axes, not both, no opaque one if its extent is above 1, and is bound to no
+              thread if it drives the reduction; together they visit each point once; the reduction starts where its loops start;
+              and the other statements under `loop` read the output only after the block (of a parameter just what the block
+              writes), and write neither it nor what the init reads.
     Example   matmul: s.decompose_reduction("C", "k")
     """
     scope, leaf = locate(func, block)
@@ -43,7 +43,7 @@ def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tup
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
     place = loop_around(leaf, func, loop)
     target, outer, inner = leaf.loops[place], leaf.loops[:place], leaf.loops[place:]
-    reducing = driving(reduction, *NOT_SPATIAL)
+    reducing = driving(reduction, Axis.REDUCE)
     _need_separate_loops(reduction, target, outer, inner, reducing)
     with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
         need_distinct(reduction, inner, outer)
@@ -58,7 +58,7 @@ def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tup
         simplify(substitute(c, zeros), ranges) if variables(c) & zeros.keys() else c for c in conjuncts(reduction.predicate)
     ]
     starting = init_block(reduction, reduction.iters, at_start, ranges, names).with_(annotations=reduction.annotations)
-    needed = variables(starting.predicate) | driving(starting, Axis.SPATIAL)
+    needed = variables(starting.predicate, *(it.binding for it in starting.iters))
     first = in_own_loops(starting, [x for x in inner if x.name in needed], names, "_init", zeros)
     update = reduction.with_(name=names.block(f"{block}_update"), init=None, reads=updated_reads(reduction))
     return edited(func, [(reduction, update)], Insertion(target, 0, first)), starting.name

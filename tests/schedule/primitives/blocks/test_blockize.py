@@ -1,6 +1,7 @@
 from schedule import Schedule
 from tests.programs import chain, elementwise, matmul, reduction, relu_of_matmul, stencil, vector, window_sums
 from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.primitives.reductions.programs import IN_TURN
 from tir.ir import Const, For, Var
 from tir.script import parse
 from tir.traverse import path_to, replace_stmt
@@ -499,5 +500,60 @@ def test_axes_have_names_of_their_own():
                     v_i = T.axis.spatial(7, v_i_1)
                     v_j = T.axis.spatial(13, v_i_2)
                     C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_the_init_of_a_tile_runs_for_each_value_of_an_opaque_axis():
+    s = Checked(parse(IN_TURN))
+    s.split("k", [3, 2])
+    s.blockize("k_1", preserve_unit_iters=False)
+    check(
+        s,
+        """
+        S = T.alloc_buffer((4, 2))
+        for i, j in T.grid(4, 3):
+            for k_0 in range(3):
+                with T.block("S_o"):
+                    v_i_o, v_j_o, v_k_o = T.axis.remap("SOR", [i, j, k_0])
+                    with T.init():
+                        with T.block("S_init"):
+                            S[v_i_o, v_j_o % 2] = T.float32(0.0)
+                    for k_1 in range(2):
+                        with T.block("S"):
+                            v_k_i = T.axis.reduce(2, k_1)
+                            S[v_i_o, v_j_o % 2] = S[v_i_o, v_j_o % 2] + A[v_i_o, v_j_o, v_k_o * 2 + v_k_i]
+            with T.block("E"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                E[v_i, v_j] = S[v_i, v_j % 2]
+        """,
+    )
+
+
+def test_a_condition_in_the_dtype_of_the_loops():
+    """Which are of 32 bits, and the axes of 64."""
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((7,), "float32")):
+    for i in range(7):
+        with T.block("A"):
+            v = T.axis.spatial(T.int64(7), i)
+            A[v] = 1.0
+""")
+    )
+    s.split("i", [2, 4])
+    s.blockize("i_1")
+    check(
+        s,
+        """
+        for i_0 in range(2):
+            with T.block("A_o"):
+                v_o = T.axis.spatial(T.int64(2), i_0)
+                for i_1 in range(4):
+                    with T.block("A"):
+                        v_i = T.axis.spatial(T.int64(4), i_1)
+                        T.where(T.Cast("int32", v_o) * 4 + i_1 < 7)
+                        A[v_o * T.int64(4) + v_i] = T.float32(1.0)
         """,
     )

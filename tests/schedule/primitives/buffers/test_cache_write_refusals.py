@@ -295,3 +295,34 @@ cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by
       |         ^^^^^^^^^^^^^^^^^^ writes C
 """,
     )
+
+
+OWN_IN_EACH = """
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), D: T.Buffer((3, 7), "float32")):
+    C = T.alloc_buffer((7,))
+    for i in T.parallel(3):
+        for j in range(7):
+            with T.block("C"):
+                v = T.axis.spatial(7, j)
+                C[v] = A[v] * T.float32(2)
+        for j in range(7):
+            with T.block("D"):
+                v, w = T.axis.remap("SS", [i, j])
+                D[v, w] = C[w] + T.float32(1)
+"""
+
+
+def test_refuses_a_copy_behind_threads_that_have_one_each():
+    message = """
+{}: `i` is parallel, and each of its iterations has a `C` of its own, so a copy behind it is that of none
+    8 |     for i in T.parallel(3):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
+    9 |         for j in range(7):
+   10 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ writes C
+  hint: serial('i') first, or leave readers in the loop to `C`
+"""
+    refuse(Schedule(parse(OWN_IN_EACH)), message.format("cache_write('C', 0, 'local', ['D'])"))
+    unread = Schedule(parse(OWN_IN_EACH.replace("C[w]", "A[w]")))
+    refuse(unread, message.format("reindex('C', ['write', 0])"))

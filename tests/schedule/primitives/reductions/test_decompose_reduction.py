@@ -3,6 +3,7 @@ import pytest
 from schedule import Schedule
 from tests.programs import chain, matmul, relu_of_matmul
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.schedule.primitives.reductions.programs import IN_TURN
 from tir import te
 from tir.ir import Const, For, Var
 from tir.script import parse
@@ -344,4 +345,41 @@ decompose_reduction('D', 'k'): `staged` writes `staged` under `k`, and the init,
       |         ^^^^^^^^^^^^^^^^^^ starts from it
   hint: choose a loop that is not around `staged`
 """,
+    )
+
+
+def test_an_opaque_axis_places_the_init():
+    s = Checked(parse(IN_TURN))
+    s.decompose_reduction("S", "k")
+    check(
+        s,
+        """
+        S = T.alloc_buffer((4, 2))
+        for i, j in T.grid(4, 3):
+            with T.block("S_init"):
+                v_i, v_j = T.axis.remap("SO", [i, j])
+                S[v_i, v_j % 2] = T.float32(0.0)
+            for k in range(6):
+                with T.block("S_update"):
+                    v_i, v_j, v_k = T.axis.remap("SOR", [i, j, k])
+                    S[v_i, v_j % 2] = S[v_i, v_j % 2] + A[v_i, v_j, v_k]
+            with T.block("E"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                E[v_i, v_j] = S[v_i, v_j % 2]
+        """,
+    )
+
+
+def test_refuses_inits_before_the_updates_of_an_earlier_value_of_an_opaque_axis():
+    refuse(
+        Schedule(parse(IN_TURN)),
+        """
+        decompose_reduction('S', 'j'): `j` drives an opaque axis of `S`, and all of its inits would run before its updates
+            8 |     for i, j in T.grid(4, 3):
+              |            ^ drives an opaque axis
+            9 |         for k in range(6):
+           10 |             with T.block("S"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: choose a loop inside of `j`
+        """,
     )
