@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -410,6 +411,14 @@ def chosen(d: Drawing) -> str:
     return d.add("TopK", [x, k], count=2, axis=axis, largest=d.one([0, 1]))
 
 
+def undecided(extent: int, size: int, whole: bool, half_pixel: bool) -> bool:
+    """Some pixel is as near to two others, or (`whole`) just on one, and the reference's scale, which is rounded, decides."""
+    scale = Fraction(size, extent)
+    exact = scale.denominator & (scale.denominator - 1) == 0
+    places = (2 * (n + Fraction(half_pixel, 2)) / scale - half_pixel for n in range(size) if n or half_pixel)  # in halves
+    return not exact and any(place.denominator == 1 and (place % 2 == 0) is whole for place in places)
+
+
 def resize(d: Drawing) -> str:
     x = d.some(3, 4)
     scales = [1.0, 1.0, *(d.one([0.5, 1.0, 1.5, 2.0]) for _ in d.values[x].shape[2:])]
@@ -425,6 +434,10 @@ def resize(d: Drawing) -> str:
         if 0 in d.values[x].shape[2:]:  # of nothing only nothing can be made
             raise Dropped("Resize")
         sizes = [*d.values[x].shape[:2], *(d.one([1, 2, 3, 5, 8]) for _ in scales[2:])]
+        whole = attributes.get("nearest_mode") in ("floor", "ceil")
+        half_pixel = "half_pixel" in attributes["coordinate_transformation_mode"]
+        if mode == "nearest" and any(undecided(*ends, whole, half_pixel) for ends in zip(d.values[x].shape, sizes, strict=True)):
+            raise Dropped("Resize")
         return d.add("Resize", [x, "", "", d.constant(sizes)], mode=mode, **attributes)
     if mode == "linear" and d.chance(0.3):
         attributes["antialias"] = 1
