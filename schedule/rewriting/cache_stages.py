@@ -163,8 +163,8 @@ def _need_one_for_all(scope: Scope, writer: Leaf, loop: For, name: str) -> None:
         independent_iterations(above, KIND_WORDS[loop.kind], lambda: private - {name})
     except ScheduleError:
         raise ScheduleError(
-            f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and each of its iterations has a `{name}` of its own, so a copy behind it "
-            "is that of none",
+            f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and each of its iterations has a `{name}` of its own, so a copy behind "
+            "it is that of none",
             (loop, KIND_WORDS[loop.kind]),
             (writer.stmt, f"writes {name}"),
             hint=f"serial({loop.name!r}) first, or leave readers in the loop to `{name}`",

@@ -73,6 +73,8 @@ def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Windo
     if size is None or reach is None:
         return window
     dtype = extent.dtype
+    if size == 0 and type(extent) is Const:
+        return Window(Const(0, dtype), extent)
     if type(window.extent) is Const and type(extent) is Const and not is_fixed(reach):
         # Where it covers the domain, it starts at 0; one with limits is a part, and covers the domain only if there is no other.
         part = exact or bool(window.limits)

@@ -158,7 +158,7 @@ def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
     large = {
         x.buffer.name: (x.buffer.name, length)
         for x in loads(block.body)
-        if x.buffer in s.func.buffers and x.indices[-1] == column and variables(*x.indices[:-1]) == along
+        if x.buffer in s.func.buffers and x.indices and x.indices[-1] == column and variables(*x.indices[:-1]) == along
         and x.buffer.shape[-1] == Const(length) and buffer_nbytes(x.buffer) > machine.l1
         and 3 * length * dtypes.nbytes(x.buffer.dtype) <= machine.l2  # this row, what is made of it, and the next one
     }  # fmt: skip

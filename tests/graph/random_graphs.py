@@ -50,6 +50,7 @@ PARTLY_FOLDED = {"GRU", "LSTM", "RNN"}  # sums of biases that are constant, in t
 IN_FLOAT32 = {"GroupNormalization"}  # of doubles, too, as the standard writes it out
 OVER_NAN = {"GlobalMaxPool": -np.inf, "MaxPool": -np.inf, "ReduceMax": -np.inf, "ReduceMin": np.inf}  # docs/networks.md
 FINITE = {*QUANTISING, *PARTLY_FOLDED, "ArgMax", "ArgMin", "Cast", "GridSample", "LRN", "Resize"}  # of others references disagree
+FINITE |= {"ConvTranspose"}  # its kernel is filled up with zeros: docs/networks.md
 Maker = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 CHOOSING = ("max", "min")  # reductions of scatters
 
@@ -77,6 +78,11 @@ class Known:
             return Known(numbers, copies, np.maximum(slack, doubt), np.maximum(slack, doubt))
         doubt = 2 * doubt  # there are fewer copies
         return Known(numbers, copies, slack + doubt * DOUBLE, doubt)
+
+    @property
+    def ill_conditioned(self) -> bool:
+        """Some element may be off by a large part of the largest one."""
+        return is_float(self.numbers) and largest(self.slack) > LOOSE * largest(self.numbers)
 
     @property
     def vague(self) -> bool:

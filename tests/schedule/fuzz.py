@@ -16,7 +16,7 @@ import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,14 +32,16 @@ from schedule import Schedule, ScheduleError, Trace, replay
 from schedule.trace import Step
 from search.population.sample import sample
 from search.space.generation import generate
+from tests.arrays import integers, specials
 from tests.schedule import harness
 from tests.schedule.brute_force import survey
 from tests.schedule.random_programs import program
 from tests.schedule.random_steps import Crash, attempt, register_intrinsics
 from tir.assumptions import broken_assumption
-from tir.ir import Kind, PrimFunc
+from tir.dtypes import is_float
+from tir.ir import Buffer, Cast, Kind, PrimFunc, Select
 from tir.script import parse
-from tir.traverse import loops
+from tir.traverse import loads, loops, walk
 
 STEPS = 12
 SIZES = (1, 7, 4, 0, 5, 13, 24)  # of functions whose sizes are open; the last holds for all that is assumed
@@ -104,7 +106,7 @@ class Tally:
         refused = sum(n for (_, what), n in self.forced.items() if what == "legal but refused")
         lines.append(f"legal but refused: {refused} of {legal}")
         kinds = Counter(f.kind for f in self.failures)
-        lines.append(f"wrong results: {kinds['wrong result'] + kinds['LLVM']}, crashes: {kinds['crash']}")
+        lines.append(f"wrong results: {kinds['wrong result'] + kinds['wrong NaN'] + kinds['LLVM']}, crashes: {kinds['crash']}")
         lines += [f"{kind}: {n}, seeds {[f.seed for f in self.failures if f.kind == kind]}" for kind, n in sorted(kinds.items())]
         return "\n".join(lines)
 
@@ -150,6 +152,22 @@ def signed_zeros(s: Schedule) -> bool:
     return all(step.name != "factor_out" for step in s.trace)
 
 
+def exceptional(func: PrimFunc, seed: int, sizes: dict[str, int] | None = None) -> list:
+    """Integers, among the floats of which are NaN and infinities."""
+    pairs = zip(func.params, integers(func, seed, sizes), specials(func, seed, sizes), strict=True)
+    return [b if isinstance(p, Buffer) and is_float(p.dtype) else a for p, a, b in pairs]
+
+
+def takes_exceptional(before: PrimFunc, s: Schedule) -> bool:
+    """NaN and infinities mean something to a program, whatever the order in which it combines them.
+
+    A conversion to an integer has no meaning for them; a comparison chooses by the order, as a factor taken out of a sum does.
+    """
+    converts = any(is_float(n.value.dtype) and not is_float(n.dtype) for n in walk(before) if isinstance(n, Cast))
+    compares = any(isinstance(n, Select) and any(is_float(x.buffer.dtype) for x in loads(n.condition)) for n in walk(before))
+    return signed_zeros(s) and not converts and not compares
+
+
 def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None:
     """What is wrong with a schedule of `before`, as (kind, message), or None."""
 
@@ -159,13 +177,12 @@ def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None
         exec(str(s.trace), {"s": pasted})
         assert pasted.func == s.func, "the printed trace gives another function"
 
+    def same(drawn: Callable[..., list], *seeds: int, signed_zeros: bool) -> None:
+        harness.same_numbers(before, s.func, sizes_of(s.func, seed), seeds, False, signed_zeros, drawn)
+
     checks = (
-        (
-            "wrong result",
-            lambda: harness.same_numbers(
-                before, s.func, sizes_of(s.func, seed), (seed % 7, 7 + seed % 5), llvm=False, signed_zeros=signed_zeros(s)
-            ),
-        ),
+        ("wrong result", lambda: same(integers, seed % 7, 7 + seed % 5, signed_zeros=signed_zeros(s))),
+        ("wrong NaN", lambda: same(exceptional, seed % 7, signed_zeros=False) if takes_exceptional(before, s) else None),
         ("verify", lambda: harness.well_formed(s.func)),
         ("script", lambda: harness.round_trip(s.func)),
         ("replay", replays),
@@ -337,7 +354,8 @@ class Compiler:
             theirs.close()
         assert self._pipe is not None
         try:
-            self._pipe.send((before, after.func, seed, signed_zeros(after)))
+            drawn = exceptional if seed % 20 == 0 and takes_exceptional(before, after) else integers
+            self._pipe.send((before, after.func, seed, signed_zeros(after) and drawn is integers, drawn))
             if self._pipe.poll(HANG):
                 return self._pipe.recv()
             found = "the compiled function hangs"
@@ -358,11 +376,11 @@ class Compiler:
 def _compile_and_run(pipe: Connection) -> None:
     while True:
         try:
-            before, after, seed, signed = pipe.recv()
+            before, after, seed, signed, drawn = pipe.recv()
         except EOFError:
             return
         try:
-            harness.same_numbers(before, after, sizes_of(after, seed), (seed % 7,), signed_zeros=signed)
+            harness.same_numbers(before, after, sizes_of(after, seed), (seed % 7,), True, signed, drawn)
             pipe.send(None)
         except (Exception, pytest.fail.Exception) as error:
             pipe.send(f"{type(error).__name__}: {error}")

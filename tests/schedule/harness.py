@@ -18,7 +18,7 @@ import pytest
 
 import tir
 from schedule import Schedule, ScheduleError, Trace, replay
-from tests.arrays import copies, integers
+from tests.arrays import copies, integers, widened
 from tests.programs import chain, matmul
 from tir.interpreter import InterpreterError, run
 from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Stmt, Store, seq
@@ -105,27 +105,28 @@ def same_numbers(
     seeds=SEEDS,
     llvm: bool = True,
     signed_zeros: bool = True,
+    drawn: Callable[..., list] = integers,
 ) -> None:
     """Assert that both functions leave bitwise equal arrays, in the interpreter with its traps, and once through LLVM (unless it
-    has GPU threads); without `signed_zeros`, -0 is 0."""
+    has GPU threads); without `signed_zeros`, -0 is 0. A NaN is one of any sign and payload. `drawn` makes the arguments."""
     __tracebackhide__ = True
     for seed in seeds:
-        given = integers(before, seed, sizes)
-        old, new = _results(before, seed, tuple((sizes or {}).items())), copies(given)
+        given = drawn(before, seed, sizes)
+        old, new = _results(before, seed, tuple((sizes or {}).items()), drawn), copies(given)
         run(after, *new, seed=seed)
         if difference := _difference(after, given, old, new, seed, signed_zeros):
             pytest.fail(f"interpreter, seed {seed}: {difference}\n{without_header(after.script())}")
     if llvm and not any(loop.kind is Kind.THREAD for loop in loops(after)):
-        new = integers(before, seeds[-1], sizes)
+        new = drawn(before, seeds[-1], sizes)
         tir.build(after, target="llvm")(*new)
         if difference := _difference(after, given, old, new, seeds[-1], signed_zeros):
             pytest.fail(f"LLVM, though not the interpreter: {difference}\n{without_header(after.script())}")
 
 
 @lru_cache(maxsize=64)
-def _results(func: PrimFunc, seed: int, sizes: tuple[tuple[str, int], ...]) -> list:
-    """What the interpreter leaves of the integers of a seed: the same function is compared with many schedules of it."""
-    arrays = copies(integers(func, seed, dict(sizes)))
+def _results(func: PrimFunc, seed: int, sizes: tuple[tuple[str, int], ...], drawn: Callable[..., list]) -> list:
+    """What the interpreter leaves of the arguments of a seed: the same function is compared with many schedules of it."""
+    arrays = drawn(func, seed, dict(sizes))
     run(func, *arrays, seed=seed)
     return arrays
 
@@ -177,7 +178,7 @@ def _first_difference(before: PrimFunc, after: PrimFunc) -> str:
 def _difference(after: PrimFunc, given: list, old: list, new: list, seed: int, signed_zeros: bool = True) -> str | None:
     """The first element that differs after both programs ran, and the iteration of `after` that wrote it last."""
     for p, x, y in zip(after.params, old, new, strict=True):
-        if isinstance(p, Buffer) and (wrong := np.argwhere(_differs(x, y, signed_zeros))).shape[0]:
+        if isinstance(p, Buffer) and (wrong := np.argwhere(_differs(x, y, p.dtype, signed_zeros))).shape[0]:
             at = tuple(map(int, wrong[0]))
             writer = last_writer(after, p, at, given, seed)
             return (
@@ -187,13 +188,10 @@ def _difference(after: PrimFunc, given: list, old: list, new: list, seed: int, s
     return None
 
 
-def _differs(x: np.ndarray, y: np.ndarray, signed_zeros: bool) -> np.ndarray:
-    found = np.asarray(_bits(x) != _bits(y))
-    return found if signed_zeros else found & ~((x == 0) & (y == 0))
-
-
-def _bits(array: np.ndarray) -> np.ndarray:
-    return array.view(f"uint{8 * array.itemsize}")
+def _differs(x: np.ndarray, y: np.ndarray, dtype: str, signed_zeros: bool) -> np.ndarray:
+    a, b = widened(x, dtype), widened(y, dtype)
+    both_zero, both_nan = (a == 0) & (b == 0), (a != a) & (b != b)
+    return (x.view(f"uint{8 * x.itemsize}") != y.view(f"uint{8 * y.itemsize}")) & ~both_nan & (signed_zeros | ~both_zero)
 
 
 def last_writer(func: PrimFunc, buffer: Buffer, at: tuple[int, ...], given: list, seed: int = 0) -> str | None:

@@ -67,8 +67,12 @@ class Stages:
     def extent(self, n: int) -> Any:
         return te.const(n, "int64") if self.rng.random() < 0.25 else n
 
+    def size(self) -> int:
+        """An extent, now and then of nothing."""
+        return int(draw(self.rng, EXTENTS)) if self.rng.random() > 0.02 else 0
+
     def shape(self) -> tuple[Any, ...]:
-        sizes = [int(draw(self.rng, EXTENTS)) for _ in range(int(draw(self.rng, (0, 1, 1, 2, 2, 3))))]
+        sizes = [self.size() for _ in range(int(draw(self.rng, (0, 1, 1, 2, 2, 3))))]
         while np.prod(sizes, dtype=int) > 100:
             sizes[int(np.argmax(sizes))] = 2
         return tuple(map(self.extent, sizes))
@@ -88,8 +92,8 @@ class Stages:
         shape = tuple(self.extent(_int(d)) for d in source.tensor.shape) if same else self.shape()
         axes, extents, left = [], [], TERMS
         for r in range(int(draw(rng, (0, 0, 1, 1, 2)))):
-            extents.append(min(int(draw(rng, EXTENTS)), left))
-            left = max(1, left // extents[-1])
+            extents.append(min(self.size(), left))
+            left = max(1, left // max(1, extents[-1]))
             axes.append(te.reduce_axis((0, self.extent(extents[-1])), name=f"{name.lower()}r{r}"))
         bound = 0
 
@@ -98,7 +102,7 @@ class Stages:
             around = [(p, _int(d)) for p, d in zip(place, shape, strict=True)]
             around += [(a.value, d) for a, d in zip(axes, extents, strict=True)]
             value, bound = self.term(source, around)
-            count = int(np.prod(extents, dtype=int))
+            count = max(1, int(np.prod(extents, dtype=int)))
             for _ in range(int(draw(rng, (0, 0, 1, 2)))):
                 other = draw(rng, [v for v in self.values if v.dtype == dtype])
                 more, size = self.term(other, around)
@@ -161,6 +165,10 @@ class Stages:
         left = list(around)
         for dim in source.tensor.shape:
             size = _int(dim)
+            if size == 0:  # of which nothing is read
+                indices.append(te.const(0))
+                guards.append(te.const(False))
+                continue
             if not left or rng.random() < 0.1:
                 indices.append(te.const(int(rng.integers(size)), draw(rng, ("int32", "int64"))))
                 continue

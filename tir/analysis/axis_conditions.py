@@ -7,12 +7,12 @@ from collections.abc import Collection
 from ..arith.intervals import Ranges
 from ..arith.polynomial import Polynomial, add, excess, polynomial, to_expr
 from ..arith.simplify import simplify
-from ..ir import Binary, Block, Const, Expr, Iter, Var, conjuncts
+from ..ir import FALSE, Binary, Block, Const, Expr, Iter, Var, conjuncts
 from ..traverse import substitute, variables
 
 
 def axis_conditions(block: Block, ranges: Ranges, outside: Collection[str] = ()) -> list[Expr]:
-    """The conditions of a block's predicate that are on its axes, and on variables from `outside`."""
+    """The conditions of a block's predicate that are on its axes, and on variables from `outside`, or that never hold."""
     bound: dict[str, Expr] = {it.binding.name: it.var for it in block.iters if type(it.binding) is Var}
     axes = {it.var.name for it in block.iters}
     visible = axes.union(outside)
@@ -24,7 +24,7 @@ def axis_conditions(block: Block, ranges: Ranges, outside: Collection[str] = ())
             for it in block.iters:
                 excessive = _over_axis(excessive, it, ranges)
             over = to_expr(excessive, c.a.dtype) <= Const(0, c.a.dtype)
-        if not axes.isdisjoint(variables(over)) and variables(over) <= visible:
+        if over == FALSE or (not axes.isdisjoint(variables(over)) and variables(over) <= visible):
             found.append(over)
     return found
 

@@ -46,7 +46,7 @@ def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequenc
     owner."""
     accesses = owned[buffer.name]
     reads = [a for a in accesses if not a.is_store]
-    if not reads:
+    if not reads or 0 in constant_shape(buffer):  # nothing of which can be read
         return ()
     if len(reads) == len(accesses):
         return (Finding("error", f"`{buffer.name}` is read, but never written", reads[0].stmt),)

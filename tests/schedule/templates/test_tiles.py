@@ -166,6 +166,15 @@ def test_a_function_of_each_element_fetches_the_next_row(rows, columns, fetched)
         assert script.count(f'"prefetch": [["X", {columns}]]') == (fetched and heavy)
 
 
+def test_rows_times_a_parameter_without_dimensions():
+    A, scale = te.placeholder((97, 109), name="A"), te.placeholder((), name="scale")
+    k = te.reduce_axis((0, 109), name="k")
+    total = te.compute((97,), lambda i: te.sum(A[i, k], axis=k), name="S")
+    made = te.compute((97, 109), lambda i, j: te.exp(A[i, j] * scale()) / total[i], name="Y")
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v3", l1=32 << 10, l2=1 << 20)
+    assert '"prefetch": [["A", 109]]' in templates.schedule(te.create_prim_func([A, scale, made]), target).script
+
+
 def test_rows_whose_result_ends_in_a_dimension_of_one_element_are_scheduled():
     from tir.script import tir as T
 

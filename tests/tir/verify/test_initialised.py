@@ -132,3 +132,15 @@ def f(C: T.Buffer((7,))):
 """
     )
     assert messages(f) == ["error: `B[4]` is read, but never written"]
+
+
+def test_a_temporary_without_elements_need_not_be_written():
+    """Whatever seems to read it is under a condition that never holds."""
+    f = parse("""
+@T.prim_func
+def main(C: T.Buffer((7,), "float32")):
+    X = T.alloc_buffer((7, 0))
+    for i in range(7):
+        C[i] = T.if_then_else(T.bool(False), X[i, 0], T.float32(1.0))
+""")
+    assert messages(f) == []

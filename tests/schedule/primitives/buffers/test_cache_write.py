@@ -641,3 +641,23 @@ def test_in_a_block_of_a_buffer_from_outside():
                 C[a, b] = A[a, b] * T.float32(2.0)
         """,
     )
+
+
+def test_of_a_buffer_without_elements():
+    A = te.placeholder((3, 0), name="A")
+    s = Checked(te.create_prim_func([A, te.compute((3, 0), lambda i, j: A[i, j] + 1.0, name="C")]))
+    s.cache_write("C", 0, "local")
+    check(
+        s,
+        """
+        C_local = T.alloc_buffer((3, 0), scope="local")
+        for i, j in T.grid(3, 0):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C_local[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for ax0, ax1 in T.grid(3, 0):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_local[v0, v1]
+        """,
+    )

@@ -614,3 +614,35 @@ def main(A: T.Buffer((3, 5), "float32"), C: T.Buffer((3, 5), "float32")):
     assert s.get_loops("rows")[0] == "x"
     well_formed(s.func)
     same_numbers(func, s.func)
+
+
+def test_a_block_that_never_runs():
+    """It writes nothing where it is moved, and reads nothing that has not been written."""
+    s = Checked(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    X = T.alloc_buffer((4,))
+    B = T.alloc_buffer((4,))
+    for i in range(3):
+        with T.block("X"):
+            v = T.axis.spatial(4, i)
+            X[v] = A[v] + T.float32(1.0)
+    for i in range(3):
+        with T.block("first"):
+            v = T.axis.spatial(4, i)
+            B[v] = X[v] * T.float32(2.0)
+    for i in range(1):
+        with T.block("last"):
+            v = T.axis.spatial(4, i + 3)
+            T.where(False)
+            B[v] = X[v] * T.float32(2.0)
+    for i in range(4):
+        with T.block("C"):
+            v = T.axis.spatial(4, i)
+            C[v] = T.if_then_else(v < 3, B[v], T.float32(1.0))
+""")
+    )
+    s.compute_at("last", "i_3")
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
