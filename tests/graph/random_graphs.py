@@ -332,6 +332,8 @@ class Drawing:
             made = self.maker(node)
             arrays = made({n: k.numbers for n, k in known.items()})
             self.suit(operator, arrays)
+            if undecided(operator, [k for k in known.values() if is_float(k.numbers)], arrays):
+                raise Dropped(operator)
             copies = [self.copy(node, types, arrays, made, n) for n in range(TYPED + REFERRED)]
         except FOLDING_ERRORS:  # what the references cannot do
             raise Dropped(operator) from None
@@ -442,6 +444,18 @@ def decided(operator: str, exact: np.ndarray, near: np.ndarray, far: np.ndarray,
     if operator in QUANTISING:
         return largest(much) > 16
     return bool(much.any()) and (loose or exact.dtype == bool)
+
+
+def undecided(operator: str, operands: Sequence[Known], arrays: Sequence[np.ndarray]) -> bool:
+    """A rounding decides what no copy that is off shows: whether numbers are equal, or what is a tie in a scale of its own."""
+    if operator == "Equal" and len(operands) == 2:
+        a, b = operands
+        apart = np.abs(plain(a.numbers) - plain(b.numbers))
+        return bool(np.any((apart <= a.slack + b.slack) & (a.slack + b.slack > 0)))
+    if operator == "DynamicQuantizeLinear":
+        steps = plain(operands[0].numbers) / plain(arrays[1])
+        return bool(np.any(np.abs(steps - np.floor(steps) - 0.5) < 1024 * SINGLE))
+    return False
 
 
 class Dropped(Exception):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import mul
 
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Ranges
+from tir.arith.prove import prove
 from tir.arith.simplify import simplify
+from tir.assumptions import assumptions
 from tir.dtypes import promote
-from tir.ir import Expr, For, PrimFunc, Var, all_zero, cast
-from tir.traverse import loops_in, variables
+from tir.ir import Axis, Expr, For, PrimFunc, Var, all_zero, cast
+from tir.traverse import blocks, driving, loops_in, variables
 
 from ...error import ScheduleError
 from ...primitive import DEPENDENT_EXTENT_HINT, LoopName, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
@@ -48,6 +53,7 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
         need_serial(loop, "fused")
     if len(nest) == 1:
         return func, nest[0].name
+    _need_inits(nest, ranges_of(above[:-1]), assumptions(func))
 
     dtype = reduce(promote, (loop.var.dtype for loop in nest))
     extents = {loop.name: simplify(cast(loop.extent, dtype)) for loop in nest}
@@ -62,6 +68,25 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
         mapping[loop.name] = rest % extents[loop.name]
         rest = rest // extents[loop.name]
     mapping[long[0].name] = rest
+    if total.is_zero:
+        mapping = all_zero(loop.var for loop in nest)
     folded = () if preserve_unit_iters else (name,)
     body = substitute_loops(fused.body, mapping, [*around, fused], folded)
     return replace_path(func, above, fused.with_(body=body)), name
+
+
+def _need_inits(nest: list[For], ranges: Ranges, facts: Sequence[Expr]) -> None:
+    """Refuse a loop that reduces over what may be nothing beside one that places the init, which ran nevertheless."""
+    for b in blocks(nest[-1].body):
+        placing = driving(b, Axis.SPATIAL, Axis.OPAQUE)
+        reducing = [x for x in nest if x.name in driving(b, Axis.REDUCE) - placing] if b.init is not None else []
+        placed = next((x for x in nest if x not in reducing), None)
+        empty = next((x for x in reducing if not prove(x.extent >= 1, ranges, facts)), None)
+        if placed is not None and empty is not None:
+            raise ScheduleError(
+                f"`{empty.name}`, which drives the reduction of `{b.name}`, may have no iterations, so the init would not run "
+                f"for any of `{placed.name}`",
+                (empty, f"runs over {empty.extent}"),
+                (b, "a reduction"),
+                hint=f"decompose_reduction({b.name!r}, {empty.name!r}) first",
+            )

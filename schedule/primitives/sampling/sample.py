@@ -81,7 +81,7 @@ def sample_partitioned_tile(
               and 1 where `partition_pos` is n. A given decision must be such a list.
     Example   matmul: s.split("j", s.sample_partitioned_tile("j", 3, 1, 13, decision=[1, 13, 1]))
     """
-    extent = int(constant_extent(find_loop(func, loop)))
+    extent = _sampled_extent(func, loop)
     if not 0 <= partition_pos <= _positive(n):
         raise ScheduleError(f"`partition_pos` must be from 0 to {n}, got {partition_pos}")
     if innerpart_factor < 1 or extent % innerpart_factor or (partition_pos == n and innerpart_factor != 1):
@@ -251,9 +251,17 @@ def _possible(call) -> bool:
     return True
 
 
+def _sampled_extent(func: PrimFunc, loop: str) -> int:
+    found = find_loop(func, loop)
+    extent = int(constant_extent(found))
+    if extent == 0:
+        raise ScheduleError(f"`{loop}` has no iterations to divide", (found, "runs over 0"), hint="drop_empty() leaves it out")
+    return extent
+
+
 def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: int) -> tuple[int, int]:
     """The extent of a loop, and the largest innermost one of its `n` factors."""
-    extent = int(constant_extent(find_loop(func, loop)))
+    extent = _sampled_extent(func, loop)
     _positive(n)
     if max_innermost_factor < 1 and max_innermost_factor != -1:
         raise ScheduleError(f"`max_innermost_factor` must be at least 1, or -1 for no limit, got {max_innermost_factor}")

@@ -1,6 +1,6 @@
 import pytest
 
-from schedule import Schedule
+from schedule import Schedule, ScheduleError
 from tests.programs import elementwise, matmul
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tir import te
@@ -170,3 +170,38 @@ def main(A: T.Buffer((7, 13)), B: T.Buffer((7, 13))):
         assert s.get(s.fuse(*order)).var.dtype == "int64"
         well_formed(s.func)
         same_numbers(func, s.func)
+
+
+def sums(k) -> Checked:
+    A, r = te.placeholder((7, k), name="A"), te.reduce_axis((0, k), name="k")
+    return Checked(te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, r], axis=r), name="C")]))
+
+
+def test_refuses_a_reduction_that_may_be_over_nothing_beside_what_places_its_init():
+    expected = """
+        fuse('i', 'k_1'): `k_1`, which drives the reduction of `C`, may have no iterations, so the init would not run for any of `i`
+            8 |     for i, k_1 in T.grid(7, k - 0):
+              |            ^^^ runs over k - 0
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ a reduction
+          hint: decompose_reduction('C', 'k_1') first
+    """
+    refuse(sums(te.var("k")), expected)
+    with pytest.raises(ScheduleError, match="may have no iterations"):
+        sums(0).fuse("i", "k")
+
+
+def test_loops_without_iterations():
+    A = te.placeholder((7, 0), name="A")
+    s = Checked(te.create_prim_func([A, te.compute((7, 0), lambda i, j: A[i, j] * 2.0, name="B")]))
+    s.fuse("i", "j")
+    check(
+        s,
+        """
+        for i_j_fused in range(0):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, 0)
+                v_j = T.axis.spatial(0, 0)
+                B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
+        """,
+    )

@@ -9,6 +9,7 @@ from schedule import Schedule, ScheduleError, Trace, replay
 from schedule.primitives.sampling.sample import compute_locations, sample_perfect_tile
 from tests.programs import chain, matmul, symbolic, vector
 from tests.schedule.harness import refuse, same_numbers, well_formed
+from tir import te
 from tir.traverse import blocks, loops
 
 
@@ -327,3 +328,16 @@ def test_of_a_symbolic_extent_only_1_is_a_factor():
 sample_perfect_tile('i', 2, decision=[3, 4]): the extent of `i` is symbolic, so the decision can only be [None, 1], got [3, 4]
 """,
     )
+
+
+@pytest.mark.parametrize("sampler", ["sample_perfect_tile", "sample_tile", "sample_partitioned_tile"])
+def test_a_loop_without_iterations_has_no_factors(sampler):
+    A = te.placeholder((0,), name="A")
+    s = Schedule(te.create_prim_func([A, te.compute((0,), lambda i: A[i] * 2.0, name="B")]), seed=0)
+    expected = f"""
+        {sampler}('i', 2): `i` has no iterations to divide
+            8 |     for i in range(0):
+              |     ^^^^^^^^^^^^^^^^^^ runs over 0
+          hint: drop_empty() leaves it out
+    """
+    refuse(s, expected)
