@@ -1,7 +1,7 @@
 """The search for fast schedules: tasks, sketches, candidates, measurement and the loop that ties them together.
 
 A function, or *task*, becomes *sketches* (`space`), and a sketch a *population* of candidates (`population`). A *policy*
-(`policy`) proposes some of them: the evolution, or one that the argument `search` names or is. Worker processes build, run and
+(`policy`) proposes some of them: the evolution, or one that the argument `policy` names or is. Worker processes build, run and
 check these (`measure`); `records` keeps the results. A *session* of `tuning` repeats this until a budget is used up, and `report`
 plots it. `backends` has what differs from one kind of target to another.
 

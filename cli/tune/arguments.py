@@ -112,7 +112,6 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
     p.add_argument(
         "--policy",
-        "--search",
         metavar="POLICY",
         help=f"what proposes candidates: {', '.join(POLICIES)} (default evolution), or MODULE:NAME, one of your own or what "
         "makes one of a task",

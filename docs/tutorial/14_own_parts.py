@@ -117,7 +117,7 @@ def seconds(candidate):
 
 
 def tried(policy, trials=40):
-    result = tir.autotune(func, target, trials=trials, search=policy, first=(), measurer=lambda task: Pretended(task, seconds))
+    result = tir.autotune(func, target, trials=trials, policy=policy, first=(), measurer=lambda task: Pretended(task, seconds))
     return [trial["best"] for trial in result.history], result
 
 

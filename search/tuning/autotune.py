@@ -19,7 +19,7 @@ from ..sizes import Sizes
 from ..task import Task
 from .budget import Budget
 from .events import Callback, Event
-from .options import Options, check_budget, check_options, policy_of
+from .options import Options, check_budget, check_options
 from .result import NothingFound, Result
 from .session import default_candidate, drive, sessions
 from .sizes import SizesResult, tune_sizes
@@ -41,7 +41,6 @@ class OfAnySizes(TypedDict, total=False):
     seed: int
     callbacks: Sequence[Callback]
     policy: str | Policy | Callable[[Task], Policy] | None
-    search: str | Policy | Callable[[Task], Policy] | None
     model: str | CostModel | None
     space: str | Callable[[OpenSchedule], object] | None
     first: Sequence[Candidate] | None
@@ -90,7 +89,6 @@ def autotune(
     inputs: Mapping[str, np.ndarray] | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
     sizes: Sizes | None = None,
-    search: str | Policy | Callable[[Task], Policy] | None = None,
 ) -> Result | SizesResult:
     """Search for the fastest schedule of `func`, measuring candidates on this machine.
 
@@ -102,7 +100,7 @@ def autotune(
     this function on this target and processor, so that a run continues where the last one ended; the best recorded schedule is
     in the final race.
 
-    `policy` (of old `search`) is a name, "evolution" (the default) or another one of `search.names.POLICIES`, an object with the
+    `policy` is a name, "evolution" (the default) or another one of `search.names.POLICIES`, an object with the
     two methods of `Policy`, or what makes one of the task. Policies with names take the cost `model` "pretrained", "gbdt",
     "pack-sum", "tile", "random", "none" or an object, and the `space` "full", "ansor", "limited" or a function that schedules
     with open numbers (`OpenSchedule`), or other sketch `rules`. `limits` bounds what one
@@ -119,7 +117,6 @@ def autotune(
     for a bad budget, target, option or input, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError
     for a file that cannot be used, WorkerError where workers cannot be started.
     """
-    policy = policy_of(policy, search)
     if measurer is not None and not (limits is workers is builder is inputs is None):
         raise ValueError("limits, workers, builder and inputs are those of the local measurer; another measurer brings its own")
     if sizes is not None or (isinstance(func, PrimFunc) and func.sizes):

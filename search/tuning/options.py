@@ -107,13 +107,6 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }  # fmt: skip
 
 
-def policy_of(policy: Any, search: Any) -> Any:
-    """The policy where it may have been given by its older name, `search`; ValueError for both."""
-    if policy is not None and search is not None:
-        raise ValueError("policy and search are two names of one option, of which search is the older; give policy alone")
-    return search if policy is None else policy
-
-
 def check_names(**chosen: Any) -> None:
     """ValueError where one of `policy`, `model` and `space` is a name that there is not, or an object that cannot be one; None
     is no choice."""

@@ -21,7 +21,7 @@ from ..task import Task
 from .allocation import Allocation, History, Objective, choose, expel, group
 from .budget import BATCH, Budget
 from .events import Event
-from .options import Options, check_budget, check_options, policy_of
+from .options import Options, check_budget, check_options
 from .result import NothingFound, Result
 from .session import Session, Turn, drive, sessions
 
@@ -93,7 +93,6 @@ def tune_tasks(
     first: Callable[[Task], Sequence[Candidate]] | None = None,
     limits: Limits | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
-    search: str | Callable[[Task], Policy] | None = None,
 ) -> TasksResult:
     """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
 
@@ -106,7 +105,6 @@ def tune_tasks(
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
     VerifyError (of `tir.verify`) for a function that is not well formed.
     """
-    policy = policy_of(policy, search)
     if not isinstance(tasks, Sequence):
         raise ValueError(f"tasks takes a list of functions or WeightedFunctions, got a {type(tasks).__name__}")
     subjects = [t if isinstance(t, WeightedFunction) else WeightedFunction(t) for t in tasks]

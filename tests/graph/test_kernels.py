@@ -73,7 +73,7 @@ def test_records_make_others(graph, cache, made, tmp_path):
     func = tir.compile(graph, TARGET, cache=cache).groups[0].func
     made.clear()
     records = tmp_path / "tune.db"
-    tir.autotune(func, TARGET, trials=2, records=records, seed=0, search="random", model="none")
+    tir.autotune(func, TARGET, trials=2, records=records, seed=0, policy="random", model="none")
     for _ in range(2):
         with pytest.warns(Degraded, match=r"^1 of 2 kernels are not tuned, default schedules are used: .*tune.db has no softmax"):
             found = tir.compile(graph, TARGET, records=records, cache=cache)

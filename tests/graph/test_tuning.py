@@ -54,7 +54,7 @@ def network(monkeypatch):
 
 
 def tuned(graph, traces=(None,), trials=64, **options):
-    given = {"measurer": Fake, "search": lambda task: Once(*traces), "allocation": Allocation(epsilon=0.0)}
+    given = {"measurer": Fake, "policy": lambda task: Once(*traces), "allocation": Allocation(epsilon=0.0)}
     return tune_graph(graph, TARGET, trials, **{**given, **options})
 
 
@@ -112,7 +112,7 @@ def test_what_is_slower_in_the_network_keeps_its_default(graph, network, tmp_pat
 
 def test_without_records(graph):
     limits = Limits(min_seconds=0.001, min_runs=1, race=0.05)
-    found = tune_graph(graph, TARGET, 2, limits=limits, search="random", model="none")
+    found = tune_graph(graph, TARGET, 2, limits=limits, policy="random", model="none")
     assert found.result.trials == 2 and found.before > 0 < found.after
 
 

@@ -256,7 +256,7 @@ def run(directory: Path, faults: Faults, trials: int, wait: float, every: float,
         thread = threading.Thread(target=disturb, daemon=True)
         thread.start()
         policy = Listed(trials, wait)
-        result = autotune(FUNC, TARGET, trials, search=policy, first=(), measurer=measurer, records=directory / "tune.db")
+        result = autotune(FUNC, TARGET, trials, policy=policy, first=(), measurer=measurer, records=directory / "tune.db")
         thread.join()
     with Records(directory / "tune.db") as records:
         rows = [r.measurement.candidate.row for r in records.of(result.task.key)]

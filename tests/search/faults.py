@@ -133,7 +133,7 @@ def child(directory: Path, trials: int, seed: int, full: bool) -> None:
                 records._connection.execute(f"PRAGMA max_page_count = {pages}")
 
         result = autotune(
-            instance.func, TARGET, trials, search=Endless(seed, full, trials == LAST), first=(), builder="faulty_builder", seed=seed, workers=2,
+            instance.func, TARGET, trials, policy=Endless(seed, full, trials == LAST), first=(), builder="faulty_builder", seed=seed, workers=2,
             limits=Limits(build=5.0, run=1.0, run_floor=0.4, min_seconds=0.01, race=0.2, memory=1 << 30),
             workload=NamedWorkload("gmm", SHAPE), callbacks=[write], records=records,
         )  # fmt: skip

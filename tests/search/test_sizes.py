@@ -196,7 +196,7 @@ class Untimed(Scripted):
 
 def test_tuning_at_several_sizes(tmp_path) -> None:
     func, file, seen = product(), tmp_path / "tune.db", []
-    options = {"search": "random", "model": "none", "measurer": lambda task: Untimed(task, written=(200.0,))}
+    options = {"policy": "random", "model": "none", "measurer": lambda task: Untimed(task, written=(200.0,))}
     found = tir.autotune(func, ONE, trials=6, sizes={"n": (3, 13)}, records=file, callbacks=[seen.append], **options)
     assert found.sizes == ({"n": 3}, {"n": 13}) and seen
     each = [r.seconds for r in found.results if r is not None]

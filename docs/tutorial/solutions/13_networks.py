@@ -25,7 +25,7 @@ layers = [
     WeightedFunction(workloads.make("gmm", (61, 67, 109)).func),
     WeightedFunction(workloads.make("softmax", (61, 109)).func),
 ]
-found = tir.tune_tasks(layers, "llvm -num-cores 1", trials=32, objective=above, measurer=falling, search="random", model="none")
+found = tir.tune_tasks(layers, "llvm -num-cores 1", trials=32, objective=above, measurer=falling, policy="random", model="none")
 rounds = [r.task for r in found.rounds]
 print(rounds, found.objective)
 assert rounds[:3] == [0, 1, 0] and found.objective == 1e-9

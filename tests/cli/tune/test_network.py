@@ -41,7 +41,7 @@ class Hangs(Fake):
         return super().of(candidate)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], measurer=Hangs, search=lambda task: Once(None)))
+    sys.exit(main(sys.argv[1:], measurer=Hangs, policy=lambda task: Once(None)))
 """
 
 
@@ -62,7 +62,7 @@ def path(tmp_path, monkeypatch):
 
 
 def main(*arguments, traces=(None,)):
-    return tune.main(["small.onnx", "--shape", "x=7,13", *arguments], measurer=Fake, search=lambda task: Once(*traces))
+    return tune.main(["small.onnx", "--shape", "x=7,13", *arguments], measurer=Fake, policy=lambda task: Once(*traces))
 
 
 def test_a_run(path, capsys):

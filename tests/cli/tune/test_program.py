@@ -165,8 +165,8 @@ def POLICY(task):
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        (["--model", "parts.py", "--search", "random"], ["random", "MODEL"]),
-        (["--search", "parts.py"], ["function"]),
+        (["--model", "parts.py", "--policy", "random"], ["random", "MODEL"]),
+        (["--policy", "parts.py"], ["function"]),
         (["--mutations", "parts.py", "--model", "none"], ["partial"]),
     ],
 )
@@ -199,7 +199,7 @@ def test_parts_of_the_users_own(options, kind, tmp_path, monkeypatch):
         (["--model", "parts.py:NONE"], "--model: model 'parts.py:NONE' cannot be loaded: module 'parts' has no attribute 'NONE'"),
         (["--mutations", "parts.py:MODEL"], "--mutations: 'parts.py:MODEL' is no dict of mutations"),
         (["--mutations", "parts.py", "--policy", "random"], "--mutations: for --policy evolution alone"),
-        (["--search", "bogus"], "--policy: no policy is named 'bogus'; there are: evolution"),
+        (["--policy", "bogus"], "--policy: no policy is named 'bogus'; there are: evolution"),
     ],
 )
 def test_parts_that_are_none(options, message, tmp_path, monkeypatch, capsys):

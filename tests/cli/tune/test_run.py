@@ -146,7 +146,7 @@ def test_a_real_run_with_records_and_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("codegen.peak.copy_bandwidth", lambda target, threads: 5e10)
     common = ("gmm", "--shape", SHAPE, "--threads", "1", "--records", "tune.db", "--json", "--quiet")
-    assert run(*common, "--trials", "4", "--search", "random", "--model", "tile", "--space", "ansor", "--report", "r.html") == 0
+    assert run(*common, "--trials", "4", "--policy", "random", "--model", "tile", "--space", "ansor", "--report", "r.html") == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result["trials"] == result["outcomes"]["ok"] == 4 and "how the search went: r.html" in captured.err

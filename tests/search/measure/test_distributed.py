@@ -83,7 +83,7 @@ def tuned(measurer, **options):
 
 
 def test_results_in_rounds_are_those_of_one_machine(pretending):
-    own = {"search": "evolution", "model": "none", "space": "limited"}
+    own = {"policy": "evolution", "model": "none", "space": "limited"}
     home = tuned(lambda task: PretendMeasurer(task, hashed), **own)
     assert tuned(DaskMeasurer(pretending, rounds=True, seed=3), **own) == home
     assert len(home[0]) == 20
@@ -92,7 +92,7 @@ def test_results_in_rounds_are_those_of_one_machine(pretending):
 def test_results_without_rounds_are_those_of_one_machine(pretending):
     """Where the measurements don't decide what is proposed."""
     home, away = (
-        tuned(measurer, search=Listed(LISTED), first=())
+        tuned(measurer, policy=Listed(LISTED), first=())
         for measurer in (lambda task: PretendMeasurer(task, hashed), DaskMeasurer(pretending, seed=3))
     )
     assert away == home and len(home[0]) == 20
@@ -116,7 +116,7 @@ def test_two_coordinators_share_a_farm(pretending, tmp_path):
     def tune(seed: int):
         with Client(pretending.scheduler.address) as client:
             measurer = DaskMeasurer(client, seed=seed)
-            return autotune(SMALL, TARGET, 20, search=Listed(LISTED), first=(), measurer=measurer, records=tmp_path / "tune.db")
+            return autotune(SMALL, TARGET, 20, policy=Listed(LISTED), first=(), measurer=measurer, records=tmp_path / "tune.db")
 
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(tune, (31, 32)))
@@ -163,7 +163,7 @@ def test_faults_are_outcomes_on_any_worker(monkeypatch, tmp_path):
     with cluster(FaultyAgent()) as client:
         measurer = DaskMeasurer(client, limits=replace(QUICK, run=2.0, run_floor=1.0))
         result = autotune(
-            FUNC, TARGET, 8, search=Listed([*faults, *GOOD]), first=(), measurer=measurer, records=tmp_path / "tune.db"
+            FUNC, TARGET, 8, policy=Listed([*faults, *GOOD]), first=(), measurer=measurer, records=tmp_path / "tune.db"
         )
     found = {m.candidate.sketch: m.outcome for m in result.measurements}
     assert found == {name: FAULTS[name][1] for name in chosen} | {"tiles": "ok"}
@@ -191,7 +191,7 @@ class BuildingAgent(PretendAgent):
 def test_builders_compile_for_those_who_trust_them():
     def tune(client):
         measurer = DaskMeasurer(client, builders=True)
-        return autotune(SMALL, TARGET, 6, search=Listed(LISTED), first=(), measurer=measurer)
+        return autotune(SMALL, TARGET, 6, policy=Listed(LISTED), first=(), measurer=measurer)
 
     with cluster(BuildingAgent(hashed), slots=2, workers=1, build=2) as client:
         with pytest.raises(WorkerError) as raised:
@@ -270,7 +270,7 @@ def test_a_device_that_drifts_is_put_aside_and_its_rows_are_marked(tmp_path, mon
     monkeypatch.setattr(agents, "LOOK_SECONDS", 0.7)
     with cluster(DriftingAgent(hashed)) as client:
         measurer = DaskMeasurer(client)
-        result = autotune(SMALL, TARGET, 20, search=Listed(LISTED), measurer=measurer, records=tmp_path / "tune.db")
+        result = autotune(SMALL, TARGET, 20, policy=Listed(LISTED), measurer=measurer, records=tmp_path / "tune.db")
         deadline, seen = time.monotonic() + 10, []
         while not seen or not seen[-1].status.get("returns"):
             assert time.monotonic() < deadline
@@ -325,7 +325,7 @@ def test_times_are_compared_within_one_device(tmp_path):
             assert time.monotonic() < deadline  # until the workers have told the scheduler
             time.sleep(0.05)
         assert [d.fingerprint for d in measurer.devices(TARGET)] == ["usual", "slower"]
-        result = autotune(SMALL, TARGET, 20, search=Listed(LISTED), first=(), measurer=measurer, records=tmp_path / "tune.db")
+        result = autotune(SMALL, TARGET, 20, policy=Listed(LISTED), first=(), measurer=measurer, records=tmp_path / "tune.db")
     assert {m.provenance.device for m in result.measurements} == {"usual", "slower"}
     for m in result.measurements:  # in memory, as the usual one would take by the calibration kernel
         assert m.elsewhere == ("slower" if m.provenance.device == "slower" else "")
@@ -346,10 +346,10 @@ def test_what_a_killed_coordinator_did_not_take_is_found_by_the_next(pretending,
     measured = list(first.results())  # nothing is confirmed before the farm is told to, as if it were killed here
     first.farm._confirmed.clear()
     again = DaskMeasurer(pretending, limits=limits, seed=11)
-    unrecorded = autotune(SMALL, TARGET, 3, search=Listed(LISTED), first=(), seed=11, measurer=again)
+    unrecorded = autotune(SMALL, TARGET, 3, policy=Listed(LISTED), first=(), seed=11, measurer=again)
     assert unrecorded.earlier == 0  # a run that keeps nothing takes nothing from one that does
     result = autotune(
-        SMALL, TARGET, 3, search=Listed(LISTED), first=(), seed=11, measurer=DaskMeasurer(pretending, limits=limits, seed=11),
+        SMALL, TARGET, 3, policy=Listed(LISTED), first=(), seed=11, measurer=DaskMeasurer(pretending, limits=limits, seed=11),
         records=tmp_path / "tune.db",
     )  # fmt: skip
     assert result.earlier == len(measured) == 5 and result.trials == 3

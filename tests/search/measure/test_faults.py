@@ -80,7 +80,7 @@ def tune(candidates, builder, **options):
     result = autotune(
         FUNC,
         TARGET,
-        search=search,
+        policy=search,
         first=(),
         builder=builder,
         limits=QUICK,
@@ -125,7 +125,7 @@ def test_a_candidate_that_dies_in_the_final_race_loses_it_alone(faulty_builder, 
 
     slow = Limits(build=10.0, run=10.0, run_floor=0.4, min_seconds=0.01, race=0.2)
     result = autotune(
-        FUNC, TARGET, search=Listed([late]), first=(), builder=faulty_builder, limits=slow, workload=NamedWorkload("gmm", SHAPE),
+        FUNC, TARGET, policy=Listed([late]), first=(), builder=faulty_builder, limits=slow, workload=NamedWorkload("gmm", SHAPE),
         workers=1, callbacks=[begin], records=tmp_path / "tune.db",
     )  # fmt: skip
     assert races == ([["late"], ["unscheduled"]] if margin == 0 else [["late", "unscheduled"]])

@@ -72,7 +72,7 @@ class Listed:
 
 def test_autotune_with_a_measurer_of_ones_own(tmp_path):
     path = tmp_path / "tune.db"
-    result = tir.autotune(FUNC, TARGET, 3, search=Listed(TABLE), first=(), measurer=Table, records=path)
+    result = tir.autotune(FUNC, TARGET, 3, policy=Listed(TABLE), first=(), measurer=Table, records=path)
     assert (result.trace, result.seconds, result.baseline, result.peak) == ("fast", 0.1, 1.0, None)
     assert [m.candidate.trace for m in result.measurements] == list(TABLE)
     with Records(path) as records:

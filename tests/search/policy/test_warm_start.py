@@ -99,7 +99,7 @@ def test_a_resumed_search_is_told_of_its_own_sketches_only(records):
             told.extend((m.candidate.sketch, m.candidate.row) for m in measurements)
 
     quick = Limits(min_seconds=0.0, min_runs=1, race=0.05)
-    result = autotune(OTHER.func, TARGET, search=Exhausted(), first=(), records=records, limits=quick, workers=1)
+    result = autotune(OTHER.func, TARGET, policy=Exhausted(), first=(), records=records, limits=quick, workers=1)
     assert told == [(sketch.name, tuple(row)), ("elsewhere", (1,))] and result.earlier == 3
 
 

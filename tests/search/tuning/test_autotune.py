@@ -39,7 +39,7 @@ class Wishes:
 
 def tune(search, builder, target="llvm -num-cores 1", **options):
     options = {"workload": NamedWorkload("gmm", SHAPE), "limits": QUICK, "workers": 1, "builder": builder, "first": ()} | options
-    return autotune(FUNC, target, search=search, **options)
+    return autotune(FUNC, target, policy=search, **options)
 
 
 def test_the_fastest_valid_candidate_wins(fake_builder):
@@ -145,7 +145,7 @@ def test_an_interruption_does_not_wait_for_the_making_of_the_search(fake_builder
 
     quick = lambda task: Measurer(task, workers=1, builder=fake_builder)  # noqa: E731
     with pytest.raises(KeyboardInterrupt, match="before anything was found"):
-        autotune(FUNC, "llvm -num-cores 1", search=slow, first=(), measurer=quick)
+        autotune(FUNC, "llvm -num-cores 1", policy=slow, first=(), measurer=quick)
     assert not ended.is_set()
     over.set()
 
@@ -308,7 +308,7 @@ def test_another_measurer_can_be_given(fake_builder):
         made.append(Counting(task, builder=fake_builder, limits=QUICK, workers=1))
         return made[-1]
 
-    result = autotune(FUNC, "llvm -num-cores 1", search=Wishes([{"sleep": 0.02}]), first=(), measurer=measurer)
+    result = autotune(FUNC, "llvm -num-cores 1", policy=Wishes([{"sleep": 0.02}]), first=(), measurer=measurer)
     assert result.trace == {"sleep": 0.02} and made[0].asked == [(0,)]
     with pytest.raises(ValueError, match="another measurer brings its own"):
         autotune(FUNC, measurer=measurer, limits=QUICK)
@@ -356,7 +356,7 @@ class Tiles:
 
 
 def test_real_schedules_are_built_checked_and_returned():
-    result = autotune(FUNC, "llvm -num-cores 2", search=Tiles, workers=1, first=())
+    result = autotune(FUNC, "llvm -num-cores 2", policy=Tiles, workers=1, first=())
     assert result.outcomes["illegal"] == 1 and result.outcomes["ok"] == 3, [m.message for m in result.measurements]
     instance = workloads.make("gmm", SHAPE)
     inputs = instance.inputs(np.random.default_rng(1))

@@ -148,7 +148,7 @@ def race(*traces, records=None, first=0, **options):
     given = Given(traces)
     start = given.left[:first]
     given.left = given.left[first:]
-    result = autotune(FUNC, TARGET, search=given, first=start, measurer=measurer, records=records)
+    result = autotune(FUNC, TARGET, policy=given, first=start, measurer=measurer, records=records)
     return result, made[0]
 
 
@@ -240,6 +240,6 @@ def test_the_best_recorded_races_again(tmp_path):
 def test_a_race_is_announced():
     seen = []
     trace = times(0.1)
-    autotune(FUNC, TARGET, search=Given([trace]), first=(), measurer=Scripted, callbacks=[seen.append])
+    autotune(FUNC, TARGET, policy=Given([trace]), first=(), measurer=Scripted, callbacks=[seen.append])
     (event,) = [e for e in seen if isinstance(e, RaceStarted)]
     assert [replace(m, ended=None).candidate.trace for m in event.contenders] == [trace]

@@ -76,12 +76,6 @@ def test_bad_options_are_refused(options, message):
         check_options(Options(**options))
 
 
-def test_a_policy_has_one_name():
-    message = "policy and search are two names of one option, of which search is the older; give policy alone"
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        autotune(matmul(), policy="random", search="random")
-
-
 # --- programs that are wrong -------------------------------------------------------------------------------------------
 
 

@@ -92,7 +92,7 @@ def tune(curves, trials, *, subjects=None, **options):
         "allocation": GREEDY,
         "measurer": Scripted,
         "first": lambda task: (),
-        "search": lambda task: Curve(of[task.func.script()]),
+        "policy": lambda task: Curve(of[task.func.script()]),
     } | options
     result = tune_tasks(subjects or functions, TARGET, trials, **options)
     each = [sum(r.trials for r in result.rounds if r.task == n) for n in range(len(curves))]
@@ -197,7 +197,7 @@ def test_seconds_are_a_limit_within_a_round_too(monkeypatch):
 
 def test_a_search_for_all_tasks_is_refused():
     with pytest.raises(ValueError, match="several tasks need a policy each"):
-        tune([[1.0], [1.0]], 4, search=Curve([1.0]))
+        tune([[1.0], [1.0]], 4, policy=Curve([1.0]))
 
 
 def test_callbacks_get_the_task():
@@ -219,7 +219,7 @@ def test_what_is_recorded_is_gone_on_from(tmp_path):
 def test_real_candidates(tmp_path):
     limits = Limits(min_seconds=0.001, min_runs=1, race=0.1)
     softmax = workloads.make("softmax", (7, 13)).func
-    result = tune_tasks([SMALL, softmax], TARGET, 6, limits=limits, search="random", model="none")
+    result = tune_tasks([SMALL, softmax], TARGET, 6, limits=limits, policy="random", model="none")
     assert result.trials == 6 and all(r.seconds > 0 for r in result.results) and not result.interrupted
     assert result.objective == pytest.approx(sum(r.seconds for r in result.results))
 
