@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -92,6 +93,7 @@ def storage(name: str) -> np.dtype:
     return _STORAGE.get(name) or np.dtype(name)
 
 
+@cache
 def limits(name: str) -> tuple[int | float, int | float]:
     """Smallest and largest value: -inf and inf for floats."""
     match TABLE[name]:

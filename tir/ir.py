@@ -28,6 +28,7 @@ R = TypeVar("R")
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 LOGICAL = ("and", "or")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
+_OF_BOOL = frozenset((*COMPARISONS, *LOGICAL))
 
 # Nodes of the expressions of a block, at most: programs are trees, in which what is used twice stands twice.
 MAX_NODES = 100_000
@@ -242,7 +243,10 @@ class Binary(Expr):
 
     @property
     def dtype(self) -> str:
-        return "bool" if self.op in COMPARISONS or self.op in LOGICAL else self.a.dtype
+        e: Expr = self
+        while type(e) is Binary and e.op not in _OF_BOOL:  # no recursion: a sum may be longer than Python has calls
+            e = e.a
+        return "bool" if type(e) is Binary else e.dtype
 
 
 @node

@@ -65,6 +65,10 @@ def children(node: Node) -> list[Node]:
         return []
     if kind is Binary:  # the most frequent of the others
         return [node.a, node.b]  # type: ignore[attr-defined]
+    if kind is Load:
+        return [node.buffer, *node.indices]  # type: ignore[attr-defined]
+    if kind is Buffer:
+        return [*node.shape]  # type: ignore[attr-defined]
     result: list[Node] = []
     for name in _node_fields(kind):
         value = getattr(node, name)
@@ -123,14 +127,17 @@ def _extent(node: Node) -> tuple[int, int]:
     left = [node]
     while left:
         n = left[-1]
-        inner = children(n)
-        unknown = [c for c in inner if id(c) not in known]
-        if unknown:
-            left += unknown
-            continue
-        parts = [known[id(c)] for c in inner]
-        known[id(n)] = 1 + sum(size for size, _ in parts), 1 + max((depth for _, depth in parts), default=0)
-        left.pop()
+        size, depth, waits = 1, 0, False
+        for c in children(n):
+            found = (1, 1) if type(c) is Var or type(c) is Const else known.get(id(c))
+            if found is None:
+                left.append(c)
+                waits = True
+            elif not waits:
+                size, depth = size + found[0], max(depth, found[1])
+        if not waits:
+            known[id(n)] = size, depth + 1
+            left.pop()
     size, depth = known[id(node)]
     if depth <= MAX_DEPTH:
         make_room(depth)
@@ -227,10 +234,9 @@ def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
 def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
     """Replace free variables, all at once; keys are variables or their names. What is well typed stays so, also where a value has
     another dtype than its variable: index arithmetic around it becomes the wider of both, a value of memory is converted."""
-    by_name = {k if isinstance(k, str) else k.name: v for k, v in mapping.items()}
-    if not by_name:
+    if not mapping or type(node) is Const:
         return node
-    dtypes = {name: v.dtype for name, v in by_name.items()}
+    by_name = {k if type(k) is str else k.name: v for k, v in mapping.items()}  # type: ignore[union-attr]
     buffers: dict[int, Node] = {}
     mixed = False
 
@@ -238,13 +244,13 @@ def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
         nonlocal mixed
         kind = type(n)
         if kind is Var:
-            name = n.name  # type: ignore[attr-defined]
-            if name not in by_name:
+            value = by_name.get(n.name)  # type: ignore[attr-defined]
+            if value is None:
                 return n
-            if dtypes[name] == n.dtype:  # type: ignore[attr-defined]
-                return by_name[name]
+            if value.dtype == n.dtype:  # type: ignore[attr-defined]
+                return value
             mixed = True
-            return _of_dtype(by_name[name], n.dtype)  # type: ignore[attr-defined]
+            return _of_dtype(value, n.dtype)  # type: ignore[attr-defined]
         if kind is Const:
             return n
         if kind is Buffer:
