@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..arith.simplify import simplify
-from ..ir import NOTHING, Axis, Block, Const, Expr, Iter, Let, Region, Stmt, Var, binary
+from ..ir import NOTHING, Axis, Block, Expr, Iter, Let, Region, Stmt, Var
 from ..traverse import variables
 from . import namespace
-from .declarations import Declarations, Domain, Frame
+from .declarations import Declarations, Frame
 
 
 class Blocks(Declarations):
@@ -34,19 +33,13 @@ class Blocks(Declarations):
         if frame.begun:
             raise self.error("the axes of a block stand before its statements", node)
         arguments = self.arguments(form, node)
-        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else None
+        dtype = self.dtype(arguments) if "dtype" in arguments else None
         if form.name != "remap":
             name = self.identifier(target)
             dom = self.value(arguments["dom"])
-            start: Expr = Const(0)
-            if isinstance(dom, (tuple, list)) and len(dom) == 2:
-                start, stop = (self.integer(v, arguments["dom"]) for v in dom)
-                extent = self.between(start, stop)
-            else:
-                extent = self.integer(dom, arguments["dom"])
-            binding = self.index(arguments["binding"])
-            if not start.is_zero:
-                binding = simplify(binary("-", binding, start))
+            span = dom if isinstance(dom, (tuple, list)) and len(dom) == 2 else (0, dom)
+            start, stop = (self.integer(v, arguments["dom"]) for v in span)
+            extent, binding = (self.between(start, e) for e in (stop, self.index(arguments["binding"])))
             axis = Axis.OPAQUE if form is namespace.axis.scan else Axis[form.name.upper()]
             self.iteration(frame, name, axis, start, extent, binding, dtype)
             return
@@ -75,12 +68,8 @@ class Blocks(Declarations):
     ) -> None:
         """An iteration variable; one that starts elsewhere than at 0 is shifted."""
         var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
-        value: Expr = var if start.is_zero else binary("+", var, start)
         frame.iters.append(Iter(var, frame.closed(extent), axis, frame.closed(binding)))
-        self.domains[value] = Domain(start, extent, var)
-        self.lets.pop(var.name, None)
-        self.extent_range(var.name, extent)
-        self.bind(name, value)
+        self.bind(name, self.running(var, start, extent))
         self.scope.variables.add(var.name)
 
     def init(self, call: ast.Call, body: list[ast.stmt]) -> None:

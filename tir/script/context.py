@@ -14,13 +14,13 @@ from ..arith.bounds import bounds, extent_range
 from ..arith.intervals import Interval
 from ..arith.prove import equal
 from ..arith.simplify import simplify
-from ..ir import Buffer, Const, Expr, Region, Var, as_expr, as_index, binary
+from ..ir import Address, Buffer, Const, Expr, Foreign, Region, Var, as_expr, as_index, binary
 from ..traverse import loads, substitute
 from . import namespace
 from .error import ScriptError
 from .source import Source
-from .values import Data, Handle, Pointer, Scope, Thread
-from .views import Reshaped, Subview
+from .values import Handle, Pointer, Scope, Thread
+from .views import View
 
 NUMBER = (bool, int, float)
 
@@ -92,7 +92,11 @@ class Context(ABC):
 
     def expr(self, node: ast.expr) -> Expr:
         """The value of a node, as an expression of the IR."""
-        return self.guard(as_expr, node, self.scalar(node))
+        return self.as_expr(self.value(node), node)
+
+    def as_expr(self, value: Any, node: ast.expr) -> Expr:
+        """A value as an expression of the IR."""
+        return self.guard(as_expr, node, self.checked(value, node))
 
     def index(self, node: ast.expr) -> Expr:
         """The value of a node, as an integer expression."""
@@ -128,7 +132,7 @@ class Context(ABC):
 
     def condition(self, value: Any, node: ast.expr) -> Expr:
         """A value, as a condition."""
-        result = self.guard(as_expr, node, self.checked(value, node))
+        result = self.as_expr(value, node)
         if result.dtype != "bool":
             raise self.error(f"a condition must be bool, `{self.text(node)}` is {result.dtype}", node, "compare it: x != 0")
         return result
@@ -139,7 +143,7 @@ class Context(ABC):
             return value
         hint = None
         match value:
-            case Buffer() | Reshaped() | Subview():
+            case Buffer() | View():
                 rank = len(value.shape)
                 what = f"a buffer of {rank} dimension{'s' * (rank != 1)}"
                 hint = f"index it: {self.text(node)}[{', '.join('ijklmnopq'[:rank]) if rank else '()'}]"
@@ -147,8 +151,10 @@ class Context(ABC):
                 what, hint = "a region", "slices stand only in T.reads, T.writes and T.match_buffer; use a loop"
             case Handle():
                 what, hint = "a handle", f"give it a shape: A = T.match_buffer({value.name}, (128,))"
-            case Pointer() | Data():
+            case Pointer() | Address():
                 what, hint = "memory", "give it a shape: V = T.Buffer((128,), data=...)"
+            case Foreign():
+                what, hint = "a foreign call", "foreign calls are statements: T.evaluate(T.call_extern(...))"
             case namespace.Form():
                 what, hint = "a form", f"it {value.place}"
             case namespace.Type():
@@ -160,6 +166,14 @@ class Context(ABC):
             case _:
                 what = f"{type(value).__name__!r}, not a number"
         raise self.error(f"`{self.text(node)}` is {what}; a value is needed here", node, hint)
+
+    def string(self, node: ast.expr) -> str:
+        value = self.value(node)
+        if isinstance(value, (namespace.Annotation, namespace.Type)):
+            return value.name
+        if not isinstance(value, str):
+            raise self.error(f"a string is needed here, not `{self.text(node)}`", node)
+        return value
 
     def identifier(self, node: ast.expr) -> str:
         if not isinstance(node, ast.Name):

@@ -6,8 +6,7 @@ import ast
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ..arith.prove import equal
 from ..arith.simplify import simplify
 from ..ir import (
     TRUE,
+    Address,
     Allocate,
     Block,
     Buffer,
@@ -40,14 +40,10 @@ from . import namespace
 from .expressions import Expressions
 from .names import Names
 from .source import Source, python_tree
-from .values import NAMEABLE, Data, Handle, Pointer, Scope, Thread, is_python_value
-from .views import Reshaped, Subview, element_count, strides
+from .values import NAMEABLE, Handle, Pointer, Scope, Thread, is_python_value
+from .views import Reshaped, Subview, View, element_count
 
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
-
-
-# Arguments that must have their default value, and what another value would mean.
-_NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {"buffer_type": (("", "default"), "broadcasting buffers")}
 
 
 @dataclass
@@ -129,6 +125,17 @@ class Declarations(Expressions):
     def statements(self, nodes: list[ast.stmt]) -> Stmt | None:
         """The statements in order; None where they only declare."""
 
+    def running(self, var: Var, start: Expr, extent: Expr, step: int = 1) -> Expr:
+        """The value in the source of a variable that counts from 0 in the IR; its range is noted."""
+        value: Expr = var if step == 1 else binary("*", var, step)
+        if not start.is_zero:
+            value = binary("+", value, start)
+        if step == 1:
+            self.domains[value] = Domain(start, extent, var)
+        self.lets.pop(var.name, None)
+        self.extent_range(var.name, extent)
+        return value
+
     # --- values that bind names ----------------------------------------------------------------------------------------
 
     def annotation(self, node: ast.expr) -> ast.expr:
@@ -207,16 +214,10 @@ class Declarations(Expressions):
 
     # --- buffers -------------------------------------------------------------------------------------------------------
 
-    def string(self, node: ast.expr) -> str:
-        value = self.value(node)
-        if isinstance(value, namespace.Type):
-            return value.name
-        if not isinstance(value, str):
-            raise self.error(f"a string is needed here, not `{self.text(node)}`", node)
-        return value
-
-    def dtype(self, node: ast.expr) -> str:
-        return self.guard(dtypes.check, node, self.string(node))
+    def dtype(self, arguments: dict[str, ast.expr]) -> str:
+        """The dtype among the arguments of a declaration."""
+        given = arguments.get("dtype")
+        return "float32" if given is None else self.guard(dtypes.check, given, self.string(given))
 
     def storage_scope(self, arguments: dict[str, ast.expr]) -> str:
         """The storage scope among the arguments of a declaration; "" stands for "global"."""
@@ -242,38 +243,33 @@ class Declarations(Expressions):
             self.declare_size(inner, "int32", node)
         return self.index(inner)
 
-    def declaration(
-        self, form: Any, node: ast.Call, region: Region | None = None
-    ) -> tuple[tuple[Expr, ...], str, str, dict[str, ast.expr]]:
-        """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot express is an error. Sizes
-        that stand for strides or the offset get the values of these, in the part `region` of another buffer where that is one."""
+    def declaration(self, form: Any, node: ast.Call, region: Region | None = None) -> tuple[View, dict[str, ast.expr]]:
+        """A declared buffer, still without a name, or the window that shows a region of another one; and all arguments. What the
+        IR cannot express is an error. Sizes that stand for strides or the offset get the values of these."""
         arguments = self.arguments(form, node)
         shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
         for extent in shape:
             if isinstance(extent, Const) and extent.value < 0:
                 raise self.error(f"an extent cannot be negative, got {extent}", arguments["shape"])
-        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
-        scope = self.storage_scope(arguments)
+        buffer = Buffer("", shape, self.dtype(arguments), self.storage_scope(arguments), self.separators(arguments, len(shape)))
+        view = Reshaped(buffer, shape) if region is None else self.window(region, buffer, arguments, node)
         if "strides" in arguments:
             given = arguments["strides"]
             steps = () if isinstance(given, ast.Constant) and given.value is None else self.shape(given)
-            if steps:
-                dense = strides(shape)
-                if region is not None:
-                    dense = [strides(region.buffer.shape)[d] for d in self.kept_dimensions(region, shape)]
-                if len(steps) != len(dense) or not all(map(self.stands_for, steps, dense)):
-                    raise self.error("buffers are dense and row-major; strides are not in the dialect", arguments["strides"])
+            if steps and (len(steps) != len(shape) or not all(map(self.stands_for, steps, view.strides))):
+                raise self.error("buffers are dense and row-major; strides are not in the dialect", given)
         if "elem_offset" in arguments and "data" not in arguments:
-            offset = self.value(arguments["elem_offset"])
-            starts = zip(region.ranges, strides(region.buffer.shape), strict=True) if region is not None else ()
-            first = reduce(lambda sum, part: sum + part[0].min * part[1], starts, cast(Expr, Const(0)))
-            if offset is not None and not self.stands_for(self.integer(offset, arguments["elem_offset"]), simplify(first)):
-                reason = "buffers start at their first element; elem_offset is not in the dialect"
-                raise self.error(reason, arguments["elem_offset"])
-        for name, (usual, reason) in _NOT_KEPT.items():
-            if name in arguments and self.value(arguments[name]) not in usual:
-                raise self.error(f"{reason} are not in the dialect", arguments[name])
-        return shape, dtype, scope, arguments
+            given = arguments["elem_offset"]
+            offset = self.value(given)
+            if offset is not None and not self.stands_for(self.integer(offset, given), view.first):
+                raise self.error("buffers start at their first element; elem_offset is not in the dialect", given)
+        if "buffer_type" in arguments and self.value(arguments["buffer_type"]) not in ("", "default"):
+            raise self.error("broadcasting buffers are not in the dialect", arguments["buffer_type"])
+        return view, arguments
+
+    def declare(self, name: str, buffer: Buffer) -> Buffer:
+        """Bind a name to a declared buffer, which gets a name like it."""
+        return self.bind(name, buffer.with_(name=self.names.buffer(name)))
 
     def separators(self, arguments: dict[str, ast.expr], rank: int) -> tuple[int, ...]:
         """The axis separators of a declared buffer."""
@@ -297,164 +293,135 @@ class Declarations(Expressions):
     def match_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         name = self.identifier(target)
         param = self.as_region(self.value(self.arguments(form, node)["param"]))
-        shape, dtype, scope, arguments = self.declaration(form, node, param if isinstance(param, Region) else None)
         if isinstance(param, Region):
-            self.bind(name, self.window(param, shape if "shape" in arguments else None, dtype, scope, arguments, node))
+            self.bind(name, self.declaration(form, node, param)[0])
             return
+        view, arguments = self.declaration(form, node)
         if not isinstance(param, Handle):
             raise self.error(f"`{self.text(arguments['param'])}` is neither a handle nor a region", arguments["param"])
         if param.buffer is not None:
             raise self.error(f"`{param.name}` has a shape already", node, "another view is T.Buffer(shape, data=A.data)")
         if "shape" not in arguments:
             raise self.error(f"`{self.text(node.func)}`: the shape is missing", node, f"T.match_buffer({param.name}, (128, 128))")
-        separators = self.separators(arguments, len(shape))
-        param.buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope, separators))
+        param.buffer = self.declare(name, view.buffer)
 
-    def window(
-        self,
-        region: Region,
-        shape: tuple[Expr, ...] | None,
-        dtype: str,
-        scope: str,
-        arguments: dict[str, ast.expr],
-        node: ast.Call,
-    ) -> Subview:
+    def window(self, region: Region, stated: Buffer, arguments: dict[str, ast.expr], node: ast.Call) -> Subview:
         """A part of a buffer under a name of its own: dimensions of extent 1 may be left out."""
-        if dtype != region.buffer.dtype:
-            raise self.error(
-                f"`{region.buffer.name}` holds {region.buffer.dtype}, not {dtype}", node, f'dtype="{region.buffer.dtype}"'
-            )
-        if "scope" in arguments and scope != region.buffer.scope:
-            raise self.error(f"`{region.buffer.name}` is in {region.buffer.scope}, not {scope}", node)
-        extents = [r.extent for r in region.ranges]
-        starts = tuple(r.min for r in region.ranges)
-        if shape is None:
-            return Subview(region.buffer, tuple(extents), starts, tuple(range(len(extents))))
-        dims = self.kept_dimensions(region, shape)
+        buffer = region.buffer
+        if stated.dtype != buffer.dtype:
+            raise self.error(f"`{buffer.name}` holds {buffer.dtype}, not {stated.dtype}", node, f'dtype="{buffer.dtype}"')
+        if "scope" in arguments and stated.scope != buffer.scope:
+            raise self.error(f"`{buffer.name}` is in {buffer.scope}, not {stated.scope}", node)
+        extents = tuple(r.extent for r in region.ranges)
+        shape = stated.shape if "shape" in arguments else extents
+        dims: list[int] = []  # each of the shape is the next that is as long
+        for d, extent in enumerate(extents):
+            if len(dims) < len(shape) and equal(extent, shape[len(dims)], self.ranges):
+                dims.append(d)
         if len(dims) < len(shape) or any(not e.is_one for d, e in enumerate(extents) if d not in dims):
             given, wanted = (f"({', '.join(map(str, s))})" for s in (extents, shape))
             raise self.error(
                 f"a region of extents {given} is not of shape {wanted}", node, "only dimensions of extent 1 may be left out"
             )
-        return Subview(region.buffer, shape, starts, tuple(dims))
-
-    def kept_dimensions(self, region: Region, shape: tuple[Expr, ...]) -> list[int]:
-        """The dimensions of a region that are those of a shape: each of the shape takes the next that is as long."""
-        dims: list[int] = []
-        for d, r in enumerate(region.ranges):
-            if len(dims) < len(shape) and equal(r.extent, shape[len(dims)], self.ranges):
-                dims.append(d)
-        return dims
+        return Subview(buffer, shape, tuple(r.min for r in region.ranges), tuple(dims))
 
     def alloc_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
-        shape, dtype, scope, arguments = self.declaration(form, node)
+        view, arguments = self.declaration(form, node)
         if "data" in arguments:
             raise self.error("T.alloc_buffer makes memory of its own", arguments["data"], "T.Buffer(shape, data=...) is a view")
-        name = self.identifier(target)
-        shape = tuple(self.frames[-1].closed(d) for d in shape)
-        separators = self.separators(arguments, len(shape))
-        self.frames[-1].allocs.append(self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope, separators)))
+        frame = self.frames[-1]
+        buffer = view.buffer.with_(shape=tuple(frame.closed(d) for d in view.shape))
+        frame.allocs.append(self.declare(self.identifier(target), buffer))
 
     def allocate(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper:
-        name, arguments = self.identifier(target), self.arguments(form, node)
+        arguments = self.arguments(form, node)
         extents = self.shape(arguments["extents"])
-        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
-        scope = self.storage_scope(arguments)
         if "condition" in arguments and self.value(arguments["condition"]) not in (True, TRUE):
             raise self.error("memory is allocated always, not under a condition", arguments["condition"])
-        pointer = Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name))
-        self.bind(name, pointer)
-        return lambda rest: Allocate(pointer.viewed_as(extents, element_count(extents)), rest)
+        pointer = self.memory(target, arguments, extents)
+        return lambda rest: Allocate(pointer.array, rest)
 
     def allocate_const(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper:
-        name, arguments = self.identifier(target), self.arguments(form, node)
+        arguments = self.arguments(form, node)
         given = self.value(arguments["data"])
-        values = flat(given.tolist() if hasattr(given, "tolist") else given)
+        values = np.asarray(given, object).reshape(-1).tolist()
         extents = self.shape(arguments["extents"]) if "extents" in arguments else (Const(len(values)),)
         if element_count(extents) != Const(len(values)):
             raise self.error(f"{len(values)} number(s) for the extents ({', '.join(map(str, extents))})", node)
-        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
-        pointer = Pointer(self.names.buffer(name), extents, dtype, "global", self.names.one_shape(name))
-        self.bind(name, pointer)
-        buffer, label = pointer.viewed_as(extents, Const(len(values))), self.names.block(name)
+        pointer = self.memory(target, arguments, extents)
+        buffer, label = pointer.array, self.names.block(self.identifier(target))
         self.frames[-1].allocs.append(buffer)
-        shape = const_shape(buffer)
         stores = [
-            Store(buffer, tuple(map(Const, map(int, place))), self.guard(const, node, value, dtype))
-            for place, value in zip(np.ndindex(*shape), values, strict=True)
+            Store(buffer, tuple(map(Const, map(int, place))), self.guard(const, node, value, buffer.dtype))
+            for place, value in zip(np.ndindex(*const_shape(buffer)), values, strict=True)
         ]
         return lambda rest: seq(Block(label, (), seq(*stores)), rest)
 
+    def memory(self, target: ast.expr, arguments: dict[str, ast.expr], extents: tuple[Expr, ...]) -> Pointer:
+        """A name for memory, to be seen through views."""
+        name, dtype, scope = self.identifier(target), self.dtype(arguments), self.storage_scope(arguments)
+        return self.bind(name, Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name)))
+
     def preflattened_buffer(self, node: ast.Call, form: Any) -> None:
         """The parameter is passed in another shape: what the body calls by its name is a view of that."""
-        shape, dtype, _, arguments = self.declaration(form, node)
+        view, arguments = self.declaration(form, node)
         buffer = self.value(arguments["postflattened"])
         if not isinstance(buffer, Buffer) or not isinstance(arguments["postflattened"], ast.Name) or buffer.name in self.passed:
             raise self.error("the parameter to be passed in another shape is missing", node, "T.preflattened_buffer(A, [7, 5])")
         if self.frames[0].begun:
             raise self.error("T.preflattened_buffer stands before the statements of the function", node)
-        self.same_dtype(dtype if "dtype" in arguments else buffer.dtype, buffer.dtype, buffer.name, node)
-        if not equal(element_count(shape), element_count(buffer.shape)):
-            counts = f"{element_count(shape)} elements, and `{buffer.name}` has {element_count(buffer.shape)}"
+        self.same_dtype(view.buffer.dtype if "dtype" in arguments else buffer.dtype, buffer, node)
+        count = element_count(view.shape)
+        if not equal(count, element_count(buffer.shape)):
+            counts = f"{count} elements, and `{buffer.name}` has {element_count(buffer.shape)}"
             raise self.error(f"a shape of {counts}", node)
-        self.passed[buffer.name] = buffer.with_(shape=shape)
+        self.passed[buffer.name] = buffer.with_(shape=view.shape)
         self.bind(arguments["postflattened"].id, Reshaped(self.passed[buffer.name], buffer.shape))
 
     def declare_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper | None:
         """A view of memory, or without `data` a buffer for the statements that follow."""
         name = self.identifier(target)
-        shape, dtype, scope, arguments = self.declaration(form, node)
-        if "shape" not in arguments:
-            raise self.error(f"`{self.text(node.func)}`: the shape is missing", node)
+        view, arguments = self.declaration(form, node)
+        shape, stated = view.shape, view.buffer
         allocated: Wrapper | None = None
-        if self.form(data := arguments.get("data", node)) is namespace.allocate and isinstance(data, ast.Call):
+        data = arguments.get("data")
+        if isinstance(data, ast.Call) and self.form(data) is namespace.allocate:
             allocated = self.allocate(target, data, namespace.allocate)
             memory = self.scope.find(name)
         else:
-            memory = self.value(data) if data is not node else None
-        if memory is None:
+            memory = None if data is None else self.value(data)
+        if data is None or memory is None:
             if form is namespace.Buffer:
-                raise self.error(
-                    "a view says whose elements it shows",
-                    node,
-                    f"{name} = T.Buffer(shape, data=A.data), or T.alloc_buffer(shape)",
-                )
-            separators = self.separators(arguments, len(shape))
-            buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope, separators))
+                hint = f"{name} = T.Buffer(shape, data=A.data), or T.alloc_buffer(shape)"
+                raise self.error("a view says whose elements it shows", node, hint)
+            buffer = self.declare(name, stated)
             return lambda rest: Allocate(buffer, rest)
         offset: Expr = self.index(arguments["elem_offset"]) if "elem_offset" in arguments else Const(0)
         match memory:
             case Pointer():
-                if "scope" in arguments and scope != memory.scope:
-                    raise self.error(f"`{memory.name}` is in {memory.scope}, not {scope}", arguments["scope"])
+                if "scope" in arguments and stated.scope != memory.scope:
+                    raise self.error(f"`{memory.name}` is in {memory.scope}, not {stated.scope}", arguments["scope"])
                 base = memory.viewed_as(shape, element_count(memory.extents))
             case Handle():
                 if memory.buffer is None:
-                    memory.buffer = Buffer(self.names.buffer(name), shape, dtype, scope)
+                    memory.buffer = stated.with_(name=self.names.buffer(name))
                 base = memory.buffer
-            case Data(buffer=base):
+            case Address(buffer=base):
                 pass
             case _:
-                raise self.error(
-                    f"`{self.text(arguments['data'])}` is no memory",
-                    arguments["data"],
-                    "A.data of a buffer, or what T.allocate made",
-                )
-        self.same_dtype(dtype, base.dtype, base.name, node)
+                raise self.error(f"`{self.text(data)}` is no memory", data, "A.data of a buffer, or what T.allocate made")
+        self.same_dtype(stated.dtype, base, node)
         room, needed = element_count(base.shape), simplify(binary("+", element_count(shape), offset))
         if isinstance(room, Const) and isinstance(needed, Const) and needed.value > room.value:
             raise self.error(f"a view up to element {needed.value} of `{base.name}`, which has {room.value}", node)
         self.bind(name, base if shape == base.shape and offset == Const(0) else Reshaped(base, shape, offset))
         return allocated
 
-    def same_dtype(self, dtype: str, wanted: str, name: str, node: ast.AST) -> None:
-        if dtype != wanted:
-            raise self.error(f"a view of `{name}` as {dtype}, but it holds {wanted}", node, "bits cannot be reinterpreted")
-
-
-def flat(data: Any) -> list[Any]:
-    """The numbers of nested lists in order."""
-    return [x for part in data for x in flat(part)] if isinstance(data, (list, tuple)) else [data]
+    def same_dtype(self, dtype: str, base: Buffer, node: ast.AST) -> None:
+        if dtype != base.dtype:
+            raise self.error(
+                f"a view of `{base.name}` as {dtype}, but it holds {base.dtype}", node, "bits cannot be reinterpreted"
+            )
 
 
 def _placed(tree: ast.expr, at: ast.AST) -> ast.expr:

@@ -11,7 +11,7 @@ from ..ir import Buffer, Const, Expr, Load, Range, Region, binary
 from . import namespace
 from .context import Context
 from .values import Handle, Pointer
-from .views import Reshaped, Subview, View, element_count
+from .views import Reshaped, Subview, View, as_view
 
 
 class Elements(Context):
@@ -19,11 +19,11 @@ class Elements(Context):
 
     def subscript(self, node: ast.Subscript) -> Any:
         base = self.array(node.value)
-        if isinstance(base, (Buffer, Reshaped, Subview)):
+        if (view := as_view(base)) is not None:
             nodes = self.index_nodes(node)
             if self.lane is None and any(isinstance(n, ast.Slice) for n in nodes):
-                return self.region(base, nodes, node)
-            return Load(*self.element(base, node))
+                return self.region(view, nodes, node)
+            return Load(*self.element(view, node))
         if isinstance(base, (tuple, list, dict, str, range)):
             key = self.value(node.slice) if not isinstance(node.slice, ast.Slice) else self.python_slice(node.slice)
             return self.guard(operator.getitem, node, base, key)
@@ -48,17 +48,15 @@ class Elements(Context):
     def array(self, node: ast.expr) -> Any:
         """A value to be indexed: memory directly as a buffer."""
         value = self.value(node)
-        return value.viewed_as(value.extents, element_count(value.extents)) if isinstance(value, Pointer) else value
+        return value.array if isinstance(value, Pointer) else value
 
-    def element(self, base: Buffer | View, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
+    def element(self, base: View, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
         """The buffer and the indices that a subscript means."""
         indices = self.indices(self.index_nodes(node))
         self.rank(base, len(indices), node)
-        if isinstance(base, Buffer):
-            return base, tuple(indices)
         return base.buffer, base.indices(indices, self.ranges, self.lets)
 
-    def rank(self, base: Buffer | View, found: int, node: ast.Subscript) -> None:
+    def rank(self, base: View, found: int, node: ast.Subscript) -> None:
         wanted = len(base.shape)
         if found != wanted:
             name, shape = self.text(node.value), ", ".join(map(str, base.shape))
@@ -67,7 +65,7 @@ class Elements(Context):
             hint = f"its shape is ({shape}{',' * (wanted == 1)})" + (f"; write {name}[()]" if wanted == 0 else "")
             raise self.error(f"`{name}` has {rank}, but {given} given", node, hint)
 
-    def region(self, base: Buffer | View, nodes: list[ast.expr], node: ast.Subscript) -> Region:
+    def region(self, base: View, nodes: list[ast.expr], node: ast.Subscript) -> Region:
         """A subscript with slices."""
         if isinstance(base, Reshaped) and base.shape != base.buffer.shape:
             raise self.error(
@@ -93,7 +91,7 @@ class Elements(Context):
             for d, r in zip(base.dims, ranges, strict=True):
                 extents[d] = r.extent
             ranges = [Range(s, e) for s, e in zip(starts, extents, strict=True)]
-        return Region(base.buffer if isinstance(base, (Reshaped, Subview)) else base, tuple(ranges))
+        return Region(base.buffer, tuple(ranges))
 
     def as_region(self, value: Any) -> Any:
         """An element or a whole buffer as a region; any other value as it is."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-from functools import cache, reduce
+from collections.abc import Callable, Iterable
+from functools import cache
 from types import ModuleType
 from typing import Any
 
 from .. import dtypes, elementwise
-from ..arith.polynomial import as_constant, polynomial
 from ..arith.prove import prove
-from ..arith.simplify import simplify
 from ..intrinsics import INTRINSICS
 from ..ir import Address, Binary, Buffer, Const, Expr, Foreign, Node, Text, as_expr, binary, cast
 from ..nearest import did_you_mean
@@ -26,21 +25,29 @@ from .context import MAX_BITS, MAX_ITEMS, NUMBER
 from .elements import Elements
 from .operators import Operators
 from .source import syntax
-from .values import Data, Pointer, Scope, is_python_value
-from .views import Reshaped, Subview, element_count, strides
+from .values import Pointer, Scope, is_python_value
+from .views import View, as_view
 
-_ACCESS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # the mode of a pointer, as tvm_access_ptr has it
-_POINTER = namespace.Form(
-    "access_ptr(access_mask, ptr_type='handle', *, offset=0, extent=None)",
-    "is a method of buffers",
-    "What a foreign call is given of a buffer.",
-)
+# The attributes of buffers and views, by name.
+_OF_VIEWS: dict[str, Callable[[View], Any]] = {
+    "data": lambda v: Address(v.buffer),
+    "shape": lambda v: _plain(v.shape),
+    "strides": lambda v: _plain(v.strides),
+    "elem_offset": lambda v: v.first,
+    "dtype": lambda v: v.buffer.dtype,
+    "name": lambda v: v.buffer.name,
+    "scope": lambda v: v.buffer.scope,
+    "access_ptr": lambda v: v.access_ptr,
+}
 
 # The namespaces by module name: `tir.script.tir` adds only `prim_func`, which needs the parser, to `namespace`.
 _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
 
 # What every script may use of Python itself; values only.
 BUILTINS = ("abs", "bool", "divmod", "float", "int", "len", "list", "max", "min", "range", "round", "sum", "tuple")
+
+# The foreign calls that may be of a pure function that T has, too.
+_PURE = ("call_pure_extern", "call_extern", "call_llvm_pure_intrin", "call_llvm_intrin")
 
 _OUR_MODULES = (namespace.__name__, elementwise.__name__)
 
@@ -160,31 +167,17 @@ class Expressions(Operators, Elements):
             if local is None or name not in ("data", "shape", "dtype", "astype"):
                 return self.member(space, name, node)
         base = self.value(node.value)
-        match base, name:
-            case (Buffer(), "data"):
-                return Data(base)
-            case (Reshaped() | Subview(), "data"):
-                return Data(base.buffer)
-            case (Buffer() | Reshaped() | Subview(), "strides"):
-                steps = strides(base.buffer.shape if isinstance(base, Subview) else base.shape)
-                kept = [steps[d] for d in base.dims] if isinstance(base, Subview) else steps
-                return tuple(d.value if isinstance(d, Const) else d for d in kept)
-            case (Buffer() | Reshaped() | Subview(), "elem_offset"):
-                return self.first_element(base)
-            case (Buffer() | Reshaped() | Subview(), "shape"):
-                return tuple(d.value if isinstance(d, Const) else d for d in base.shape)
-            case (Buffer(), "dtype" | "name" | "scope") | (Expr(), "dtype" | "astype"):
-                return getattr(base, name)
-            case (Reshaped() | Subview(), "dtype"):
-                return base.buffer.dtype
-            case (namespace.axis, _):
-                return self.member(namespace.axis, name, node)
-            case (Buffer() | Reshaped() | Subview(), _):
-                raise self.error(
-                    f"a buffer has no `{name}`", node, did_you_mean(name, ("data", "shape", "dtype")) or "index it: A[i, j]"
-                )
-            case (Expr(), _):
+        if (view := as_view(base)) is not None:
+            if name not in _OF_VIEWS:
+                hint = did_you_mean(name, _OF_VIEWS) or "index it: A[i, j]"
+                raise self.error(f"a buffer has no `{name}`", node, hint)
+            return _OF_VIEWS[name](view)
+        if base is namespace.axis:
+            return self.member(namespace.axis, name, node)
+        if isinstance(base, Expr):
+            if name not in ("dtype", "astype"):
                 raise self.error(f"an expression has no `{name}`", node, did_you_mean(name, ("dtype", "astype")))
+            return getattr(base, name)
         if not self.live:
             raise self.error(f"`{self.text(node)}` cannot be read: nothing is executed in a text", node)
         try:
@@ -192,24 +185,11 @@ class Expressions(Operators, Elements):
         except AttributeError as e:
             raise self.error(str(e), node) from None
 
-    def first_element(self, base: Buffer | Reshaped | Subview) -> Expr:
-        """How many elements of its memory stand before a buffer or a view."""
-        match base:
-            case Reshaped():
-                return base.offset
-            case Subview():
-                parts = zip(base.starts, strides(base.buffer.shape), strict=True)
-                return simplify(reduce(lambda total, part: total + part[0] * part[1], parts, as_expr(0)), self.ranges)
-            case _:
-                return Const(0)
-
     def member(self, space: Any, name: str, node: ast.Attribute) -> Any:
         """A name of T, I or T.axis."""
         known = _members(space)
         if name not in known:
             refused = namespace.REFUSED.get(name) if space is namespace else None
-            if space is namespace and name in (*namespace.FOREIGN, *namespace.FOREIGN_ARGUMENTS):
-                refused = "foreign calls are statements: T.evaluate(T.call_extern(...))"
             hint = refused or did_you_mean(name, known, f"{self.text(node.value)}.")
             raise self.error(f"`{self.text(node)}` is not in the dialect", node, hint)
         return known[name]
@@ -217,14 +197,10 @@ class Expressions(Operators, Elements):
     # --- calls ---------------------------------------------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> Any:
-        of_library = self.of_library(node)
-        if of_library is not None:
-            return of_library
-        pointer = self.access_pointer(node)
-        if pointer is not None:
-            return pointer
         called = self.value(node.func)
         match called:
+            case namespace.ForeignForm():
+                return self.foreign(called, node)
             case namespace.Form():
                 return self.form_value(called, node)
             case namespace.Type() if not node.args and not node.keywords:
@@ -240,7 +216,7 @@ class Expressions(Operators, Elements):
             return self.of_dtype(called, args, keywords, node)
         if any(called is getattr(builtins, name) for name in BUILTINS):
             return self.builtin(called, args, keywords, node)
-        if isinstance(getattr(called, "__self__", None), Expr):  # x.astype(dtype)
+        if isinstance(getattr(called, "__self__", None), (Expr, View)):  # x.astype(dtype), A.access_ptr("r")
             return self.guard(called, node, *args, **keywords)
         if not callable(called):
             raise self.error(f"`{self.text(node.func)}` cannot be called", node)
@@ -248,72 +224,37 @@ class Expressions(Operators, Elements):
             raise self.error(f"`{self.text(node.func)}` cannot be called: nothing is executed in a text", node)
         return self.guard(called, node, *args, **keywords)
 
-    def foreign(self, node: ast.expr, inner: bool = False) -> Foreign | None:
-        """A foreign call, or None where a node is none."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or self.namespace(node.func.value) is None:
-            return None
-        op = node.func.attr
-        if op not in namespace.FOREIGN and not (inner and op in namespace.FOREIGN_ARGUMENTS):
-            return None
-        stated = [k for k in node.keywords if k.arg != "dtype"]
-        if stated:
-            raise self.error(f"`{self.text(node.func)}` takes its arguments in order, and dtype", stated[0].value)
-        dtype = next((self.value(k.value) for k in node.keywords), "")
-        return Foreign(op, tuple(map(self.foreign_argument, node.args)), getattr(dtype, "name", dtype))
+    def foreign(self, form: Any, node: ast.Call) -> Foreign | Expr:
+        """A foreign call; a pure function of a library, or of LLVM, that is one of T is that."""
+        given = self.arguments(form, node)
+        args = [self.foreign_argument(n) for n in given["args"].elts] if "args" in given else []  # type: ignore[attr-defined]
+        dtype = self.string(given["dtype"]) if "dtype" in given else ""
+        if form.name in _PURE and args:
+            texts = [a.value for a in args if isinstance(a, Text)]
+            values = [a for a in args if isinstance(a, Expr)]
+            values = values[1:] if "llvm" in form.name else values  # which have their number in front
+            plain = texts[-1].removeprefix("llvm.").split(".")[0] if texts else ""
+            for known in (plain, plain.removesuffix("f")):
+                known = namespace.OF_LIBRARIES.get(known, known)
+                if known in (*INTRINSICS, "min", "max") and values:
+                    result = self.guard(_members(namespace)[known], node, *values)
+                    stated = dtype or (texts[0] if isinstance(args[0], Text) else "")
+                    return self.guard(cast, node, result, stated) if stated else result
+        return Foreign(form.name, tuple(args), dtype)
 
     def foreign_argument(self, node: ast.expr) -> Node:
         """An argument of a foreign call."""
-        found = self.foreign(node, inner=True)
-        if found is not None:
-            return found
         match self.value(node):
-            case Foreign() as pointer:
-                return pointer
+            case Foreign() | Address() as known:
+                return known
             case str() as text:
                 return Text(text)
-            case Data(buffer) | (Buffer() as buffer):
+            case Buffer() as buffer:
                 return Address(buffer)
             case Pointer() as memory:
-                return Address(memory.viewed_as(memory.extents, element_count(memory.extents)))
+                return Address(memory.array)
             case value:
-                return self.guard(as_expr, node, self.checked(value, node))
-
-    def access_pointer(self, node: ast.Call) -> Foreign | None:
-        """`A.access_ptr("r")`, as the call that it stands for; None where a node is no such thing."""
-        match node:
-            case ast.Call(ast.Attribute(of, "access_ptr")) if isinstance(base := self.value(of), (Buffer, Reshaped, Subview)):
-                pass
-            case _:
-                return None
-        given = {name: self.value(n) for name, n in self.arguments(_POINTER, node).items()}
-        mask = given["access_mask"]
-        mode = _ACCESS.get(mask) if isinstance(mask, str) else as_constant(polynomial(self.integer(mask, node)))
-        if mode not in _ACCESS.values():
-            raise self.error(f"the access of a pointer is one of {', '.join(map(repr, _ACCESS))}, got {mask!r}", node)
-        buffer = base if isinstance(base, Buffer) else base.buffer
-        offset = self.integer(given.get("offset", 0), node)
-        count = given.get("extent")
-        extent = simplify(element_count(base.shape) - offset) if count is None else self.integer(count, node)
-        first = simplify(self.first_element(base) + offset)
-        pointed = Foreign("type_annotation", (Text(buffer.dtype),))
-        return Foreign("tvm_access_ptr", (pointed, Address(buffer), first, extent, Const(mode)))
-
-    def of_library(self, node: ast.Call) -> Expr | None:
-        """A pure function of a library, or of LLVM, that is one of T."""
-        called = self.foreign(node)
-        pure = ("call_pure_extern", "call_extern", "call_llvm_pure_intrin", "call_llvm_intrin")
-        if called is None or called.op not in pure:
-            return None
-        dtype, name, args = called.dtype, *_name_and_arguments(called)
-        if not dtype and called.args and isinstance(called.args[0], Text):
-            dtype = called.args[0].value
-        plain = name.removeprefix("llvm.").split(".")[0]
-        for known in (plain, plain.removesuffix("f")):
-            known = namespace.OF_LIBRARIES.get(known, known)
-            if known in (*INTRINSICS, "min", "max") and args:
-                result = self.guard(_members(namespace)[known], node, *args)
-                return self.guard(cast, node, result, dtype) if dtype else result
-        return None
+                return self.as_expr(value, node)
 
     def of_dtype(self, called: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         """A function of T; `dtype` of one that has no such parameter says what its result is."""
@@ -390,11 +331,9 @@ class Expressions(Operators, Elements):
         return result
 
 
-def _name_and_arguments(call: Foreign) -> tuple[str, list[Expr]]:
-    """The name of the function that is called, which a dtype may precede, and its values; LLVM's have their number in front."""
-    texts = [a.value for a in call.args if isinstance(a, Text)]
-    values = [a for a in call.args if isinstance(a, Expr)]
-    return texts[-1] if texts else "", values[1:] if "llvm" in call.op else values
+def _plain(dims: Iterable[Expr]) -> tuple[Any, ...]:
+    """Extents or strides, constant ones as numbers of Python."""
+    return tuple(d.value if isinstance(d, Const) else d for d in dims)
 
 
 @cache

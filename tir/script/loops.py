@@ -10,7 +10,7 @@ from ..arith.simplify import simplify
 from ..ir import NOTHING, THREAD_AXES, Annotations, Const, Expr, For, Kind, Stmt, Var, binary
 from ..nearest import did_you_mean
 from . import namespace
-from .declarations import Declarations, Domain, Wrapper
+from .declarations import Declarations, Wrapper
 from .values import Thread
 
 
@@ -46,13 +46,7 @@ class Loops(Declarations):
             if step != 1:
                 extent = simplify(binary("//", binary("+", extent, step - 1), step))
             var = Var(self.names.loop(name), header.dtype or extent.dtype)
-            value: Expr = var if step == 1 else binary("*", var, step)
-            if not start.is_zero:
-                value = binary("+", value, start)
-            if step == 1:
-                self.domains[value] = Domain(start, extent, var)
-            self.extent_range(var.name, extent)
-            names[name] = value
+            names[name] = self.running(var, start, extent, step)
             loops.append((var, extent))
         body = self.inside(node.body, names, {var.name for var, _ in loops}) or NOTHING
         for var, extent in reversed(loops):
@@ -83,7 +77,7 @@ class Loops(Declarations):
         first = self.index(given["start"])
         span = (first, self.index(given["stop"])) if "stop" in given else (Const(0), first)
         notes = tuple(sorted(self.mapping(given["annotations"]).items())) if "annotations" in given else ()
-        return Header((span,), kind, notes, thread, dtype=self.dtype(given["dtype"]) if "dtype" in given else None)
+        return Header((span,), kind, notes, thread, dtype=self.dtype(given) if "dtype" in given else None)
 
     def python_range(self, call: ast.Call) -> Header:
         if call.keywords or not 1 <= len(call.args) <= 3:
@@ -116,6 +110,5 @@ class Loops(Declarations):
         var = self.bind(name, Var(self.names.loop(name), extent.dtype))
         if isinstance(thread, Thread) and isinstance(arguments["thread"], ast.Name):
             self.bind(arguments["thread"].id, var)
-        self.domains[var] = Domain(Const(0), extent, var)
-        self.extent_range(var.name, extent)
+        self.running(var, Const(0), extent)
         return lambda body: For(var, extent, body, Kind.THREAD, (), tag)

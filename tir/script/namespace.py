@@ -48,6 +48,10 @@ class Annotation(Form):
         return self
 
 
+class ForeignForm(Form):
+    """A function that the IR knows nothing about."""
+
+
 class Type:
     """An element type: `T.float32(x)` converts or makes a constant, `n: T.int32` declares, `n = T.int32()` is a new size."""
 
@@ -191,6 +195,20 @@ class axis:
 Ramp, Broadcast = ramp, broadcast
 sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
 
+# What the IR knows nothing about, and what occurs among the arguments of such calls.
+_FOREIGN = """
+    call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
+    tvm_call_cpacked tvm_load_matrix_sync tvm_store_matrix_sync tvm_mma_sync tvm_bmma_sync tvm_fill_fragment tvm_storage_sync
+    ptx_mma ptx_mma_sp ptx_ldmatrix ptx_cp_async ptx_commit_group ptx_wait_group mma_store mma_fill tvm_mfma tvm_mfma_store
+    tvm_rdna_wmma make_filled_simdgroup_matrix simdgroup_load simdgroup_store simdgroup_multiply_accumulate ptx_ldg32
+    ptx_cp_async_bulk ptx_cp_async_barrier ptx_init_barrier_thread_count ptx_arrive_barrier ptx_wait_barrier
+    ptx_arrive_barrier_expect_tx create_barriers tvm_thread_allreduce start_profile_intrinsic end_profile_intrinsic
+
+    tvm_access_ptr address_of type_annotation tvm_stack_make_array tvm_stack_make_shape tvm_stack_alloca tvm_struct_get"""
+globals().update(
+    {name: ForeignForm(f"{name}(*args, dtype='')", _STATEMENT, "What the IR knows nothing about.") for name in _FOREIGN.split()}
+)
+
 # --- values ------------------------------------------------------------------------------------------------------------
 
 globals().update({name: Type(name) for name in dtypes.TABLE} | {name: getattr(elementwise, name) for name in elementwise.__all__})
@@ -276,27 +294,6 @@ _INSTEAD = {
     "assert condition": "Assert",
 }
 REFUSED = {name: hint for hint, names in _INSTEAD.items() for name in names.split()}
-
-# Calls of what the IR knows nothing about, as statements under `T.evaluate`, and what occurs among their arguments.
-FOREIGN = (
-    *("call_extern", "call_pure_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed"),
-    *("call_cpacked", "tvm_call_packed", "tvm_call_cpacked", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync"),
-    *("tvm_bmma_sync", "tvm_fill_fragment", "tvm_storage_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async"),
-    *("ptx_commit_group", "ptx_wait_group", "mma_store", "mma_fill", "tvm_mfma", "tvm_mfma_store", "tvm_rdna_wmma"),
-    *("make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store", "simdgroup_multiply_accumulate", "ptx_ldg32"),
-    *("ptx_cp_async_bulk", "ptx_cp_async_barrier", "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_wait_barrier"),
-    *(
-        "ptx_arrive_barrier_expect_tx",
-        "create_barriers",
-        "tvm_thread_allreduce",
-        "start_profile_intrinsic",
-        "end_profile_intrinsic",
-    ),
-)
-FOREIGN_ARGUMENTS = (
-    *("tvm_access_ptr", "address_of", "type_annotation", "tvm_stack_make_array", "tvm_stack_make_shape"),
-    *("tvm_stack_alloca", "tvm_struct_get"),
-)
 
 # Pure functions of libraries and of LLVM that are functions of T, by their names without `llvm.` and the dtype.
 OF_LIBRARIES = {"fabs": "abs", "rint": "nearbyint", "fmin": "min", "fmax": "max", "minnum": "min", "maxnum": "max"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from .. import elementwise
@@ -13,20 +14,20 @@ from .context import MAX_BITS, MAX_ITEMS, Context
 from .source import syntax
 from .values import is_python_value
 
-_BINARY: dict[type[ast.operator], tuple[str, Any]] = {
-    ast.Add: ("+", operator.add),
-    ast.Sub: ("-", operator.sub),
-    ast.Mult: ("*", operator.mul),
-    ast.Div: ("/", operator.truediv),
-    ast.FloorDiv: ("//", operator.floordiv),
-    ast.Mod: ("%", operator.mod),
-    ast.Pow: ("**", operator.pow),
-    ast.LShift: ("<<", operator.lshift),
-    ast.RShift: (">>", operator.rshift),
-    ast.BitAnd: ("&", operator.and_),
-    ast.BitOr: ("|", operator.or_),
-    ast.BitXor: ("^", operator.xor),
-    ast.MatMult: ("@", operator.matmul),
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.MatMult: operator.matmul,
 }
 _UNARY: dict[type[ast.unaryop], Any] = {
     ast.USub: operator.neg,
@@ -47,23 +48,19 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
     ast.Is: ("", operator.is_),
     ast.IsNot: ("", operator.is_not),
 }
-_FUNCTIONS = {
-    "<<": elementwise.shift_left,
-    ">>": elementwise.shift_right,
-    "&": elementwise.bitwise_and,
-    "|": elementwise.bitwise_or,
-    "^": elementwise.bitwise_xor,
-    "**": elementwise.pow,
+# The bits of the result of an operator on integers, at most, where these are more than those of the operands.
+_BITS: dict[Callable[[Any, Any], Any], Callable[[int, int], int]] = {
+    operator.pow: lambda a, b: a.bit_length() * max(b, 0),
+    operator.lshift: lambda a, b: a.bit_length() + b,
+    operator.mul: lambda a, b: a.bit_length() + b.bit_length(),
 }
 
 
-def on_python(op: str, function: Any, a: Any, b: Any) -> Any:
+def on_python(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """A binary operator of Python on Python's values; ValueError where the result would be of no use in a program."""
-    if isinstance(a, int) and isinstance(b, int):
-        bits = {"**": a.bit_length() * max(b, 0), "<<": a.bit_length() + b, "*": a.bit_length() + b.bit_length()}.get(op, 0)
-        if bits > MAX_BITS:
-            raise ValueError(f"a number of more than {MAX_BITS} bits")
-    if isinstance(a, str) and op == "%":
+    if isinstance(a, int) and isinstance(b, int) and function in _BITS and _BITS[function](a, b) > MAX_BITS:
+        raise ValueError(f"a number of more than {MAX_BITS} bits")
+    if isinstance(a, str) and function is operator.mod:
         raise ValueError("`%` formats no text here; write an f-string")
     counted = [x for x in (a, b) if isinstance(x, (str, tuple, list))]
     times = [x for x in (a, b) if isinstance(x, int)]
@@ -77,17 +74,13 @@ class Operators(Context):
 
     def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
         """A binary operator: on numbers Python's, else a node."""
-        op, python = _BINARY[type(node.op)]
+        function = _BINARY[type(node.op)]
         if is_python_value(a) and is_python_value(b):
-            return self.guard(on_python, node, op, python, a, b)
+            return self.guard(on_python, node, function, a, b)
         a, b = self.checked(a, node.left), self.checked(b, node.right)
-        match op:
-            case "@":
-                raise self.error("`@` is not in the dialect", node)
-            case _ if op in _FUNCTIONS:
-                return self.guard(_FUNCTIONS[op], node, a, b)
-            case _:
-                return self.guard(binary, node, op, a, b)
+        if function is operator.matmul:
+            raise self.error("`@` is not in the dialect", node)
+        return self.guard(function, node, a, b)
 
     def unary(self, op: ast.unaryop, value: Any, node: ast.UnaryOp) -> Any:
         if is_python_value(value):

@@ -38,7 +38,7 @@ from .error import ScriptError
 from .loops import Loops
 from .names import BUFFERS, Names
 from .values import Handle, is_python_value
-from .views import Reshaped, Subview
+from .views import as_view
 
 AXES = ("spatial", "reduce", "opaque", "scan", "remap")
 
@@ -130,10 +130,10 @@ class Function(Loops, Blocks):
                 'T.Buffer((128, 128), "float32"), T.handle, or T.int32 for a size',
             )
         self.names.taken.add(p.arg)
-        shape, dtype, scope, arguments_ = self.declaration(form, node)
-        if "data" in arguments_:
-            raise self.error("a parameter has memory of its own", arguments_["data"])
-        return Buffer(p.arg, shape, dtype, scope, self.separators(arguments_, len(shape)))
+        view, given = self.declaration(form, node)
+        if "data" in given:
+            raise self.error("a parameter has memory of its own", given["data"])
+        return view.buffer.with_(name=p.arg)
 
     def without_root(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements without `with T.block("root"):` around the last: the function is that block."""
@@ -221,25 +221,25 @@ class Function(Loops, Blocks):
 
     def called(self, node: ast.Call) -> Stmt | Wrapper | None:
         """A call that is a statement."""
-        if found := self.foreign(node):
-            return self.foreign_statement(found)
         form = self.form(node)
-        if form is None:
-            value = self.value(node)
-            if isinstance(value, Stmt):
-                return value
+        if form is None or isinstance(form, namespace.ForeignForm):
+            match self.value(node):
+                case Stmt() as statement:
+                    return statement
+                case Foreign() as foreign:
+                    return self.foreign_statement(foreign)
             raise self.unused(node)
         match form.name:
-            case "evaluate" if isinstance(inner := self.arguments(form, node)["value"], ast.Call):
-                if found := self.foreign(inner, inner=True) or self.access_pointer(inner):
-                    return self.foreign_statement(found)
-                return self.called(inner) if self.form(inner) is namespace.assume else Evaluate(self.expr(inner))
+            case "evaluate":
+                inner = self.arguments(form, node)["value"]
+                if isinstance(inner, ast.Call) and self.form(inner) is namespace.assume:
+                    return self.called(inner)
+                value = self.value(inner)
+                return self.foreign_statement(value) if isinstance(value, Foreign) else Evaluate(self.as_expr(value, inner))
             case "assume":
                 condition = self.arguments(form, node)["condition"]
                 self.assume(self.condition(self.value(condition), condition), condition, known=True)
                 return None
-            case "evaluate":
-                return Evaluate(self.expr(self.arguments(form, node)["value"]))
             case "func_attr":
                 self.frames[0].annotations |= self.mapping(self.arguments(form, node)["attrs"])
                 return None
@@ -335,13 +335,13 @@ class Function(Loops, Blocks):
         return self.let(target.id, self.value(value), value, kind.name)
 
     def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
-        base = self.array(target.value)
-        if not isinstance(base, (Buffer, Reshaped, Subview)):
+        view = as_view(self.array(target.value))
+        if view is None:
             raise self.error(f"`{self.text(target.value)}` is no buffer", target.value)
         vector = lambda n: isinstance(n, ast.Slice) or self.form(n) is namespace.ramp  # noqa: E731
         if self.lane is None and any(map(vector, self.index_nodes(target))):
             return self.store_vector(target, value)
-        buffer, indices = self.element(base, target)
+        buffer, indices = self.element(view, target)
         stored = self.scalar(value)
         if not isinstance(stored, Expr):
             stored = self.guard(as_expr, value, stored, buffer.dtype)

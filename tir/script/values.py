@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from ..ir import Buffer, Expr, Foreign, Region
+from ..ir import Address, Buffer, Expr, Foreign, Region
 from ..traverse import variables
 from . import namespace
-from .views import Reshaped, Subview
+from .views import View, element_count
 
 
 @dataclass
@@ -40,12 +40,10 @@ class Pointer:
             self.buffer = Buffer(self.name, shape if same else (flat,), self.dtype, self.scope)
         return self.buffer
 
-
-@dataclass(frozen=True)
-class Data:
-    """`A.data`: the memory of a buffer."""
-
-    buffer: Buffer
+    @property
+    def array(self) -> Buffer:
+        """The buffer behind this memory, first seen as it was allocated."""
+        return self.viewed_as(self.extents, element_count(self.extents))
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class Scope:
 
 # Values with a meaning in the dialect, not to be computed with by Python.
 # Those that a name may be bound to are further ones than expressions.
-NAMEABLE = (Buffer, Reshaped, Subview, Pointer, Data, Foreign, namespace.Form, namespace.Type)
+NAMEABLE = (Buffer, View, Pointer, Address, Foreign, namespace.Form, namespace.Type)
 _DIALECT_VALUES = (Expr, Region, Handle, Thread, ModuleType, *NAMEABLE)
 
 

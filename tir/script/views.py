@@ -2,31 +2,70 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..arith.intervals import Interval
+from ..arith.polynomial import as_constant, polynomial
 from ..arith.simplify import simplify
-from ..ir import Buffer, Const, Expr, Var, binary
+from ..ir import Address, Buffer, Const, Expr, Foreign, Text, Var, as_index, binary
 from ..traverse import divisions, substitute, walk
+
+_ACCESS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # the mode of a pointer, as tvm_access_ptr has it
 
 
 @dataclass(frozen=True, slots=True)
-class Reshaped:
-    """The elements of `buffer`, from `offset` on, in row-major order as an array of another shape."""
+class View(ABC):
+    """Elements of `buffer` as an array of a shape of its own."""
 
     buffer: Buffer
     shape: tuple[Expr, ...]
+
+    @property
+    @abstractmethod
+    def strides(self) -> list[Expr]:
+        """The distances of neighbours in each dimension, in elements of the buffer."""
+
+    @property
+    @abstractmethod
+    def first(self) -> Expr:
+        """The number of elements of the buffer before the first one."""
+
+    @abstractmethod
+    def indices(self, indices: Sequence[Expr], ranges: Mapping[str, Interval], lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """The place of the element at `indices` in the buffer; `//` and `%` are left only where they cannot be resolved."""
+
+    def access_ptr(self, access_mask: Any, ptr_type: str = "handle", *, offset: Any = 0, extent: Any = None) -> Foreign:
+        """A pointer to the elements, for a foreign call. ValueError where the mode of access is unknown."""
+        mode = _ACCESS.get(access_mask) if isinstance(access_mask, str) else as_constant(polynomial(as_index(access_mask)))
+        if mode not in _ACCESS.values():
+            raise ValueError(f"the access of a pointer is one of {', '.join(map(repr, _ACCESS))}, got {access_mask!r}")
+        count = simplify(element_count(self.shape) - as_index(offset)) if extent is None else as_index(extent)
+        pointed = Foreign("type_annotation", (Text(self.buffer.dtype),))
+        first = simplify(self.first + as_index(offset))
+        return Foreign("tvm_access_ptr", (pointed, Address(self.buffer), first, count, Const(mode)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped(View):
+    """The elements of `buffer`, from `offset` on, in row-major order as an array of another shape."""
+
     offset: Expr = Const(0)  # noqa: RUF009 - a frozen node
 
+    @property
+    def strides(self) -> list[Expr]:
+        return strides(self.shape)
+
+    @property
+    def first(self) -> Expr:
+        return self.offset
+
     def indices(self, indices: Sequence[Expr], ranges: Mapping[str, Interval], lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """Where the element at `indices` lies in the buffer; `//` and `%` are left only where they cannot be resolved."""
         if self.shape == self.buffer.shape and self.offset == Const(0):
             return tuple(indices)
-        flat = self.offset
-        for index, stride in zip(indices, strides(self.shape), strict=True):
-            flat = binary("+", flat, binary("*", index, stride))
-        flat = simplify(flat, ranges)
+        flat = simplify(_position(self.offset, indices, self.strides), ranges)
         result = self._place(flat, ranges)
         if lets and divisions(*result):
             while any(isinstance(n, Var) and n.name in lets for n in walk(flat)):
@@ -46,16 +85,22 @@ class Reshaped:
 
 
 @dataclass(frozen=True, slots=True)
-class Subview:
+class Subview(View):
     """A box of `buffer` that starts at `starts`, with the dimensions `dims` of it; the others have extent 1."""
 
-    buffer: Buffer
-    shape: tuple[Expr, ...]
     starts: tuple[Expr, ...]
     dims: tuple[int, ...]
 
+    @property
+    def strides(self) -> list[Expr]:
+        steps = strides(self.buffer.shape)
+        return [steps[d] for d in self.dims]
+
+    @property
+    def first(self) -> Expr:
+        return simplify(_position(Const(0), self.starts, strides(self.buffer.shape)))
+
     def indices(self, indices: Sequence[Expr], ranges: Mapping[str, Interval], lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """Where the element at `indices` lies in the buffer."""
         result = list(self.starts)
         for d, index in zip(self.dims, indices, strict=True):
             start = result[d]
@@ -64,7 +109,16 @@ class Subview:
         return tuple(result)
 
 
-View = Reshaped | Subview
+def as_view(value: Any) -> View | None:
+    """A buffer, all of it, or a view; None for anything else."""
+    return Reshaped(value, value.shape) if isinstance(value, Buffer) else value if isinstance(value, View) else None
+
+
+def _position(first: Expr, indices: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
+    """The number of an element in memory, where `first` elements stand before that at the indices 0."""
+    for index, stride in zip(indices, strides, strict=True):
+        first = binary("+", first, binary("*", index, stride))
+    return first
 
 
 def strides(shape: Sequence[Expr]) -> list[Expr]:

@@ -40,13 +40,14 @@ ERRORS = {
         ("B[0, 0] = «A»", "`A` is a buffer of 2 dimensions; a value is needed here", "index it: A[i, j]"),
         ("B[«0.5», 0] = 0", "an index must be an integer, got T.float32(0.5) of dtype float32"),
         (
-            "B[0, 0] = «T.call_pure_extern»('float32', 'gamma', A[0, 0])",
-            "`T.call_pure_extern` is not in the dialect",
+            "B[0, 0] = «T.call_pure_extern('float32', 'gamma', A[0, 0])»",
+            "`T.call_pure_extern('float32', 'gamma', A[0, 0])` is a foreign call; a value is needed here",
             "foreign calls are statements: T.evaluate(T.call_extern(...))",
         ),
         (
-            "T.evaluate(T.call_extern('int32', 'f', A.data, mask=«3»))",
-            "`T.call_extern` takes its arguments in order, and dtype",
+            "T.evaluate(«T.call_extern('int32', 'f', A.data, mask=3)»)",
+            "`T.call_extern`: got an unexpected keyword argument 'mask'",
+            "T.call_extern(*args, dtype=)",
         ),
         (
             "x = T.alloc_buffer((4, 4), axis_separators=«[2]»)",

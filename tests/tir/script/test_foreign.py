@@ -159,7 +159,7 @@ def test_calls_and_pointers_are_statements_and_have_names():
     ]
     assert '    X = T.alloc_buffer((13,), "int8", scope="shared")' in lines
     assert tir.script.parse(func.script()) == func
-    with pytest.raises(ScriptError, match="is 'Foreign', not a number; a value is needed here"):
+    with pytest.raises(ScriptError, match="is a foreign call; a value is needed here"):
         parsed('B[0, 0] = A.access_ptr("r")')
 
 
