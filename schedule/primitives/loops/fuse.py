@@ -68,8 +68,8 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
         mapping[loop.name] = rest % extents[loop.name]
         rest = rest // extents[loop.name]
     mapping[long[0].name] = rest
-    if total.is_zero:
-        mapping = all_zero(loop.var for loop in nest)
+    if total.is_zero:  # whatever the axes would be; but it drives those that the loops drove
+        mapping = {loop.name: fused.var for loop in nest}
     folded = () if preserve_unit_iters else (name,)
     body = substitute_loops(fused.body, mapping, [*around, fused], folded)
     return replace_path(func, above, fused.with_(body=body)), name

@@ -200,8 +200,17 @@ def test_loops_without_iterations():
         """
         for i_j_fused in range(0):
             with T.block("B"):
-                v_i = T.axis.spatial(7, 0)
-                v_j = T.axis.spatial(0, 0)
+                v_i = T.axis.spatial(7, i_j_fused)
+                v_j = T.axis.spatial(0, i_j_fused)
                 B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
         """,
     )
+
+
+def test_reductions_over_nothing_keep_their_init():
+    A = te.placeholder((7, 0, 3), name="A")
+    k, l = te.reduce_axis((0, 0), name="k"), te.reduce_axis((0, 3), name="l")
+    s = Checked(te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k, l], axis=[k, l]), name="B")]))
+    s.fuse("k", "l")
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
