@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import statistics
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -114,10 +113,8 @@ class Session:
         the first candidates, all of them."""
         if self._measurer is None or self._policy is None:
             self._catching(lambda: self._start(n))
-        elif self._pipeline is not None:
-            self._catching(lambda: self._feed(n, polish))
         else:
-            self._catching(lambda: self._continue(n, polish))
+            self._catching(lambda: self._go_on(n, polish))
 
     def _catching(self, act: Callable[[], None]) -> None:
         """Do something that ends the session where workers fail."""
@@ -130,12 +127,12 @@ class Session:
     def look(self) -> None:
         """Take in what has been measured meanwhile, without waiting."""
         if self.under_way:
-            self._catching(lambda: self._take(0.0))
+            self._catching(lambda: self._wait(0.0))
 
     def drain(self) -> None:
         """Wait for what is under way, as long as there is time."""
         while self.under_way and self.error is None and not self._budget.late:
-            self._catching(lambda: self._take(1.0))
+            self._catching(lambda: self._wait(1.0))
         self._catching(self._abandon)
 
     def pause(self) -> None:
@@ -181,21 +178,14 @@ class Session:
         self._measurer.remember(journal.again)
         with journal.phase("prepare"):
             self._policy, first = self._prepare(self._measurer, n)
-        if self._pipeline is not None:
-            self._submit(first)
-        else:
-            self._measure(self._measurer, first)
+        self._submit(first)
         spent = bool(first) and budget.spent  # a budget that is used up is good for one candidate
         if not spent:
             self._learn_of_others(self._policy)
-        if self._untaught:
-            self._teach()
+        self._teach()
         if len(first) < n and not spent:
-            proposed = self._propose(n - len(first), False)
-            if self._pipeline is not None:
-                self._submit(proposed)
-            elif proposed:
-                self._round(self._measurer, proposed)
+            self._submit(self._propose(n - len(first), False))
+            self._teach()
 
     def _make_measurer(self) -> Measurer:
         o = self._options
@@ -278,18 +268,24 @@ class Session:
             self._journal.problem = f"there is no default schedule: {error}"
             return policy, []
 
-    # --- rounds --------------------------------------------------------------------------------------------------------
+    # --- the search ----------------------------------------------------------------------------------------------------
 
-    def _continue(self, n: int, polish: bool) -> None:
-        """One round of at most `n` candidates, next to the best if `polish` and the policy can."""
-        measurer = self._measurer
-        assert measurer is not None
-        proposed = self._propose(n, polish)
-        before = self.trials
-        if proposed:
-            self._round(measurer, proposed)
-        self._idle = 0 if self.trials > before else self._idle + len(proposed)
-        self._exhausted = not proposed or self._idle >= MAX_COPIES
+    def _go_on(self, n: int, polish: bool) -> None:
+        """Have at most `n` more candidates measured, next to the best if `polish`: a pipeline when it has room for them, which is
+        waited for; another measurer at once, as a round."""
+        if (pipeline := self._pipeline) is not None:
+            self._wait(0.0)
+            while self.under_way and not self._budget.late and pipeline.room < max(1, min(n, self._budget.batch // 2)):
+                self._wait(0.1)
+            self._teach()
+            n = min(n, pipeline.room)
+        proposed = self._propose(n, polish) if n and not self._exhausted and not self._budget.late else ()
+        self._submit(proposed)
+        if not proposed:
+            self._exhausted |= n > 0 and not self.under_way
+            self._wait(0.1)
+        elif pipeline is None:
+            self._teach()
 
     def _propose(self, n: int, polish: bool) -> Sequence[Candidate]:
         policy = self._policy
@@ -300,17 +296,32 @@ class Session:
                 proposed = _candidates(policy.polish(n, self._rng))
             return proposed or _candidates(policy.propose(n, self._rng))
 
-    def _round(self, measurer: Measurer, proposed: Sequence[Candidate]) -> None:
-        """Measure candidates, and update the policy with the measurements."""
-        self._measure(measurer, proposed)
-        self._teach()
+    def _submit(self, candidates: Sequence[Candidate]) -> None:
+        """Have candidates measured; in rounds all of them, as long as there is time."""
+        measurer = self._measurer
+        assert measurer is not None
+        self._count(len(candidates))
+        if self._pipeline is not None:
+            measurer.submit(candidates)
+        elif candidates:
+            try:
+                self._take(measurer.measure(candidates))
+            finally:
+                self._count(-self.under_way)  # what it did not come to
 
-    def _measure(self, measurer: Measurer, proposed: Sequence[Candidate]) -> None:
-        journal = self._journal
+    def _wait(self, timeout: float) -> None:
+        """Write down what has been measured, and what is within `timeout` seconds."""
+        if self._measurer is not None and self.under_way:
+            self._take(self._measurer.results(timeout))
+
+    def _take(self, results: Iterator[Measurement]) -> None:
+        """Write measurements down as they come; in rounds until time is up."""
+        journal, measurer = self._journal, self._measurer
+        assert measurer is not None
         built, ran = measurer.build_seconds, measurer.run_seconds
-        for measurement in measurer.measure(proposed):
+        for measurement in results:
             self._add(measurement)
-            if self._budget.late:
+            if self._pipeline is None and self._budget.late:
                 break
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran
@@ -321,6 +332,9 @@ class Session:
         if measurement.drifted:  # the candidate is measured again
             journal.keep(measurement)
             return
+        self._count(-1)
+        self._idle = self._idle + 1 if measurement.duplicate else 0
+        self._exhausted |= self._idle >= MAX_COPIES
         if measurement.outcome == "fault":
             degraded(f"a worker's own code failed, and its candidate is not judged: {measurement.message}")
         else:
@@ -330,11 +344,17 @@ class Session:
         best = 0.0 if journal.best is None else journal.best.seconds
         self._budget.rounds[self.task.key] = MAX_LEADERS * best + (journal.numpy or 0.0)
 
+    def _count(self, more: int) -> None:
+        """Note that more candidates are under way, or, where it is negative, fewer."""
+        self.under_way += more
+        self._budget.under_way += more
+
     def _teach(self) -> None:
         """Update the policy with what was measured since it was updated last."""
         journal, policy = self._journal, self._policy
-        assert policy is not None
         measured, self._untaught = self._untaught, []
+        if policy is None or not measured:
+            return
         with journal.phase("propose"):
             policy.update(measured)
         journal.scored_per_second = getattr(policy, "scored_per_second", None)
@@ -345,55 +365,12 @@ class Session:
         ranked = correlation(measured) if ranked is None else ranked
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
 
-    # --- without rounds ------------------------------------------------------------------------------------------------
-
-    def _feed(self, n: int, polish: bool) -> None:
-        """Submit at most `n` more candidates as soon as there is room for them; where none are to come, wait for one that is
-        under way."""
-        pipeline = self._pipeline
-        assert pipeline is not None
-        self._take(0.0)
-        while self.under_way and not self._budget.late and pipeline.room < max(1, min(n, self._budget.batch // 2)):
-            self._take(0.1)
-        if self._untaught:
-            self._teach()
-        n = min(n, pipeline.room)
-        proposed = self._propose(n, polish) if n and not self._exhausted and not self._budget.late else ()
-        self._submit(proposed)
-        if not proposed:
-            self._exhausted |= n > 0 and not self.under_way
-            self._take(0.1)
-
-    def _submit(self, candidates: Sequence[Candidate]) -> None:
-        assert self._measurer is not None
-        self._measurer.submit(candidates)
-        self.under_way += len(candidates)
-        self._budget.under_way += len(candidates)
-
-    def _take(self, timeout: float) -> None:
-        """Write down what has been measured, and within `timeout` what is measured then, if nothing has been."""
-        measurer, before = self._measurer, self.under_way
-        assert measurer is not None
-        start = time.monotonic()
-        for measurement in measurer.results(timeout):
-            self._add(measurement)
-            if not measurement.drifted:
-                self.under_way -= 1
-                self._budget.under_way -= 1
-                self._idle = self._idle + 1 if measurement.duplicate else 0
-                self._exhausted |= self._idle >= MAX_COPIES
-            timeout = 0.0
-        if self.under_way == before:
-            self._journal.phases["run"] += time.monotonic() - start
-
     def _abandon(self) -> None:
         """Forget what is under way."""
         if self._measurer is not None and self.under_way:
             self._measurer.cancel()
-            self._budget.under_way -= self.under_way
-            self.under_way = 0
-        if self._untaught:
-            self._teach()
+            self._count(-self.under_way)
+        self._teach()
 
 
 def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
