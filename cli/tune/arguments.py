@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
 from tir.nearest import nearest, no_such
 
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
-
-if TYPE_CHECKING:
-    from search.space.rules import Rule
 
 COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 
@@ -206,49 +204,49 @@ def _check_command(command: str, args: argparse.Namespace) -> None:
             raise Usage("import takes the files that export wrote, or - for standard input")
 
 
-def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
-    from search.space.rules import load_rules
-
-    with refusing("--rules"), running(text or ""):
-        return None if text is None else load_rules(text)
+NAMED = {"policy": POLICIES, "model": MODELS, "space": SPACES}  # parts of a search that have names
 
 
-def parse_policy(text: str | None) -> Any:
-    """The policy called `text`, or the one of that file; None for none."""
-    return _named_or_loaded("policy", text, POLICIES)
+def parts(args: argparse.Namespace, *kinds: str) -> dict[str, Any]:
+    """The parts of a search of these kinds that the arguments give, by kind."""
+    return {kind: _part(kind, text) for kind in kinds if (text := getattr(args, kind)) is not None}
 
 
-def parse_model(text: str | None) -> Any:
-    """The cost model called `text`, or the one of that file; None for none."""
-    return _named_or_loaded("model", text, MODELS)
-
-
-def parse_mutations(text: str | None) -> dict[str, Any] | None:
-    from search.space.rules.rule import load
-
-    if text is None:
-        return None
-    with refusing("--mutations"), running(text):
-        found = load(text, "mutations", "my_mutations:MUTATIONS")
-        if not isinstance(found, Mapping) or not found or not all(hasattr(m, "operate") for m in found.values()):
-            raise ValueError(f"{text!r} is no dict of mutations (search.population.mutate.Mutation) by name: {found!r}")
-        return dict(found)
-
-
-def _named_or_loaded(what: str, text: str | None, names: Sequence[str]) -> Any:
-    """A name, or what `MODULE:NAME` stands for, which is checked where it is used."""
-    from search.space.rules.rule import load
+def _part(kind: str, text: str) -> Any:
+    """A name, or what `MODULE:NAME` stands for; how it is used is checked there, too."""
+    from search.space.rules.rule import load, load_rules
     from search.tuning.options import check_names
 
-    if text is None or text in names:
+    names = NAMED.get(kind, ())
+    if text in names or kind in ("bandit", "credit"):
         return text
-    if ":" not in text and not text.endswith(".py"):
-        raise Usage(f"--{what}: {no_such(what, text, names)}")
-    with refusing(f"--{what}"), running(text):
-        found = load(text, what, f"my_{what}:{what.upper()}")
-        check_names(**{what: found})
+    if names and ":" not in text and not text.endswith(".py"):
+        raise Usage(f"--{kind}: {no_such(kind, text, names)}")
+    with refusing(f"--{kind}"), running(text):
+        found = load_rules(text) if kind == "rules" else load(text, kind, f"my_{kind}:{kind.upper()}")
+        if kind in NAMED:
+            check_names(**{kind: found})
+        if kind == "mutations" and not (
+            isinstance(found, Mapping) and found and all(hasattr(m, "operate") for m in found.values())
+        ):
+            raise ValueError(f"{text!r} is no dict of mutations (search.population.mutate.Mutation) by name: {found!r}")
         return found
 
 
-def parse_space(text: str) -> str | Callable[..., object]:
-    return _named_or_loaded("space", text, SPACES)
+@contextmanager
+def searching(
+    args: argparse.Namespace, options: dict[str, Any], show: Callable[..., Any], **default: float
+) -> Iterator[dict[str, Any]]:
+    """The options of a search that all kinds of runs have: the budget, by `default` this one, the records, which are open
+    meanwhile, the seed, the limits, and the callbacks: what `show` makes of the budget, unless all is quiet, closed at the end.
+    `options` are others, which count more."""
+    from search.measure import Limits
+    from search.records import Records, RecordsError
+
+    budget = {"trials": args.trials, "seconds": args.seconds}
+    budget |= default if budget["trials"] is budget["seconds"] is None else {}
+    with refusing("--records", RecordsError), ExitStack() as stack:
+        records = None if args.records is None else stack.enter_context(Records(args.records))
+        callbacks = [] if args.quiet else [stack.enter_context(closing(show(*budget.values())))]
+        limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}
+        yield {**budget, "records": records, "seed": args.seed, "callbacks": callbacks, **limits, **options}

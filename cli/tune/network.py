@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,10 +12,10 @@ from codegen.timing import duration
 from tir.display import aligned, counted
 
 from ..networks import export, exportable, load, parse_processor
-from ..options import Usage, measurable, refusing, writable
-from .arguments import parse_model, parse_policy
+from ..options import Usage, measurable, writable
+from .arguments import parts, searching
 from .cluster import Workers
-from .progress import is_terminal, workers_table
+from .progress import displayed, workers_table
 from .saved import reported
 
 if TYPE_CHECKING:
@@ -66,35 +64,13 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
 def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, target: Any) -> TunedNetwork:
     """The search, with its progress on standard error."""
     from graph.tuning import tune_graph
-    from search.measure import Limits
-    from search.records import Records, RecordsError
 
-    seconds = args.seconds if args.seconds is not None or args.trials is not None else DEFAULT_SECONDS
-    chosen = {"policy": parse_policy(args.policy), "model": parse_model(args.model)}
-    named = {name: value for name, value in chosen.items() if value is not None}
-    callbacks: list[Callable[[Progress, Event | None], None]] = []
-    with refusing("--records", RecordsError), ExitStack() as stack:
-        records = None if args.records is None else stack.enter_context(Records(args.records))
-        if not args.quiet:
-            print(f"{graph.name}: compiling it with default schedules", file=sys.stderr, flush=True)
-            workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
-            made = LiveNetwork(args.trials, seconds, workers=workers) if is_terminal(sys.stderr) else None
-            shown = made or NetworkLines(args.trials, seconds, sys.stderr, workers)
-            stack.callback(shown.close)
-            callbacks.append(shown)
-        limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}
-        return tune_graph(
-            graph,
-            target,
-            args.trials,
-            seconds,
-            records=records,
-            seed=args.seed,
-            callbacks=callbacks,
-            **limits,
-            **named,
-            **options,
-        )
+    named = parts(args, "policy", "model")
+    if not args.quiet:
+        print(f"{graph.name}: compiling it with default schedules", file=sys.stderr, flush=True)
+    show = displayed(LiveNetwork, NetworkLines, args, options, target)
+    with searching(args, options, show, seconds=DEFAULT_SECONDS) as own:
+        return tune_graph(graph, target, **{**own, **named})
 
 
 # --- progress ----------------------------------------------------------------------------------------------------------

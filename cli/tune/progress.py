@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
 import time
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 from codegen.timing import duration
 from tir.display import tally
 
+from .cluster import Workers
+
 if TYPE_CHECKING:
+    from codegen import Target
     from search.tuning.events import Event
-
-    from .cluster import Workers
-
 
 MAX_WORKERS = 16  # of a cluster that are shown
 
@@ -21,6 +24,16 @@ MAX_WORKERS = 16  # of a cluster that are shown
 def is_terminal(stream: IO[str]) -> bool:
     """Whether a table in it can be updated."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def displayed(live: type, lines: type, args: argparse.Namespace, options: dict[str, Any], target: Target) -> Callable[..., Any]:
+    """What makes the display of a run, with these further arguments: `live` in a terminal, `lines` elsewhere."""
+
+    def make(*more: Any) -> Any:
+        workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
+        return live(*more, None, workers) if is_terminal(sys.stderr) else lines(*more, sys.stderr, workers)
+
+    return make
 
 
 class LineProgress:

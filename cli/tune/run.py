@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..options import Usage, measurable, parse_target, refusing, writable
-from .arguments import parse_model, parse_mutations, parse_policy, parse_rules, parse_space
-from .cluster import Workers
+from .arguments import parts, searching
 from .program import parse_program, read_inputs
-from .progress import LineProgress, LiveProgress, is_terminal
+from .progress import LineProgress, LiveProgress, displayed
 from .saved import Saver, reported, saved_to
 from .table import as_json, describe, table
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.tuning.events import Callback
     from search.tuning.result import Result
     from tir.ir import PrimFunc
 
@@ -75,38 +72,23 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
 def _search(args: argparse.Namespace, options: dict[str, Any], program: Program, target: Target, saver: Saver | None) -> Result:
     """The search, with its progress on standard error."""
     from schedule import ScheduleError
-    from search.measure import Limits
     from search.policy.named import make_policy
-    from search.records import Records, RecordsError
     from search.tuning.autotune import autotune
     from tir.verify import VerifyError
 
-    space, rules = None if args.space is None else parse_space(args.space), parse_rules(args.rules)
-    chosen = {"policy": parse_policy(args.policy), "model": parse_model(args.model), "space": space, "rules": rules}
-    named = {name: value for name, value in chosen.items() if value is not None}
-    parts = {"mutations": parse_mutations(args.mutations), "bandit": args.bandit, "credit": args.credit}
-    if given := {name: value for name, value in parts.items() if value is not None}:
+    named = parts(args, "policy", "model", "space", "rules")
+    if given := parts(args, "mutations", "bandit", "credit"):
         if named.pop("policy", "evolution") != "evolution":
             raise Usage(f"{', '.join(f'--{name}' for name in given)}: for --policy evolution alone")
         named = {"policy": partial(make_policy, **given, **named)}
-    callbacks: list[Callback] = [] if saver is None else [saver]
+    show = displayed(LiveProgress, LineProgress, args, options, target)
     with (
-        refusing("--records", RecordsError),
         refusing(f"{program.name} is not well formed", VerifyError),
         refusing(f"--space {args.space}", ScheduleError),  # a space of one's own: the errors of candidates are outcomes
-        ExitStack() as stack,
+        searching(args, options, lambda trials, seconds: show(), trials=64) as own,
     ):
-        records = None if args.records is None else stack.enter_context(Records(args.records))
-        if not args.quiet:
-            workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
-            progress = LiveProgress(workers=workers) if is_terminal(sys.stderr) else LineProgress(sys.stderr, workers)
-            stack.callback(progress.close)
-            callbacks.append(progress)
-        trials = args.trials if args.trials is not None or args.seconds is not None else 64
-        own = {"records": records, "seed": args.seed, "callbacks": callbacks}
-        if "measurer" not in options:
-            own["limits"] = Limits(run=args.timeout)
-        return autotune(program.func, target, trials, args.seconds, workload=program.workload, **own, **{**options, **named})
+        own["callbacks"][:0] = [] if saver is None else [saver]
+        return autotune(program.func, target, workload=program.workload, **{**own, **named})
 
 
 def _print(

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from ..options import Usage, parse_target, sizes
-from .arguments import parse_rules, parse_space
+from .arguments import parts
 from .program import parse_program
 
 
@@ -35,7 +35,7 @@ def show_sketches(args: argparse.Namespace) -> int:
     from search.space.show import sketch_text
 
     try:
-        sketches = generate(program.func, target, parse_rules(args.rules), parse_space(args.space or "full"))
+        sketches = generate(program.func, target, **parts(args, "rules", "space"))
     except (ValueError, ScheduleError) as error:
         raise Usage(str(error)) from None
     if args.json:

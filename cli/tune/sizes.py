@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from codegen.timing import duration
 from tir.display import aligned
 
 from ..options import Usage, input_shape, measurable, parse_target, positive_int, refusing
-from .arguments import parse_model, parse_policy, parse_space
+from .arguments import parts, searching
 from .program import is_file, open_function
 
 if TYPE_CHECKING:
@@ -34,23 +32,15 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         measurable(target)
 
     from search.keys import key
-    from search.measure import Limits
-    from search.records import Records, RecordsError
     from search.sizes import combinations
     from search.tuning.sizes import tune_sizes
     from tir.specialize import specialize
 
     with refusing("--sizes"):
         labels = {key(specialize(func, row)): _label(row) for row in combinations(func, named)}
-    chosen = {"policy": parse_policy(args.policy), "model": parse_model(args.model)}
-    chosen["space"] = None if args.space is None else parse_space(args.space)
-    callbacks = [] if args.quiet else [_watching(labels)]
-    limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}
-    trials = args.trials if args.trials is not None or args.seconds is not None else 64
-    with refusing("--records", RecordsError), ExitStack() as stack:
-        records = None if args.records is None else stack.enter_context(Records(args.records))
-        own = {"records": records, "seed": args.seed, "callbacks": callbacks, **limits}
-        found = tune_sizes(func, target, named, trials=trials, seconds=args.seconds, **own, **chosen, **options)
+    chosen = parts(args, "policy", "model", "space")
+    with searching(args, options, lambda trials, seconds: _Bests(labels), trials=64) as own:
+        found = tune_sizes(func, target, named, **own, **chosen)
     return _print(found, args)
 
 
@@ -58,15 +48,20 @@ def _label(row: Any) -> str:
     return ", ".join(f"{name} = {value}" for name, value in row.items())
 
 
-def _watching(labels: dict[str, str]) -> Callable[[Task, Any], None]:
+class _Bests:
     """A callback that prints a line for each new best."""
-    from search.tuning.events import NewBest
 
-    def watch(task: Task, event: Any) -> None:
+    def __init__(self, labels: dict[str, str]):
+        self._labels = labels
+
+    def __call__(self, task: Task, event: Any) -> None:
+        from search.tuning.events import NewBest
+
         if isinstance(event, NewBest):
-            print(f"{labels[task.key]}: {duration(event.measurement.seconds, 3)}", file=sys.stderr, flush=True)
+            print(f"{self._labels[task.key]}: {duration(event.measurement.seconds, 3)}", file=sys.stderr, flush=True)
 
-    return watch
+    def close(self) -> None:
+        """End the display."""
 
 
 def _print(found: SizesResult, args: argparse.Namespace) -> int:
