@@ -11,8 +11,8 @@ from codegen.backend import backend
 from codegen.target import Target
 from codegen.timing import duration
 from schedule import Schedule
+from search.drawing.html import data, document, resource, side_by_side
 from search.measure.provenance import processor, versions_text
-from search.report.html import data, document, side_by_side
 from tir.files import write_atomically
 from tir.interpreter import InterpreterError
 from tir.ir import PrimFunc
@@ -64,8 +64,7 @@ def page(
         times = measured(stages, target, limit)
     name = title or stages[0].func.name
     content = contents(stages, times)
-    here = Path(__file__)
-    parts, style, script = (here.with_name(f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
+    parts, style, script = (resource(f"explorer.{kind}", __file__) for kind in ("html", "css", "js"))
     where = f"{target} on {processor()}" if any(times) else f"{target}; not measured"
     sections = [
         f"<h1>{escape(name)}</h1><p>{escape(where)}; {len(stages)} stages</p>",

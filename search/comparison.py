@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,14 @@ from schedule import Schedule
 from tir import display
 from tir.ir import Const, PrimFunc, need_func
 
+from .drawing.html import alone
+from .drawing.svg import strips
 from .measure.reference import random_inputs
 from .task import flop
 
 SAMPLE_SECONDS = 1e-3  # of a sample: as many calls in a row as fill it
 MIN_ROUNDS = 5
+_HEAD = ("", "median", "quartiles", "GFLOP/s", "× fastest")
 
 Program = PrimFunc | Schedule | Kernel
 
@@ -51,25 +53,11 @@ class Compared:
         return rows
 
     def __str__(self) -> str:
-        head = ("", "median", "quartiles", "GFLOP/s", "× fastest")
-        return display.aligned([head, *self._rows()]) + "\n"
+        return display.aligned([_HEAD, *self._rows()]) + "\n"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
-        head = ("", "median", "quartiles", "GFLOP/s", "× fastest")
-        return display.bundle(str(self), display.table(head, self._rows()) + self._plot())
-
-    def _plot(self) -> str:
-        """The samples of each program as a strip, drawn without a library."""
-        most = max(max(s) for s in self.samples.values())
-        lines = []
-        for n, name in enumerate(self.seconds):
-            y = 14 + 22 * n
-            points = "".join(
-                f'<circle cx="{160 + 420 * s / most:.1f}" cy="{y}" r="3" fill-opacity="0.4"/>' for s in self.samples[name]
-            )
-            lines.append(f'<text x="150" y="{y + 4}" text-anchor="end" font-size="12">{escape(name)}</text>{points}')
-        size = f'width="600" height="{22 * len(lines) + 8}"'
-        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} fill="#2563a8" role="img">{"".join(lines)}</svg>'
+        drawn = strips("samples of each program", [(name, self.samples[name]) for name in self.seconds])
+        return display.bundle(str(self), display.table(_HEAD, self._rows()) + alone(drawn))
 
 
 def compare(

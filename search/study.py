@@ -21,7 +21,8 @@ from tir import display
 from tir.files import write_atomically
 from tir.ir import PrimFunc, need_func
 
-from .curves import plot
+from .drawing.curves import plot
+from .drawing.html import alone, document
 from .keys import key
 from .measure.provenance import fingerprint, versions
 from .names import SEED_LIMIT
@@ -84,12 +85,10 @@ class Study:
         return f"<Study of {self.name}, {len(self.runs)} runs>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
-        return display.bundle(str(self), display.table(_HEAD, self._rows()) + plot(self.curves))
+        return display.bundle(str(self), display.table(_HEAD, self._rows()) + alone(plot(self.curves)))
 
     def write(self, path: str | Path) -> None:
         """Write the study as one self-contained page of HTML."""
-        from .report.page import document
-
         title = f"{self.name}: a study of the search"
         said = "The line is the median over seeds, the band goes from the fastest to the slowest of them."
         parts = [f"<h1>{escape(title)}</h1><p>{escape(self.target)}</p>", display.table(_HEAD, self._rows())]

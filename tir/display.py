@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 
 Bundle = dict[str, str]  # by media type
@@ -38,16 +38,14 @@ def changes(text: str) -> Bundle:
     return bundle(text, "<pre>" + "\n".join(lines) + "</pre>")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of HTML: text to the left, numbers to the right."""
-    top = "".join(f"<th>{escape(h)}</th>" for h in head)
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td style="text-align:{"left" if n == 0 else "right"}">{escape(c)}</td>' for n, c in enumerate(row))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
+    """A table of HTML, the columns whose numbers are in `text` to the left; numbers are to the right by the page's style."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        sides = (" style=text-align:left" if n in text else "" for n in range(len(cells)))
+        return f"<tr>{''.join(f'<{tag}{side}>{escape(c)}</{tag}>' for side, c in zip(sides, cells, strict=True))}</tr>"
+
+    return f"<table><thead>{line(head, 'th')}</thead><tbody>{''.join(line(row, 'td') for row in rows)}</tbody></table>"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

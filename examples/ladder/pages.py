@@ -11,7 +11,7 @@ from pathlib import Path
 
 from explorer import explore
 from schedule import Schedule
-from search.report.html import document
+from search.drawing.html import document
 from tir.ir import PrimFunc
 
 from . import RUNGS, Rung, Shape, rung

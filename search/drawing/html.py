@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from tir import display
 
-def resource(name: str) -> str:
-    """The text of a file beside this module."""
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+def resource(name: str, module: str = __file__) -> str:
+    """The text of a file beside a module, by default this one."""
+    return Path(module).with_name(name).read_text(encoding="utf-8")
 
 
 def document(title: str, sections: Sequence[str], style: str = "", script: str = "") -> str:
     """A page of these sections, those that are empty left out."""
     body = "\n".join(s for s in sections if s)
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    head += f"<title>{escape(title)}</title><style>{resource('page.css')}{style}</style>"
+    head += f"<title>{escape(title)}</title><style>{resource('chart.css')}{resource('page.css')}{style}</style>"
     end = f"<script>{script}</script>\n" if script else ""
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n{end}</body></html>\n'
 
@@ -35,15 +37,14 @@ def section(title: str, text: str, content: str | None) -> str:
     return "" if not content else f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>\n{content}</section>"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int | None = None) -> str:
-    """A table; column number `text` is left-aligned text."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
+    """A table, which is moved sideways on small screens."""
+    return f'<div class="wide">{display.table(head, rows, text)}</div>'
 
-    def cell(n: int, value: str, tag: str = "td") -> str:
-        return f"<{tag}{' class=text' if n == text else ''}>{escape(value)}</{tag}>"
 
-    lines = ["<tr>" + "".join(cell(n, h, "th") for n, h in enumerate(head)) + "</tr>"]
-    lines += ["<tr>" + "".join(cell(n, value) for n, value in enumerate(row)) + "</tr>" for row in rows]
-    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+def alone(drawn: str) -> str:
+    """A drawing, if there is one, with its style, for a place that has none, such as a notebook."""
+    return drawn and f"<style>{resource('chart.css')}</style>{drawn}"
 
 
 def wide(drawn: str) -> str:

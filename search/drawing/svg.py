@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 Span = tuple[float, float]
@@ -12,6 +12,7 @@ Point = tuple[float, float]
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 36  # margins, in units of the drawing
 CHARACTER = 6.2  # the width of one, on average
 BAR = 21  # height of a bar with the space around it
+COLOURS = ("blue", "orange", "green", "violet", "teal", "brown", "pink", "grey")
 
 
 class Scale:
@@ -61,7 +62,8 @@ def number(value: float) -> str:
 
 
 class Chart:
-    """A chart of so many units that is drawn over two scales; `label` is its text for screen readers."""
+    """A chart of so many units that is drawn over two scales; `label` is its text for screen readers, and `y_text` writes the
+    values at the y axis."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Chart:
         log_x: bool = False,
         log_y: bool = False,
         whole_x: bool = False,
+        y_text: Callable[[float], str] = number,
     ):
         self.width, self.height, self.label = width, height, label
         self.x = Scale(x, LEFT, width - RIGHT, log_x)
@@ -86,7 +89,7 @@ class Chart:
         for t in self.y.ticks():
             at = self.y(t)
             self._parts.append(f'<path class="grid" d="M{LEFT} {at}H{width - RIGHT}"/>')
-            self._text(LEFT - 6, at + 4, number(t), "end")
+            self._text(LEFT - 6, at + 4, y_text(t), "end")
         for t in (t for t in self.x.ticks() if not whole_x or t == round(t)):
             self._text(self.x(t), bottom + 15, number(t), "middle")
         self._parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{width - RIGHT}"/>')
@@ -125,6 +128,12 @@ class Chart:
             )
             self._parts.append(f'<path class="{kind} line" d="{path}"/>')
 
+    def band(self, low: Sequence[Point], high: Sequence[Point], kind: str) -> None:
+        """What lies between two lines."""
+        if low:
+            places = " ".join(f"{self.x(x):g},{self.y(y):g}" for x, y in (*low, *high[::-1]))
+            self._parts.append(f'<polygon class="{kind} band" points="{places}"/>')
+
     def level(self, y: float, kind: str, name: str) -> None:
         """A dashed line across at a value, in the legend."""
         self._parts.append(f'<path class="{kind} line dashed" d="M{LEFT} {self.y(y):g}H{self.width - RIGHT}"/>')
@@ -143,8 +152,7 @@ class Chart:
 
 def bars(label: str, rows: Sequence[tuple[str, float, str, str]], width: int = 520) -> str:
     """Horizontal bars: the name, the value, its text and the kind of each; negative ones go to the left."""
-    names = max((len(name) for name, *_ in rows), default=0)
-    left = round(min(0.45 * width, CHARACTER * names + 12))
+    left = _space([name for name, *_ in rows], width)
     low, high = min([0.0, *(v for _, v, *_ in rows)]), max([0.0, *(v for _, v, *_ in rows)])
     scale = Scale((low, high if high > low else 1.0), left + (60 if low < 0 else 0), width - 70)
     parts, zero = [], scale(0.0)
@@ -159,8 +167,23 @@ def bars(label: str, rows: Sequence[tuple[str, float, str, str]], width: int = 5
     return drawing(width, BAR * len(rows) + 2, label, "".join(parts))
 
 
+def strips(label: str, rows: Sequence[tuple[str, Sequence[float]]], width: int = 600) -> str:
+    """The values of each name as dots on a line of its own, which begins at 0."""
+    left = _space([name for name, _ in rows], width)
+    scale = Scale((0.0, max((v for _, values in rows for v in values), default=1.0)), left, width - 10)
+    parts = []
+    for n, (name, values) in enumerate(rows):
+        parts.append(f'<text x="{left - 8}" y="{n * BAR + 14}" text-anchor="end">{escape(name)}</text>')
+        parts += [f'<circle class="blue" cx="{scale(v):g}" cy="{n * BAR + 10}" r="3"/>' for v in values]
+    return drawing(width, BAR * len(rows) + 2, label, "".join(parts))
+
+
+def _space(names: Sequence[str], width: int) -> int:
+    """The width that names to the left of a drawing take."""
+    return round(min(0.45 * width, CHARACTER * max(map(len, names), default=0) + 12))
+
+
 def drawing(width: int, height: int, label: str, content: str) -> str:
     """An SVG element that is as wide as its place allows."""
-    return (
-        f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" style="max-width:{width}px">{content}</svg>'
-    )
+    size = f'viewBox="0 0 {width} {height}" style="max-width:{width}px"'
+    return f'<svg class="chart" role="img" aria-label="{escape(label)}" {size}>{content}</svg>'

@@ -8,8 +8,9 @@ from html import escape
 from tir.ir import Block, PrimFunc
 from tir.traverse import blocks, loads, stores
 
+from ..drawing.html import table
+from ..drawing.svg import drawing
 from ..tuning.result import Result
-from .svg import drawing
 
 CELL = 200  # width of a block's column, in units of the drawing
 
@@ -45,16 +46,12 @@ def derivations(result: Result) -> str:
     tried = Counter(m.candidate.sketch for m in result.measurements)
     if not result.sketches or not names:
         return ""
-    head = "".join(f"<th class=text>{escape(n)}</th>" for n in names)
     rows = []
     for s in sorted(result.sketches, key=lambda s: -tried[s.name]):
         made = by_block(s.rules, names)
-        cells = "".join(f"<td class=text>{escape('; '.join(made.get(n, [])))}</td>" for n in names)
-        rows.append(f"<tr><td>{escape(s.name)}</td>{cells}<td class=text>{escape('; '.join(made.get('', [])))}</td>"
-                    f"<td>{tried[s.name]}</td></tr>")  # fmt: skip
-    first = f"<tr><th>sketch</th>{head}<th class=text>on what rules made</th><th>trials</th></tr>"
-    table = f"<table class=rules>{first}{''.join(rows)}</table>"
-    return graph(result.task.func) + f'<div class="wide">{table}</div>'
+        rows.append((s.name, *("; ".join(made.get(n, [])) for n in (*names, "")), str(tried[s.name])))
+    head = ("sketch", *names, "on what rules made", "trials")
+    return graph(result.task.func) + table(head, rows, text=range(len(head) - 1))
 
 
 def graph(func: PrimFunc) -> str:

@@ -11,11 +11,10 @@ import numpy as np
 from costmodel.metrics import rank_correlation
 from tir.ir import buffer_nbytes
 
+from ..drawing.svg import COLOURS, Chart, bars
 from ..measure import Measurement
 from ..tuning.result import MEASURING, PHASES, Result
-from .svg import Chart, bars
 
-COLOURS = ("blue", "orange", "green", "violet", "teal", "brown", "pink", "grey")
 MIN_SCORED = 3  # candidates with scores below which nothing is compared
 FEATURES = 12  # that are shown
 

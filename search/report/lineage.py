@@ -9,11 +9,11 @@ from html import escape
 from codegen.timing import duration
 from schedule import ScheduleError, replay
 
+from ..drawing.html import changed_lines
 from ..measure import Measurement, Origin
 from ..space.sketch import Sketch
 from ..tuning.history import first_trials
 from ..tuning.result import Result
-from .html import changed_lines
 
 MAX_STEPS = 40  # of a line that are shown, the last ones
 

@@ -11,9 +11,9 @@ from codegen.timing import duration
 from tir.display import counted
 from tir.files import write_atomically
 
+from ..drawing.html import document, section, table, wide
+from ..drawing.svg import Chart, bars
 from ..measure.provenance import processor, versions_text
-from .html import document, section, table, wide
-from .svg import Chart, bars
 
 BARS = 24  # tasks in the picture; the others are one bar
 PICTURES = (".png", ".svg")  # names of files that get the picture alone

@@ -15,12 +15,12 @@ from tir.display import counted
 from tir.files import write_atomically
 from tir.ir import buffer_nbytes
 
+from ..drawing.html import document, folded, resource, section, side_by_side, table, wide
 from ..measure.provenance import processor, versions_text
 from ..tuning.history import first_trials, parents
 from ..tuning.result import Result
 from . import figures
 from .derivations import derivations
-from .html import document, folded, resource, section, side_by_side, table, wide
 from .lineage import lineage
 from .population import population
 
@@ -80,8 +80,8 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     return document(
         f"Tuning of {title}",
         sections,
-        resource("report.css"),
-        resource("map.js") if 'id="population"' in "".join(sections) else "",
+        resource("report.css", __file__),
+        resource("map.js", __file__) if 'id="population"' in "".join(sections) else "",
     )
 
 
@@ -181,12 +181,12 @@ def _sketches(result: Result) -> str:
         made = "; ".join(result.rules.get(name, ()))
         rows.append((name, made, str(len(tried)), str(valid), str(won.count(name)), duration(best) if valid else "–"))
     head = ("sketch", "made by", "trials", "valid", "new bests", "best")
-    return "<h2>Candidates by sketch</h2>" + table(head, rows, text=1) if rows else ""
+    return "<h2>Candidates by sketch</h2>" + table(head, rows, text=(0, 1)) if rows else ""
 
 
 def _failures(result: Result) -> str:
     rows = [(kind, str(n), message) for kind, n, message in figures.failures(result.measurements)]
-    return "<h2>Failures</h2>" + table(("outcome", "candidates", "most common reason"), rows, text=2) if rows else ""
+    return "<h2>Failures</h2>" + table(("outcome", "candidates", "most common reason"), rows, text=(0, 2)) if rows else ""
 
 
 def _nests(result: Result) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..drawing.html import data
 from ..policy.lineage import Generation, places
 from ..space.sketch import Sketch
 from ..tuning.history import first_trials, parents
 from ..tuning.result import Result
 from .figures import about, speed
-from .html import data
 from .lineage import winner
 
 MAX_SKETCHES = 8  # that are shown, those with the most trials
@@ -20,7 +20,7 @@ MAX_FRAMES = 60  # generations of a sketch that are shown, evenly over the run
 HTML = """<div class=map><p><label>sketch <select id=island></select></label> <button id=play>play</button>
 <label>generation <input id=frame type=range min=0 value=0></label> <output id=when></output></p>
 <div class="wide drawn">
-<svg id=plane role=img aria-label="the population of a sketch" viewBox="0 0 1060 420"></svg></div></div>"""
+<svg id=plane class=chart role=img aria-label="the population of a sketch" viewBox="0 0 1060 420"></svg></div></div>"""
 
 
 def population(result: Result) -> str:

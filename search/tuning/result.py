@@ -15,7 +15,8 @@ from codegen.timing import duration
 from tir.display import bundle, preformatted, table, tally
 from tir.script.outline import signature_text
 
-from ..curves import plot
+from ..drawing.curves import plot
+from ..drawing.html import alone
 from ..measure import Measurement, count
 from ..task import Task
 from .history import History, history
@@ -115,8 +116,8 @@ class Result:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """With the curve of the best so far, and the best program."""
         best = [math.inf if row["best"] is None else row["best"] for row in self.history]
-        curve = plot({"best so far": np.array([best])}) if best else ""
-        return bundle(str(self), table(("", ""), self._rows()) + curve + preformatted(self.schedule.func.outline()))
+        curve = alone(plot({"best so far": np.array([best])})) if best else ""
+        return bundle(str(self), table(("", ""), self._rows(), text=(0, 1)) + curve + preformatted(self.schedule.func.outline()))
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import inf
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_curves(searched) -> None:
     ]
     assert text[2].split() == ["evolution,", "none", "2", "4.5", "s", "2.5", "s", "2", "s", "3", "s"]
     html = found._repr_mimebundle_()["text/html"]
-    assert html.count("<polygon") == html.count("<polyline") == 2
+    assert html.count('band"') == len(re.findall(r'<path class="\w+ line"', html)) == 2 and ".chart .band" in html
 
 
 def test_it_goes_on_where_it_was_stopped(searched, tmp_path) -> None:
@@ -121,7 +122,8 @@ def test_nothing_found_has_no_curve() -> None:
     run = studies.Run("random", "", 0, ())
     found = studies.Study("f", ONE, (run, studies.Run("evolution", "", 0, (inf, 1.0))))
     assert np.array_equal(found.curves["random"], [[inf, inf]])
-    assert "nothing" in str(found) and found._repr_mimebundle_()["text/html"].count("<polyline") == 2
+    html = found._repr_mimebundle_()["text/html"]
+    assert "nothing" in str(found) and html.count('band"') == 1 and ">random</text>" in html and ">evolution</text>" in html
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_the_page_holds_the_pictures_and_the_table(report):
     text = page(report)
     assert "<h1>a&lt;b</h1>" in text and "2 threads; 48 trials in 9.0 s" in text
     assert len(re.findall("<svg", text)) == 2 and "conv_2(1x2)  (3)" in text
-    assert "<tr><td>tuned</td><td>10 ms</td><td>2.00</td></tr>" in text
+    assert "<tr><td style=text-align:left>tuned</td><td>10 ms</td><td>2.00</td></tr>" in text
     assert not re.search(r'(src|href)="(?!#)', text)
 
 

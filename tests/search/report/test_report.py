@@ -85,8 +85,8 @@ def test_the_page_holds_every_figure_and_needs_nothing_else():
     assert "The peak is 100 GFLOP/s, as measured" in text and "Memory moves 50 GB/s" in text
     assert "for i_0, i_1, j, k in T.grid(3, 3, 109, 13)" in text and "for i, j, k in T.grid(7, 109, 13)" in text
     assert "3 candidates; rank correlation 1.00" in text
-    row = r"<td>sketch 1</td><td class=text>C: &lt;strips&gt;</td><td>2</td><td>2</td><td>1</td><td>10 us</td>"
-    assert re.search(row, text) and "<td>as written</td><td>100 us</td>" in text
+    row = r"<td style=text-align:left>sketch 1</td><td style=text-align:left>C: &lt;strips&gt;</td><td>2</td><td>2</td><td>1</td><td>10 us</td>"
+    assert re.search(row, text) and "<td style=text-align:left>as written</td><td>100 us</td>" in text
     assert '<span class="plus">    for i_0 in 3, i_1 in 3, j in 109, k in 13 where i_0 * 3 + i_1 &lt; 7:</span>' in text
     assert "s.split(&#x27;i&#x27;, [None, 3])  # i_0, i_1" in text
     assert "`k` &lt;carries&gt; a dependence</td>" in text and "and more" not in text
@@ -110,7 +110,9 @@ def test_the_page_is_whole_where_something_is_missing(changes):
     for figure in drawings(text):
         ElementTree.fromstring(figure)
     assert len(drawings(text)) >= 3 and text.endswith("</html>\n")
-    assert ("<td>as written</td><td>&gt; 2.5 s</td><td>stopped</td>" in text) == ("baseline_stopped" in changes)
+    assert ("<td style=text-align:left>as written</td><td>&gt; 2.5 s</td><td>stopped</td>" in text) == (
+        "baseline_stopped" in changes
+    )
 
 
 def test_what_computes_nothing_has_no_roofline():
@@ -191,8 +193,11 @@ def test_the_map_has_each_generation_and_what_was_measured(evolved):
 
 def test_credit_and_opinions(evolved):
     text = page(evolved)
-    row = "<td>scale</td><td>80</td><td>50%</td><td>0</td><td>0</td><td>–</td><td>0</td>"
-    assert row in text and "<td>crossover</td><td>–</td><td>–</td><td>1</td><td>1</td><td>3.00 ×</td><td>1</td>" in text
+    row = "<td style=text-align:left>scale</td><td>80</td><td>50%</td><td>0</td><td>0</td><td>–</td><td>0</td>"
+    assert (
+        row in text
+        and "<td style=text-align:left>crossover</td><td>–</td><td>–</td><td>1</td><td>1</td><td>3.00 ×</td><td>1</td>" in text
+    )
     assert re.findall(r">([+-]\d+%)<", text) == ["-39%", "+11%"]
 
 

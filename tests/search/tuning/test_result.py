@@ -48,7 +48,7 @@ def test_a_notebook_shows_a_table_a_curve_and_the_program() -> None:
     bundle = result()._repr_mimebundle_()
     assert bundle["text/plain"] == str(result()).rstrip("\n")
     html = bundle["text/html"]
-    assert html.count("<tr>") == 6 and html.count("<polyline") == 1 and "for i in 7, j in 5, k in 13" in html
+    assert html.count("<tr>") == 6 and html.count('band"') == 1 and "for i in 7, j in 5, k in 13" in html
     assert "<svg" not in result(measurements=())._repr_mimebundle_()["text/html"]
 
 

@@ -1,0 +1,1 @@
+"""Pages and charts, HTML and SVG as text, for reports, studies, comparisons, notebooks and the explorer."""
