@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import as_constant, polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Store, conjunction, conjuncts
+from tir.nearest import did_you_mean
 from tir.traverse import driving, move_accesses, replace_buffers, substitute, variables
 
-from ...error import ScheduleError
+from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window, covered_windows
 from ...legality.dataflow import Leaf, Scope, buffer_of, locate
 from ...legality.iter_map import proving
 from ...legality.requirements import need_final_inputs, need_own_temporary, own_axes, single_store
-from ...primitive import BlockName, BufferPlace, primitive
+from ...primitive import KIND_WORDS, BlockName, BufferPlace, primitive
 from ...rewriting.edits import edited, unstated
 
 MAX_STEPS = 1024  # of a loop that are tried, where its window moves by other numbers of elements from one to the next
@@ -45,16 +44,21 @@ def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferP
               and writes to each element what it always writes there.
     Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
     """
+    return rolled(func, block, write_buffer_index), None
+
+
+def rolled(func: PrimFunc, block: str, place: int | str, keep: str = "") -> PrimFunc:
+    """`func` with the windows of a block kept, in the loop called `keep` if that is given."""
     scope, leaf = locate(func, block)
     producer = leaf.block
-    buffer = buffer_of(producer, write_buffer_index, written=True)
+    buffer = buffer_of(producer, place, written=True)
     ordered = next((it for it in producer.iters if it.axis is Axis.OPAQUE), None)
     if ordered is not None:
         reason = f"the axis `{ordered.var.name}` of `{block}` is opaque, so what an iteration computes may change"
         raise ScheduleError(reason, (producer, "the block"))
     need_own_temporary(scope, leaf, "kept")
     places = own_axes(producer, _only_store(producer, buffer))
-    loop, share, dim, step = _rolling(scope, leaf, buffer, places)
+    loop, share, dim, step = _rolling(scope, leaf, buffer, places, keep)
     ranges = ranges_of(leaf.loops, scope.ranges)
     axis = places[dim]
     assert axis is not None
@@ -63,9 +67,9 @@ def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferP
     _need_within(scope, leaf, loop, buffer, dim, window)
 
     length = window.extent
-    rolled = buffer.with_(shape=tuple(length if n == dim else d for n, d in enumerate(buffer.shape)))
+    kept = buffer.with_(shape=tuple(length if n == dim else d for n, d in enumerate(buffer.shape)))
 
-    def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+    def in_turn(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
         if b.name != buffer.name:
             return None
         return b, tuple(simplify(i % length) if n == dim else i for n, i in enumerate(indices))
@@ -75,9 +79,9 @@ def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferP
     predicate = conjunction(producer.predicate, Binary("or", loop.var.equal(0), first))
     iters = tuple(it.with_(axis=Axis.OPAQUE) if it is rolling else it for it in producer.iters)
     users = [x for x in scope.leaves if buffer.name in x.reads | x.writes and x is not leaf]
-    changes = [(x.stmt, move_accesses(_plain(x.stmt, buffer.name), place)) for x in users]
-    changes.append((producer, move_accesses(_plain(producer, buffer.name), place).with_(iters=iters, predicate=predicate)))
-    return replace_buffers(edited(func, changes), {buffer.name: rolled}), None
+    changes = [(x.stmt, move_accesses(_plain(x.stmt, buffer.name), in_turn)) for x in users]
+    changes.append((producer, move_accesses(_plain(producer, buffer.name), in_turn).with_(iters=iters, predicate=predicate)))
+    return replace_buffers(edited(func, changes), {buffer.name: kept})
 
 
 def _plain(stmt, name: str):
@@ -95,10 +99,12 @@ def _only_store(block: Block, buffer: Buffer) -> Store:
     raise ScheduleError(reason, (block, "the block"), hint="only what is reduced by one store can be kept")
 
 
-def _rolling(scope: Scope, leaf: Leaf, buffer: Buffer, places: list[str | None]) -> tuple[For, dict[str, Window], int, Expr]:
+def _rolling(
+    scope: Scope, leaf: Leaf, buffer: Buffer, places: list[str | None], keep: str
+) -> tuple[For, dict[str, Window], int, Expr]:
     """The loop that rolls, the window of an iteration, the dimension in which that moves, and by how much; the innermost such."""
     refusal: ScheduleError | None = None
-    for loop in _serial_loops(leaf):
+    for loop in _serial_loops(leaf, keep):
         _need_fixed_surroundings(scope, leaf, loop, buffer)
         outer = leaf.loops[: leaf.loops.index(loop) + 1]
         try:
@@ -120,8 +126,8 @@ def _rolling(scope: Scope, leaf: Leaf, buffer: Buffer, places: list[str | None])
     raise refusal
 
 
-def _serial_loops(leaf: Leaf) -> list[For]:
-    """The loops around a block that hold other statements, innermost first, as far as they are serial."""
+def _serial_loops(leaf: Leaf, keep: str) -> list[For]:
+    """The loops around a block that hold other statements, innermost first, or that called `keep`; refuses those that share."""
     around = leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
     if not around:
         raise ScheduleError(
@@ -129,13 +135,21 @@ def _serial_loops(leaf: Leaf) -> list[For]:
             (leaf.stmt, "the block"),
             hint=f"compute_at({leaf.name!r}, ...) moves it into one",
         )
-    if around[-1].kind is not Kind.SERIAL:
+    for x in around:
+        if x.kind not in (Kind.SERIAL, Kind.UNROLLED):
+            raise ScheduleError(
+                f"`{x.name}` is {KIND_WORDS[x.kind]}, and its iterations would share the window",
+                (x, KIND_WORDS[x.kind]),
+                hint="do this before loops are marked, or blockize the inner loops first",
+            )
+    chosen = [x for x in around if x.name == keep] if keep else around[::-1]
+    if not chosen:
         raise ScheduleError(
-            f"`{around[-1].name}` is not serial, so an iteration cannot use what the one before has computed",
-            (around[-1], "the loop"),
-            hint="mark other loops",
+            f"`{keep}` is no loop around `{leaf.name}` and its readers; these are {listing(x.name for x in around)}",
+            (leaf.stmt, "the block"),
+            hint=did_you_mean(keep, [x.name for x in around]),
         )
-    return list(takewhile(lambda x: x.kind is Kind.SERIAL, reversed(around)))
+    return chosen
 
 
 def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer) -> None:

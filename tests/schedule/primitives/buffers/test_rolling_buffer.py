@@ -1,6 +1,8 @@
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError
 from tests.programs import chain, stencil
-from tests.schedule.harness import Checked, check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tir import te
 from tir.script import parse
 
@@ -221,16 +223,31 @@ rolling_buffer('B', 0): the window of 1 element(s) that `B` computes in an itera
     )
     s = Schedule(stencil())
     s.compute_at("P", "i_2")
-    s.unroll("i_2")
+    s.parallel("i_2")
     refuse(
         s,
         """
-rolling_buffer('P', 0): `i_2` is not serial, so an iteration cannot use what the one before has computed
-   14 |     for i_2 in T.unroll(13):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^ the loop
-  hint: mark other loops
+rolling_buffer('P', 0): `i_2` is parallel, and its iterations would share the window
+   14 |     for i_2 in T.parallel(13):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ parallel
+  hint: do this before loops are marked, or blockize the inner loops first
 """,
     )
+    s = Schedule(stencil())
+    rows, row = s.split("i_2", [None, 4])
+    s.compute_at("P", row)
+    s.parallel(rows)
+    with pytest.raises(ScheduleError, match=f"`{rows}` is parallel, and its iterations would share the window"):
+        s.rolling_buffer("P", 0)
+
+
+def test_copies_of_an_unrolled_loop_roll_in_turn():
+    s = Checked(stencil())
+    s.compute_at("P", "i_2")
+    s.unroll("i_2")
+    s.rolling_buffer("P", 0)
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
 
 
 POOLS = """

@@ -61,22 +61,17 @@ def by_twos():
 
 def test_rows_are_kept():
     s = Checked(diagonal())
-    assert s.stage_mem("j", "A", "rows", keep="i") == ["rows_first", "rows"]
+    assert s.stage_mem("j", "A", "rows", keep="i") == ["rows"]
     check(
         s,
         """
         rows = T.alloc_buffer((3, 15))
         for i in range(7):
-            for ax0, ax1 in T.grid(2, 15):
-                with T.block("rows_first"):
-                    v0 = T.axis.opaque(9, ax0)
-                    v1 = T.axis.spatial(15, ax1)
-                    T.where(i == 0)
-                    rows[v0 % 3, v1] = A[v0, v1]
-            for ax0_1 in range(15):
+            for ax0, ax1 in T.grid(3, 15):
                 with T.block("rows"):
-                    v0 = T.axis.opaque(9, i + 2)
-                    v1 = T.axis.spatial(15, ax0_1)
+                    v0 = T.axis.opaque(9, i + ax0)
+                    v1 = T.axis.spatial(15, ax1)
+                    T.where(i == 0 or ax0 >= 2)
                     rows[v0 % 3, v1] = A[v0, v1]
             for j in range(13):
                 with T.block("C"):
@@ -95,16 +90,11 @@ def test_a_window_of_a_row_in_tiles_that_do_not_divide():
         """
         w = T.alloc_buffer((5, 6), scope="local")
         for i, j_0 in T.grid(5, 4):
-            with T.block("w_first"):
-                v0 = T.axis.spatial(5, i)
-                v1 = T.axis.opaque(13, 0)
-                T.where(j_0 == 0)
-                w[v0, v1 % 6] = A[v0, v1]
-            for ax0 in range(4):
+            for ax0 in range(6):
                 with T.block("w"):
                     v0 = T.axis.spatial(5, i)
-                    v1 = T.axis.opaque(13, j_0 * 4 + ax0 + 1)
-                    T.where(j_0 * 4 + ax0 + 1 < 13)
+                    v1 = T.axis.opaque(13, j_0 * 4 + ax0 - 1)
+                    T.where(j_0 * 4 + ax0 - 1 >= 0 and j_0 * 4 + ax0 - 1 < 13 and (j_0 == 0 or ax0 >= 2))
                     w[v0, v1 % 6] = A[v0, v1]
             for j_1, r in T.grid(4, 3):
                 with T.block("C"):
@@ -119,6 +109,13 @@ def test_a_window_of_a_row_in_tiles_that_do_not_divide():
     )
 
 
+def test_a_step_that_changes():
+    s = Checked(by_twos())
+    s.stage_mem("C", "A", "w", keep="i")
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
+
+
 @pytest.mark.parametrize(("m", "n", "tile"), [(2, 2, 2), (7, 2, 3), (3, 13, 5), (13, 7, 2)])
 def test_windows_of_any_size(m, n, tile):
     before = diagonal(m, n)
@@ -127,7 +124,7 @@ def test_windows_of_any_size(m, n, tile):
     s.stage_mem("j", "A", "rows", keep=row)
     well_formed(s.func)
     same_numbers(before, s.func)
-    before = convolution(m, n)
+    before = convolution(m, n + 2)
     s = Schedule(before)
     s.stage_mem("r", "A", "places", keep="j")
     well_formed(s.func)
@@ -149,91 +146,79 @@ def test_threads_have_windows_of_their_own():
 
 
 def test_refusals_to_keep():
-    s = Schedule(diagonal())
+    """They are shown in the program with the copy that nothing is kept of."""
     refuse(
-        s,
+        Schedule(diagonal()),
         """
-stage_mem('j', 'A', 'w', keep='k'): `k` is not a loop around `j`; these are `i`
-    8 |     for i, j in T.grid(7, 13):
-      |            ^ to be staged
+stage_mem('j', 'A', 'w', keep='k'): `k` is no loop around `w` and its readers; these are `i`
+   11 |             with T.block("w"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: stage_mem without keep='k' copies the window each time
 """,
     )
-    s = Schedule(diagonal())
     refuse(
-        s,
+        Schedule(diagonal()),
         """
-stage_mem('C', 'A', 'w', keep='i'): `i` is not the innermost loop around `C`
-    8 |     for i, j in T.grid(7, 13):
+stage_mem('C', 'A', 'w', keep='i'): it cannot be shown which part of `w` an iteration of `i` computes: `v1` = `j + ax1` skips values
+    9 |     for i, j in T.grid(7, 13):
       |         ^ the loop
-      |            ^ comes between
-  hint: stage `j`
+   10 |         for ax0, ax1 in T.grid(3, 3):
+   11 |             with T.block("w"):
+      |             ^^^^^^^^^^^^^^^^^^ computes
+  hint: stage_mem without keep='i' copies the window each time
 """,
     )
-    s = Schedule(diagonal())
     refuse(
-        s,
+        Schedule(diagonal()),
         """
-stage_mem('j', 'C', 'w', keep='i'): `C` writes `C` in `i`, so that what was kept of it would be old
+stage_mem('j', 'C', 'w', keep='i'): `j` writes `C`, so that what was kept of it would be old
     8 |     for i, j in T.grid(7, 13):
-      |         ^ the loop
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ writes C
+      |            ^ writes C
   hint: stage_mem without keep='i'
 """,
     )
-    s = Schedule(parallel_rows())
     refuse(
-        s,
+        Schedule(parallel_rows()),
         """
 stage_mem('j', 'A', 'w', keep='i'): `i` is parallel, and its iterations would share the window
-    8 |     for i in T.parallel(7):
+    9 |     for i in T.parallel(7):
       |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: stage before loops are marked
+  hint: stage_mem without keep='i' copies the window each time
 """,
     )
-    s = Schedule(convolution())
     refuse(
-        s,
+        Schedule(convolution()),
         """
-stage_mem('r', 'W', 'w', keep='j'): the window of `W` does not move with `j`
-    8 |     for i, j, r in T.grid(5, 13, 3):
+stage_mem('r', 'W', 'w', keep='j'): what `w` computes in an iteration of `j` moves in no dimension of `w`
+    9 |     for i, j in T.grid(5, 13):
       |            ^ the loop
-      |               ^ reads W
-  hint: stage it outside of the loop
+   10 |         for ax0 in range(3):
+   11 |             with T.block("w"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: stage_mem without keep='j' copies the window each time
 """,
     )
-    s = Schedule(apart())
     refuse(
-        s,
+        Schedule(apart()),
         """
-stage_mem('C', 'A', 'w', keep='i'): windows of `A` in different iterations of `i` have nothing in common: they are 2 long, and the step is 2
-    8 |     for i in range(7):
+stage_mem('C', 'A', 'w', keep='i'): the window of 2 element(s) that `w` computes in an iteration of `i` moves by 2 element(s), so nothing of it is computed again
+    9 |     for i in range(7):
       |     ^^^^^^^^^^^^^^^^^^ the loop
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads A
-  hint: stage_mem without keep='i'
+   10 |         for ax0 in range(2):
+   11 |             with T.block("w"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: stage_mem without keep='i' copies the window each time
 """,
     )
-    s = Schedule(by_twos())
     refuse(
-        s,
+        Schedule(trace_of()),
         """
-stage_mem('C', 'A', 'w', keep='i'): the window of `A` starts at `i // 2` and is `2` long: it does not move on by a constant step
-    8 |     for i in range(13):
-      |     ^^^^^^^^^^^^^^^^^^^ the loop
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads A
-  hint: stage_mem without keep='i'
-""",
-    )
-    s = Schedule(trace_of())
-    refuse(
-        s,
-        """
-stage_mem('C', 'A', 'w', keep='i'): the window of `A` moves along several dimensions with `i`
-    8 |     for i in range(7):
+stage_mem('C', 'A', 'w', keep='i'): what `w` computes in an iteration of `i` moves in 2 dimensions of `w`
+    9 |     for i in range(7):
       |     ^^^^^^^^^^^^^^^^^^ the loop
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads A
+   10 |         for ax0, ax1 in T.grid(2, 2):
+   11 |             with T.block("w"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: stage_mem without keep='i' copies the window each time
 """,
     )
