@@ -177,6 +177,11 @@ def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None
         exec(str(s.trace), {"s": pasted})
         assert pasted.func == s.func, "the printed trace gives another function"
 
+    def no_doubt():
+        """What makes a loop run side by side has proved it, and no step after it may leave that in doubt."""
+        found = [f for f in tir.verify(s.func).unproved if f.message.startswith("loop `")]
+        assert not found or not tir.verify(before).ok, f"{found[0]}\n{s.func.script()}"
+
     def same(drawn: Callable[..., list], *seeds: int, signed_zeros: bool) -> None:
         harness.same_numbers(before, s.func, sizes_of(s.func, seed), seeds, False, signed_zeros, drawn)
 
@@ -184,6 +189,7 @@ def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None
         ("wrong result", lambda: same(integers, seed % 7, 7 + seed % 5, signed_zeros=signed_zeros(s))),
         ("wrong NaN", lambda: same(exceptional, seed % 7, signed_zeros=False) if takes_exceptional(before, s) else None),
         ("verify", lambda: harness.well_formed(s.func)),
+        ("doubt", no_doubt),
         ("script", lambda: harness.round_trip(s.func)),
         ("replay", replays),
     )

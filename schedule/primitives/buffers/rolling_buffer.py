@@ -142,7 +142,7 @@ def _serial_loops(leaf: Leaf, keep: str) -> list[For]:
                 (x, KIND_WORDS[x.kind]),
                 hint="do this before loops are marked, or blockize the inner loops first",
             )
-    chosen = [x for x in around if x.name == keep] if keep else around[::-1]
+    chosen = [x for x in reversed(around) if x.name == (keep or x.name)]
     if not chosen:
         raise ScheduleError(
             f"`{keep}` is no loop around `{leaf.name}` and its readers; these are {listing(x.name for x in around)}",
