@@ -85,7 +85,7 @@ from .primitives.sampling.sample import (
 )
 from .random_variables import as_variable, can_be_named, leaves, map_leaves, references, with_references, with_values
 from .rewriting.edits import parts
-from .rewriting.index_map import function_text, index_map_text, parse_index_map
+from .rewriting.index_map import INDEX_MAP, function_text, parse_index_map
 from .rewriting.layouts import buffer_argument
 from .trace import Step, Trace
 
@@ -98,10 +98,8 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
         bound.apply_defaults()
         given = bound.arguments = self._work_where(bound.arguments)
         given |= {k: v.name for k, v in given.items() if isinstance(v, Buffer) and ArgumentKind.BUFFER in taken.kinds[k]}
-        if "index_map" in given:
-            given["index_map"] = self._index_map(taken.name, given)
-        for name in ("gen_new_ranges", "pad_value"):
-            if callable(given.get(name)):
+        for name in ("index_map", "gen_new_ranges", "pad_value"):
+            if name in given and (name == "index_map" or callable(given[name])):
                 given[name] = self._function(taken.name, name, given)
         if (source := taken.randomness) is not None and given[source] is None:
             given[source] = self._random(given[taken.decision] if taken.decision else None)
@@ -367,28 +365,19 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(call, self._func) from None
 
-    def _index_map(self, name: str, given: Mapping[str, Any]) -> str:
-        """The argument `index_map` of a step as text. A function of any number of indices gets as many as there are axes of the
-        block, or dimensions of the buffer that is to change."""
-
-        def rank() -> int:
-            block = find_block(self._func, given["block"])
-            return len(buffer_argument(block, given["buffer"]).shape if "buffer" in given else block.iters)
-
-        return self._look(_call_up_to(name, "index_map", given), lambda: index_map_text(given["index_map"], rank))
-
     def _function(self, name: str, parameter: str, given: Mapping[str, Any]) -> str:
-        """An argument that is a function of indices as text: of the axes of the block, or of the new dimensions of its buffer."""
+        """An argument that is a function of indices as text: of the axes of the block, or of the dimensions of the buffer that is
+        to change, the new ones where `parameter` says what is there."""
 
         def rank() -> int:
             block = find_block(self._func, given["block"])
-            if parameter == "gen_new_ranges":
+            if "buffer" not in given:
                 return len(block.iters)
             before = buffer_argument(block, given["buffer"]).shape
-            return len(parse_index_map(given["index_map"], self._func, before).outputs)
+            return len(before if parameter == "index_map" else parse_index_map(given["index_map"], self._func, before).outputs)
 
-        call = _call_up_to(name, parameter, given)
-        return self._look(call, lambda: function_text(given[parameter], rank, f"`{parameter}`"))
+        call, what = _call_up_to(name, parameter, given), INDEX_MAP if parameter == "index_map" else f"`{parameter}`"
+        return self._look(call, lambda: function_text(given[parameter], rank, what))
 
     # --- looking ---------------------------------------------------------------------------------------------------------
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from tir.analysis.regions import accessed
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
-from tir.arith.prove import prove
-from tir.ir import Block, For, Let, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import stores, walk_stmts
+from tir.ir import For, PrimFunc, Seq, Stmt, nest, seq
 
 from ..primitive import last_loop
-from .axis_windows import affine_index, covered_windows, difference
 from .dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
-from .iter_map import Unproved
 
 
 def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> set[str]:
@@ -50,37 +45,6 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
 
 def writes_all_reads(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
     """Whether all that `reader` reads of a buffer, in an iteration of the loops around both, `writer` has written in it."""
-    block = writer.stmt
-    if type(block) is not Block or any(not isinstance(s, (Store, Seq, Let)) for s in walk_stmts(block.init or block.body)):
-        return False
-    common = shared(writer.above, reader.above)
-    outer, ranges = loops_and_ranges(common, scope.ranges)
-    try:
-        visited = covered_windows(block, outer, writer.loops[len(outer) :])
-    except Unproved:
-        return False
-    region = accessed((*reader.above, reader.stmt)[len(common)], ranges, (name,))[0].get(name)
-    axes = {it.var.name: it for it in block.spatial}
-    for s in stores(block.init or block.body):
-        if s.buffer.name != name or region is None:
-            continue
-        held = True
-        seen: set[str] = set()
-        for index, r, dim in zip(s.indices, region.ranges, s.buffer.shape, strict=True):
-            place = affine_index(index, axes)
-            if place is None:
-                held = held and difference(r.min, index) == 0 and prove(r.extent <= 1, ranges)
-                continue
-            v, offset = place
-            window = visited[v]
-            start, end, domain = window.start + offset, r.min + r.extent, axes[v].extent + offset
-            # Nothing outside of the buffer is read, so a window that ends where the buffer does holds all that is beyond.
-            low = prove(start <= r.min, ranges) or prove(start <= 0, ranges)
-            high = any(prove(x <= start + window.extent, ranges) for x in (end, dim))
-            whole = offset == 0 and prove(dim <= domain, ranges)
-            inside = whole or (prove(r.min >= offset, ranges) and prove(end <= domain, ranges))
-            held = held and low and high and inside and v not in seen
-            seen.add(v)
-        if held:
-            return True
-    return False
+    outer, ranges = loops_and_ranges(shared(writer.above, reader.above), scope.ranges)
+    both = seq(*(nest(leaf.inside(outer), leaf.stmt) for leaf in (writer, reader)))
+    return writes_before_reads(both, scope.buffer(name), ranges)

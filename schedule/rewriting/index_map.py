@@ -27,6 +27,8 @@ from tir.traverse import blocks, rewrite, substatements, substitute, variables
 from ..error import ScheduleError
 from .edits import Names
 
+INDEX_MAP = "the index map"
+
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
@@ -121,26 +123,13 @@ class Layout:
         return {v.name: extent_range(e) for v, e in zip(self.places, self.extents, strict=True)}
 
 
-def index_map_text(index_map: IndexMap | Callable[..., Any] | str, rank: Callable[[], int]) -> str:
-    """An index map as the text that traces hold. A function is called once, on variables, `rank()` of them if it takes `*i`."""
-    if isinstance(index_map, (str, IndexMap)):
-        return str(index_map)
-    if not callable(index_map):
-        raise ScheduleError(f"an index map is a function such as `lambda i, j: (j, i)`, or its text, got {index_map!r}")
-    names, result = _called(index_map, rank, "the index map")
-    return str(_from_outputs(tuple(map(Var, names)), result))
-
-
-def function_text(function: Callable[..., Any] | str, rank: Callable[[], int], what: str) -> str:
-    """A function of indices as the text that traces hold; its results are expressions, and tuples of them."""
-    if isinstance(function, str):
-        return function
-    names, result = _called(function, rank, what)
-    return f"lambda {', '.join(names)}: {_result_text(result)}"
-
-
-def _called(function: Callable[..., Any], rank: Callable[[], int], what: str) -> tuple[list[str], Any]:
-    """The names of the parameters of a function of indices, and what it returns for variables of these names."""
+def function_text(function: IndexMap | Callable[..., Any] | str, rank: Callable[[], int], what: str) -> str:
+    """A function of indices as the text that traces hold; its results are expressions, and tuples of them. It is called once, on
+    variables, `rank()` of them if it takes `*i`."""
+    if isinstance(function, (str, IndexMap)):
+        return str(function)
+    if not callable(function):
+        raise ScheduleError(f"{_a(what)} is a function such as `lambda i, j: (j, i)`, or its text, got {function!r}")
     names: list[str] = []
     parameters = list(inspect.signature(function).parameters.values())
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # those by name then stand behind these
@@ -153,9 +142,15 @@ def _called(function: Callable[..., Any], rank: Callable[[], int], what: str) ->
             names.append(p.name)
     named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
     try:
-        return names, function(*map(Var, names[: len(names) - len(named)]), **{name: Var(name) for name in named})
+        result = function(*map(Var, names[: len(names) - len(named)]), **{name: Var(name) for name in named})
     except TypeError as error:
         raise ScheduleError(f"{what} cannot be applied to `{', '.join(names)}`: {error}") from None
+    return f"lambda {', '.join(names)}: {_result_text(result)}"
+
+
+def _a(what: str) -> str:
+    """`what` as the subject of a sentence on what such a thing is."""
+    return "an index map" if what == INDEX_MAP else what
 
 
 def _result_text(result: Any) -> str:
@@ -169,8 +164,8 @@ def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, func: PrimFu
     their dtypes; refuses what is none. It may use the sizes that are parameters of `func`."""
     if isinstance(index_map, IndexMap):
         return index_map
-    text = index_map_text(index_map, lambda: len(before))
-    inputs, result = evaluated(text, func, [e.dtype for e in before], "the index map")
+    text = function_text(index_map, lambda: len(before), INDEX_MAP)
+    inputs, result = evaluated(text, func, [e.dtype for e in before], INDEX_MAP)
     try:
         return _from_outputs(inputs, result)
     except TypeError as error:
@@ -185,8 +180,7 @@ def evaluated(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tu
     except SyntaxError as error:
         raise ScheduleError(f"{what} {text!r} is not Python: {error.msg}", hint="lambda i, j: (j, i)") from None
     if not isinstance(tree, ast.Lambda) or tree.args.vararg or tree.args.kwonlyargs or tree.args.kwarg:
-        is_what = what.replace("the ", "an ", 1) if what == "the index map" else what
-        raise ScheduleError(f"{is_what} is a function such as 'lambda i, j: (j, i)', got {text!r}")
+        raise ScheduleError(f"{_a(what)} is a function such as 'lambda i, j: (j, i)', got {text!r}")
     names = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args)]
     if len(names) != rank:
         raise ScheduleError(

@@ -13,6 +13,7 @@ from math import ceil
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import find_block
+from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir.ir import Block
 from tir.traverse import stores
@@ -51,10 +52,10 @@ def without_units(s: Schedule, block: str) -> None:
     c = pairing(find_block(s.func, block))
     if c is None or not at_axes(c.left) or not at_axes(c.right) or size(c.batch) > 1 or min(size(c.rows), size(c.columns)) > 1:
         return
-    axes = [it.var.name for it in find_block(s.func, block).iters]
-    kept = [it.var.name for it in find_block(s.func, block).iters if extent(it) > 1]
-    if kept != axes and len(kept) > len(c.reduction) and all(extent(it) > 1 for it in c.reduction):
-        s.transform_block_layout(block, f"lambda {', '.join(axes)}: ({', '.join(kept)},)")
+    axes = find_block(s.func, block).iters
+    kept = [n for n, it in enumerate(axes) if extent(it) > 1]
+    if len(c.reduction) < len(kept) < len(axes) and all(extent(it) > 1 for it in c.reduction):
+        s.transform_block_layout(block, IndexMap.identity(it.var.name for it in axes).permute(*kept))
 
 
 def along_rows(c: Contraction) -> bool:
@@ -115,12 +116,11 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
     if together > 1:
         # Rows that are read together lie together in the partial sums too, which then shrink to registers.
         each = rows // together // (threads if shared else 1)
-        place = f"i % {each}, i // {each} % {together}, v"
-        if shared:
-            place = f"i // {each * together}, {place}"
         partial_sums = stores(s.block(partial).body)[0].buffer
-        *dims, _ = ["i" if not n.is_one else f"d{x}" for x, n in enumerate(partial_sums.shape)]
-        s.transform_layout(partial, partial_sums.name, f"lambda {', '.join(dims)}, v: ({place})")
+        *dims, _ = partial_sums.shape
+        (row,) = [n for n, dim in enumerate(dims) if not dim.is_one]
+        tiles = IndexMap.identity(len(dims) + 1).tile(row, together, each)  # in the place of a row: its thread, tile, place there
+        s.transform_layout(partial, partial_sums.name, tiles.permute(*[row] * shared, row + 2, row + 1, len(dims) + 2))
         *_, far, k0, k1 = s.get_loops(partial)
         s.reorder(k0, far, k1)
         s.unroll(far)

@@ -20,6 +20,7 @@ from ..ir import (
     If,
     Kind,
     Let,
+    Opaque,
     Seq,
     Stmt,
     Store,
@@ -127,6 +128,9 @@ class _Reader:
                 return self.stmt(inner, written, around.inside(s))
             case Allocate(_, inner):
                 return self.stmt(inner, written, around)
+            case Opaque(body=effect):  # it may write, and reads what it is given
+                self.stmt(effect, written, around)
+                return []
             case Block():
                 if not any(type(n) is Buffer and n.name == self.buffer.name for n in walk(s)):
                     return []

@@ -3,13 +3,15 @@
 import pytest
 
 from tir.analysis.write_before_read import writes_before_reads
-from tir.ir import Buffer, Const, For, If, Select, Store, Var, seq
+from tir.ir import Address, Buffer, Const, For, Foreign, If, Select, Store, Var, opaque, seq
 from tir.script import parse
 from tir.traverse import loops
 
 A, T = Buffer("A", (Const(13),)), Buffer("T", (Const(13),))
 i, j, k = Var("i"), Var("j"), Var("k")
 RANGES = {"i": (0, 6)}
+FOREIGN = opaque(Foreign("call_extern", (Address(T),)), [T], lambda name: name)
+ONLY_READS = opaque(Foreign("call_extern", (Address(T),)), [T], lambda name: name, {"T"})
 
 
 def write(extent: int = 13, at=j):
@@ -47,6 +49,10 @@ def read(extent: int = 13, at=k):
         (seq(write(12), For(k, Const(13), Store(A, (k,), Select(k < 12, T[k], A[k], lazy=True)))), True),
         (read(), False),
         (write(), True),
+        (seq(write(), FOREIGN), True),
+        (seq(write(12), FOREIGN), False),
+        (seq(ONLY_READS, write()), False),
+        (FOREIGN, False),
     ],
 )
 def test_statements(body, expected):

@@ -430,7 +430,7 @@ def test_a_map_without_an_axis_is_refused():
     refuse(
         s,
         """
-reindex_cache_write('C', 0, 'local', 'lambda i, j, k: (i,)'): the index map is not one to one: `j`, or a part of it, is missing from the result
+reindex_cache_write('C', 0, 'local', 'lambda i, j, k: i'): the index map is not one to one: `j`, or a part of it, is missing from the result
   hint: each index, or each part of it, occurs once
 """,
         call=lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: i),

@@ -64,8 +64,8 @@ def test_separators_elsewhere_are_refused():
     for given in ("(i, j, IndexMap.AXIS_SEPARATOR)", "(IndexMap.AXIS_SEPARATOR, i, j)"):
         refuse(
             Schedule(chain()),
-            """
-transform_layout('B', 'B', ...): axis separators stand between indices
+            f"""
+transform_layout('B', 'B', "lambda i, j: {given.replace("IndexMap.AXIS_SEPARATOR", "'axis separator'")}"): axis separators stand between indices
   hint: lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j)
 """,
             lambda s, given=given: s.transform_layout("B", "B", eval(f"lambda i, j: {given}", {"IndexMap": IndexMap})),

@@ -372,7 +372,7 @@ def test_a_sum_that_does_not_count_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', 'lambda i, j: (i * 12 + j,)'): the index map cannot be shown to be one to one: `i * 12 + j` is not a sum of indices, their quotients and remainders, in mixed radix
+transform_layout('C', 'B', 'lambda i, j: i * 12 + j'): the index map cannot be shown to be one to one: `i * 12 + j` is not a sum of indices, their quotients and remainders, in mixed radix
   hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: i * 12 + j),
@@ -439,7 +439,7 @@ def test_the_wrong_number_of_indices_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', 'lambda i: (i,)'): the index map 'lambda i: (i,)' takes 1 indices, and there are 2
+transform_layout('C', 'B', 'lambda i: i'): the index map 'lambda i: i' takes 1 indices, and there are 2
   hint: lambda i0, i1: ...
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i: i),
@@ -462,7 +462,7 @@ def test_no_index_at_all_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', ...): the index map gives no index
+transform_layout('C', 'B', 'lambda i, j: ()'): the index map gives no index
   hint: lambda i, j: (j, i)
 """,
         call=lambda s: s.transform_layout("C", "B", lambda i, j: ()),
