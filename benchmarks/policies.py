@@ -1,4 +1,4 @@
-"""What the policies of `search/policy`, and the learned choices of the evolution, find in the same number of trials.
+"""What all policies, and the learned choices of the evolution, find in the same number of trials.
 
 Runs, races and figures are those of `ablation`, whose docstring explains them; here the configurations are whole policies, and
 they begin, as in a tuning run, with the seeds of templates where they take any. The plain policy is Ansor's. `to plain` are the

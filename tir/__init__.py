@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from graph import Graph, GraphError, compile, load_onnx, tune_graph
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
-    from search.comparison import compare
     from search.equivalence import equivalent
+    from search.experiments.comparison import compare
+    from search.experiments.study import study
     from search.jit import jit
-    from search.study import study
 
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse
     from .arith.simplify import simplify
@@ -45,9 +45,9 @@ _NAMES = {
         "tir.verify": ("verify",),
         "tir.script.diff": ("diff",),
         "tir.structural": ("structural_equal",),
-        "search.comparison": ("compare",),
+        "search.experiments.comparison": ("compare",),
         "search.equivalence": ("equivalent",),
-        "search.study": ("study",),
+        "search.experiments.study": ("study",),
         "schedule": ("IndexMap", "Schedule", "ScheduleError", "TensorIntrin", "replay"),
         "explorer": ("explore",),
         "graph": ("Graph", "GraphError", "compile", "load_onnx", "tune_graph"),

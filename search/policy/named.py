@@ -14,6 +14,13 @@ from costmodel import CostModel, GBDTModel, RandomModel
 from costmodel.pretrained import pretrained
 
 from ..backends import search_backend
+from ..experiments.actions import ActionBeam
+from ..experiments.ansor import Ansor, pack_sum
+from ..experiments.beam import BeamSearch
+from ..experiments.directions import DirectionWalk
+from ..experiments.stochastic import StochasticSchedule
+from ..experiments.template import TemplateTuner
+from ..experiments.tree import TreeSearch
 from ..population.mutate import mutations
 from ..population.sample import legalize
 from ..space.generation import Opening, generate
@@ -21,18 +28,11 @@ from ..space.rules import Rule
 from ..space.sketch import Sketch
 from ..task import Task
 from ..tuning.options import check_names
-from .actions import ActionBeam
-from .ansor import Ansor, pack_sum
-from .beam import BeamSearch
 from .credit import CREDITS
-from .directions import DirectionWalk
 from .evolution import Evolution
 from .random_search import RandomSearch
 from .shared_model import SharedModel
 from .sketch_choice import BANDITS, PolicyGradient
-from .stochastic import StochasticSchedule
-from .template import TemplateTuner
-from .tree import TreeSearch
 
 if TYPE_CHECKING:
     from .protocol import Policy

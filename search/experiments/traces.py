@@ -12,8 +12,8 @@ from schedule import Schedule, ScheduleError, Trace, replay_json
 from tir.ir import PrimFunc
 
 from ..measure import Candidate, Measurement
+from ..policy.ranking import score_rows
 from ..population.programs import schedule_programs
-from .ranking import score_rows
 
 
 class TracePolicy:

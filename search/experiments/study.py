@@ -21,14 +21,14 @@ from tir import display
 from tir.files import write_atomically
 from tir.ir import PrimFunc, need_func
 
-from .drawing.curves import plot
-from .drawing.html import alone, document
-from .keys import key
-from .measure.provenance import fingerprint, versions
-from .names import SEED_LIMIT
-from .tuning.autotune import autotune
-from .tuning.options import check_names
-from .tuning.result import NothingFound
+from ..drawing.curves import plot
+from ..drawing.html import alone, document
+from ..keys import key
+from ..measure.provenance import fingerprint, versions
+from ..names import SEED_LIMIT
+from ..tuning.autotune import autotune
+from ..tuning.options import check_names
+from ..tuning.result import NothingFound
 
 Named = Sequence[str] | Mapping[str, Any]  # names that autotune knows, or anything that it takes, by a name for it
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..population.knobs import knobs, settings
+from ..policy.rows import Point, RowPolicy
 from ..population.sample import legalize
-from .rows import Point, RowPolicy
+from .knobs import knobs, settings
 
 WIDTH = 32  # states of the beam, as in the paper
 OPTIONS = 8  # settings of a knob that are tried at each state

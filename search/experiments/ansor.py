@@ -22,10 +22,10 @@ import numpy as np
 from codegen.target import Target
 from costmodel import Boosting, CostModel, GBDTModel, ThroughputSum
 
+from ..policy.credit import FixedCredit, mutants_of
+from ..policy.rows import Point, RowPolicy
 from ..population.mutate import crossover, mutations
 from ..space.sketch import Sketch
-from .credit import FixedCredit, mutants_of
-from .rows import Point, RowPolicy
 
 POPULATION = 2048
 GENERATIONS = 4

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..population.knobs import knobs, settings
+from ..policy.rows import Point, RowPolicy
 from ..population.sample import legalize
-from .rows import Point, RowPolicy
+from .knobs import knobs, settings
 
 EXPLORATION = 0.2  # of UCT, where the best program has the value 1
 SIMULATIONS = 128  # paths of a tree

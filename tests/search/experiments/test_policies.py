@@ -11,16 +11,16 @@ import pytest
 
 import tir
 from schedule import Schedule, ScheduleError, Trace, replay
+from search.experiments.actions import successors
+from search.experiments.ansor import WARM_UP, Ansor
+from search.experiments.directions import DirectionWalk
+from search.experiments.knobs import knobs, settings, turned
+from search.experiments.stochastic import StochasticSchedule
+from search.experiments.stochastic_schedule import MAX_UNROLLED, POSTPROCESSORS, refuse_large_bodies
+from search.experiments.template import TemplateTuner
 from search.measure import Measurement
-from search.policy.actions import successors
-from search.policy.ansor import WARM_UP, Ansor
-from search.policy.directions import DirectionWalk
 from search.policy.evolution import Settings
 from search.policy.named import POLICIES, make_policy
-from search.policy.stochastic import StochasticSchedule
-from search.policy.stochastic_schedule import MAX_UNROLLED, POSTPROCESSORS, refuse_large_bodies
-from search.policy.template import TemplateTuner
-from search.population.knobs import knobs, settings, turned
 from search.population.sample import legalize, sample
 from search.task import Task
 from tests.programs import chain, matmul

@@ -14,10 +14,10 @@ from schedule import Schedule
 from tir import display
 from tir.ir import Const, PrimFunc, need_func
 
-from .drawing.html import alone
-from .drawing.svg import strips
-from .measure.reference import random_inputs
-from .task import flop
+from ..drawing.html import alone
+from ..drawing.svg import strips
+from ..measure.reference import random_inputs
+from ..task import flop
 
 SAMPLE_SECONDS = 1e-3  # of a sample: as many calls in a row as fill it
 MIN_ROUNDS = 5

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..population.knobs import turned
+from ..policy.rows import Point, RowPolicy
 from ..space.sketch import Sketch
-from .rows import Point, RowPolicy
+from .knobs import turned
 
 CHAINS = 128  # the constants of AutoTVM's optimiser, except for the steps, of which it takes 500
 STEPS = 60

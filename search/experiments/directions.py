@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from ..policy.rows import Point, RowPolicy
 from ..population.sample import legalize
 from ..space.sketch import Sketch
-from .rows import Point, RowPolicy
 
 SAMPLED_ROWS = 1024  # of all sketches, among which the walk begins
 BEGINNING = 12  # points measured before the first step

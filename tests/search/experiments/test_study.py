@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tir
-from search import study as studies
+from search.experiments import study as studies
 from search.measure import Candidate, Limits, Measurement
 from tests.codegen.matmul import matmul
 

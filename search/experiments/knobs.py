@@ -8,8 +8,8 @@ import numpy as np
 
 from codegen.target import Target
 
+from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
-from .sample import legalize, sample
 
 
 @dataclass(frozen=True, slots=True)
