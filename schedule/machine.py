@@ -1,6 +1,7 @@
 """What the machine is: facts about processors and GPUs, each with its source, and small formulas over them.
 
-Templates, cost models and limits read these records and have no constants of their own. Only ratios of cycles matter.
+Templates, cost models and limits read these records. A number that is one template's alone stands in it. Only ratios of cycles
+matter.
 """
 
 from __future__ import annotations
