@@ -323,6 +323,8 @@ class Drawing:
         dilated = any(a.name == "dilations" and max(a.ints) > 1 for a in node.attribute)  # a reference fills kernels with zeros
         if (operator in FINITE or dilated) and not all(finite(self.values[n]) for n in names):
             raise Dropped(operator)
+        if operator == "MaxPool" and self.values[names[0]].size == 0:  # a reference pads other axes then
+            raise Dropped(operator)
         how = next((a.s.decode() for a in node.attribute if a.name == "reduction"), "")
         if how in CHOOSING and any(np.isnan(plain(self.values[n])).any() for n in names):
             raise Dropped(operator)

@@ -421,27 +421,29 @@ def undecided(extent: int, size: int, whole: bool, half_pixel: bool) -> bool:
 
 def resize(d: Drawing) -> str:
     x = d.some(3, 4)
-    scales = [1.0, 1.0, *(d.one([0.5, 1.0, 1.5, 2.0]) for _ in d.values[x].shape[2:])]
+    extents = d.values[x].shape[2:]
+    scales = [d.one([0.5, 1.0, 1.5, 2.0]) for _ in extents]
     mode = d.one(["nearest", "linear", "cubic"])
-    attributes: dict = {
-        "coordinate_transformation_mode": d.one(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
-    }
+    how = d.one(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+    attributes: dict = {"mode": mode, "coordinate_transformation_mode": how}
     if mode == "nearest":
         attributes["nearest_mode"] = d.one(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
     elif mode == "cubic":
         attributes |= {"cubic_coeff_a": d.one([-0.75, -0.5]), "exclude_outside": d.one([0, 1])}
-    if d.chance(0.3):
-        if 0 in d.values[x].shape[2:]:  # of nothing only nothing can be made
-            raise Dropped("Resize")
-        sizes = [*d.values[x].shape[:2], *(d.one([1, 2, 3, 5, 8]) for _ in scales[2:])]
-        whole = attributes.get("nearest_mode") in ("floor", "ceil")
-        half_pixel = "half_pixel" in attributes["coordinate_transformation_mode"]
-        if mode == "nearest" and any(undecided(*ends, whole, half_pixel) for ends in zip(d.values[x].shape, sizes, strict=True)):
-            raise Dropped("Resize")
-        return d.add("Resize", [x, "", "", d.constant(sizes)], mode=mode, **attributes)
-    if mode == "linear" and d.chance(0.3):
-        attributes["antialias"] = 1
-    return d.add("Resize", [x, "", d.constant(np.array(scales, "float32"))], mode=mode, **attributes)
+    sizes = [d.one([1, 2, 3, 5, 8]) for _ in extents] if d.chance(0.3) else []
+    lengths = sizes or [int(e * s) for e, s in zip(extents, scales, strict=True)]
+    if mode == "cubic" and how == "pytorch_half_pixel" and 1 in lengths:  # the standard begins at 0, a reference at -0.5
+        raise Dropped("Resize")
+    if not sizes:
+        if mode == "linear" and d.chance(0.3):
+            attributes["antialias"] = 1
+        return d.add("Resize", [x, "", d.constant(np.array([1.0, 1.0, *scales], "float32"))], **attributes)
+    if 0 in extents:  # of nothing only nothing can be made
+        raise Dropped("Resize")
+    whole = attributes.get("nearest_mode") in ("floor", "ceil")
+    if mode == "nearest" and any(undecided(*ends, whole, "half" in how) for ends in zip(extents, sizes, strict=True)):
+        raise Dropped("Resize")
+    return d.add("Resize", [x, "", "", d.constant([*d.values[x].shape[:2], *sizes])], **attributes)
 
 
 def sampled(d: Drawing) -> str:
