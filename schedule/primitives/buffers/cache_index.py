@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, Iter, Load, Node, PrimFunc, Stmt, Store, Var, nest, seq
+from tir.ir import Binary, Block, Buffer, Const, Expr, Load, Node, PrimFunc, Stmt, Store, seq
 from tir.traverse import (
     divisions,
     loaded_names,
     loads,
     map_children,
-    rewrite,
+    move_accesses,
     stored_names,
     substitute,
     tree_size,
@@ -22,8 +22,9 @@ from tir.traverse import (
 from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...primitive import BlockName, primitive
-from ...rewriting.cache_stages import need_scope
+from ...rewriting.cache_stages import copy_axes, need_scope
 from ...rewriting.edits import Insertion, Names, edited, parts, unstated, with_buffer
+from ...rewriting.placement import laid_out
 
 
 @primitive
@@ -58,27 +59,23 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
     copies: dict[Node, Load] = {}
     nests: list[Stmt] = []
     for e in found:
-        used = [axes[v] for v in axes if v in variables(e)]
+        used = [it for name, it in axes.items() if name in variables(e)]
         copy = Buffer(names.buffer(f"index_{len(made)}"), tuple(it.extent for it in used), e.dtype, storage_scope)
-        places = tuple(Var(names.axis(f"v{n}"), it.var.dtype) for n, it in enumerate(used))
-        loops = [Var(names.loop(f"ax{n}"), it.var.dtype) for n, it in enumerate(used)]
-        iters = tuple(Iter(v, it.extent, Axis.SPATIAL, x) for v, it, x in zip(places, used, loops, strict=True))
-        mapping = {it.var: v for it, v in zip(used, places, strict=True)}
-        label = names.block(copy.name)
-        made.append(label)
-        computing = Block(label, iters, Store(copy, places, substitute(e, mapping)))
-        nests.append(nest(zip(loops, (it.extent for it in used), strict=True), computing))
+        iters = copy_axes(names, [(it.extent, it.var.dtype) for it in used])
+        place = tuple(it.var for it in iters)
+        value = substitute(e, {it.var: v for it, v in zip(used, place, strict=True)})
+        computing = Block(names.block(copy.name), iters, Store(copy, place, value))
+        made.append(computing.name)
+        nests.append(laid_out(computing, {}, scope.ranges, names, preserve_unit_loops=True))
         copies[e] = Load(copy, tuple(it.var for it in used))
 
     def replaced(n: Node) -> Node:
         return copies[n] if n in copies else map_children(n, replaced)
 
-    def visit(n: Node) -> Node | None:
-        if type(n) is Load and n.buffer.name not in leaf.writes:
-            return n.with_(indices=tuple(map(replaced, n.indices)))
-        return None
+    def place_of(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        return None if buffer.name in leaf.writes else (buffer, tuple(map(replaced, indices)))  # type: ignore[arg-type]
 
-    new = rewrite(unstated(target, *loaded_names(target)), visit)
+    new = move_accesses(unstated(target, *loaded_names(target)), place_of)
     at = next(n for n, s in enumerate(parts(scope.root)) if leaf.under(s))
     func = edited(func, [(target, new)], Insertion(scope.root, at, seq(*nests)))
     for load in copies.values():
