@@ -24,9 +24,9 @@ from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
 from tir.assumptions import divides
 from tir.ir import NOTHING, Axis, Block, Const, Expr, For, Iter, Store, Var, all_zero, conjunction, conjuncts
-from tir.traverse import loads, substatements, substitute, variables
+from tir.traverse import driving, loads, substatements, substitute, variables
 
-from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
+from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, need_one_role, upper_bound
 
 Zeros = Mapping[str, Expr]  # the inner loops, each at its first iteration
 DueBound = tuple[PredicateBound, int, int]
@@ -260,26 +260,13 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
     return result
 
 
-def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> None:
-    """Prove that the loops `inner` visit each point of the axes at most once in an iteration of `outer`; raises Unproved."""
+def need_distinct(block: Block, inner: Sequence[For]) -> None:
+    """Prove that the loops `inner` visit each point of the axes at most once, all others being fixed; raises Unproved."""
+    need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE, Axis.OPAQUE))
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
-    own = axes_with_own_loop(block, inner)
-    rest = [it for it in block.iters if it.var.name not in own]
-    done = {x.name for x in own.values()}
-    found = iter_map(block, rest, outer, [x for x in inner if x.name not in done], inner_only=True)
-    for it in rest:
-        if it.axis is not Axis.SPATIAL:
-            continue
-        reach = 1
-        mine = [d for d in found.terms[it.var.name] if d.inner]
-        for term, due in _with_bounds(mine, found.bounds[it.var.name]):
-            if term.coefficient < reach:
-                raise Unproved(f"`{it.var.name}` = `{it.binding}` repeats values")
-            reach = reach - 1 + term.coefficient * (term.extent - 1) + 1
-            for x, first, scale in due:
-                if scale and first == 0:
-                    reach = symbolic_min(reach, (x.bound - 1) * scale + 1)
+    if not counts_once(block, inner, Axis.SPATIAL):
+        raise Unproved("values of the spatial axes may come more than once")
 
 
 def axes_with_own_loop(block: Block, loops: Iterable[For]) -> dict[str, For]:

@@ -19,9 +19,8 @@ from tir.analysis.dependence import (
     spatial_bindings,
     units,
 )
-from tir.arith.enumeration import injective_on_grid
-from tir.arith.polynomial import add, excess, names_in, polynomial, split_terms, to_expr
-from tir.arith.simplify import wraps
+from tir.arith.injectivity import tried_injective
+from tir.arith.polynomial import add, excess, names_in, polynomial, to_expr
 from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
 from tir.traverse import driving, has_foreign_calls, loops, loops_in, stores, substatements, substitute, variables, walk_stmts
 
@@ -195,12 +194,5 @@ def _has_disjoint_iterations(path: list[Stmt]) -> bool:
     if not all(driven <= variables(*s.indices) for s in stores(inner)):
         return False
     below = {x.name for x in chain}
-    extents = {x.name: x.extent for x in (*loops_in(path), *chain)}
-    places = [(polynomial(it.binding), it.var.dtype) for it in inner.spatial]
-    moving = [to_expr(split_terms(place, below)[0], dtype) for place, dtype in places]
-    used = variables(*moving) | {loop.name}
-    counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}
-    if len(counts) < len(used) or any(wraps(e) for e in moving):
-        return False
-    # Loops around are at the same iteration for both instances.
-    return injective_on_grid([loop.name], [*moving, *map(Var, variables(*moving) - below)], counts, MAX_ENUMERATED_POINTS)
+    places = [it.binding for it in inner.spatial]
+    return tried_injective({loop.name}, below, places, (*loops_in(path), *chain), MAX_ENUMERATED_POINTS)

@@ -136,6 +136,14 @@ def _need_roles(
             continue
         if x.name in reducing and x.name not in inside:
             raise Unproved(f"`{x.name}` is a loop of the reduction", f"choose a place outside of `{x.name}`")
+    need_one_role(block, loops, placing, reducing)
+
+
+def need_one_role(block: Block, loops: Sequence[For], placing: set[str], reducing: set[str]) -> None:
+    """Refuse a loop that drives axes of both sorts, or none."""
+    for x in loops:
+        if type(x.extent) is Const and is_one(x.extent.value):
+            continue
         if x.name in reducing and x.name in placing:
             raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well", _BEFORE_FUSE_HINT)
         if x.name not in reducing and x.name not in placing:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..ir import Axis, Binary, Block, Const, Expr, For, Var
-from ..traverse import substitute, variables
+from ..traverse import variables
 from .bounds import ranges_of
 from .enumeration import injective_on_grid
 from .intervals import Ranges, polynomial_bounds
-from .polynomial import Polynomial, polynomial
+from .polynomial import Polynomial, polynomial, split_terms, to_expr, wraps
 from .simplify import simplify
 
 
@@ -64,6 +64,17 @@ def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) ->
     ranges = ranges_of(loops)
     if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):
         return True
-    counts = {x.name: int(x.extent.value) for x in mine if isinstance(x.extent, Const)}
-    zeros = {name: Const(0) for name in driving - names}
-    return len(counts) == len(mine) and injective_on_grid(names, [substitute(e, zeros) for e in bindings], counts)
+    return tried_injective(names, names, bindings, loops)
+
+
+def tried_injective(
+    names: set[str], moving: set[str], places: Iterable[Expr], loops: Iterable[For], limit: int = 100_000
+) -> bool:
+    """Whether iterations of the loops `moving` that differ in some of them, `names`, differ in a place, all other loops being at
+    one iteration: by trying all. False where there are more than `limit`, or extents are not known before the program runs."""
+    parts = [to_expr(split_terms(polynomial(e), moving)[0], e.dtype) for e in places]
+    used = variables(*parts)
+    counts = {x.name: int(x.extent.value) for x in loops if x.name in used | names and isinstance(x.extent, Const)}
+    if counts.keys() != used | names or any(wraps(e) for e in parts):
+        return False
+    return injective_on_grid(names, [*parts, *map(Var, used - moving)], counts, limit)

@@ -276,7 +276,7 @@ def _need_one_start(n: TileNest) -> None:
     marks = (n.inner[0], "the loop"), (n.block, "starts each of them with its init")
     with proving(what, *marks, hint="decompose_reduction first"):
         # Each point once, of the reduction as well: then none of them is started again within the tile.
-        need_distinct(n.block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in n.block.iters)), n.inner, n.outer)
+        need_distinct(n.block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in n.block.iters)), n.inner)
 
 
 def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -> tuple[Region, ...] | None:

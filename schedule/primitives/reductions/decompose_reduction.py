@@ -46,7 +46,7 @@ def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tup
     reducing = driving(reduction, Axis.REDUCE)
     _need_separate_loops(reduction, target, outer, inner, reducing)
     with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
-        need_distinct(reduction, inner, outer)
+        need_distinct(reduction, inner)
     zeros = all_zero(x.var for x in leaf.loops if x.name in reducing)
     ranges = ranges_of(leaf.loops)
     need_start_at_0(reduction, {it.var.name: it.binding for it in reduction.iters}, zeros, ranges)

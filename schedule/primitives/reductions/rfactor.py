@@ -166,7 +166,7 @@ def _need_own_nest(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]
             hint=f"move what else it holds out of `{above.name}` first",
         )
     with proving(f"that `{block.name}` visits each of its points once", (block, "the block")):
-        need_distinct(block, chain, outer)
+        need_distinct(block, chain)
     return chain
 
 
