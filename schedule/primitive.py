@@ -473,15 +473,6 @@ def blocks_below(stmt: Stmt) -> list[Block]:
     return [stmt] if type(stmt) is Block else [b for s in substatements(stmt) for b in blocks_below(s)]
 
 
-def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:
-    """The loops that a statement begins with, each the whole body of the one before, and what is in the last."""
-    found: list[For] = []
-    while type(stmt) is For:
-        found.append(stmt)
-        stmt = stmt.body
-    return found, stmt
-
-
 def is_parameter(func: PrimFunc, buffer: str) -> bool:
     """Whether a buffer is a parameter of the function."""
     return any(p.name == buffer for p in func.buffers)

@@ -371,12 +371,14 @@ def iterations(nest: Iterable[For]) -> int:
     return prod(x.extent.value for x in nest if isinstance(x.extent, Const))
 
 
-def perfect_nest(loop: For, kind: Kind | None = None) -> list[For]:
-    """The loops from `loop` down that hold nothing but each other; those below it of one kind, if that is given."""
-    nest = [loop]
-    while isinstance(inner := nest[-1].body, For) and kind in (None, inner.kind):
-        nest.append(inner)
-    return nest
+def nest_at(stmt: Stmt, kind: Kind | None = None) -> tuple[list[For], Stmt]:
+    """The loops that a statement begins with, each the whole body of the one before, and what is in the last; those below the
+    first of one kind, if that is given."""
+    found: list[For] = []
+    while isinstance(stmt, For) and (not found or kind in (None, stmt.kind)):
+        found.append(stmt)
+        stmt = stmt.body
+    return found, stmt
 
 
 def variables(*nodes: Node) -> set[str]:
@@ -461,20 +463,27 @@ def written_by(call: Foreign) -> set[str]:
     return given.union(*inner)
 
 
+def bound_names(node: Node) -> Iterator[tuple[str, str, Stmt | None]]:
+    """The names bound in a function or a statement, what each names, and the statement that binds it (None: the function)."""
+    if isinstance(node, PrimFunc):
+        yield from ((p.name, "buffer" if isinstance(p, Buffer) else "size", None) for p in (*node.params, *node.allocs))
+    for s in walk_stmts(node):
+        match s:
+            case For():
+                yield s.name, "loop", s
+            case Let(var):
+                yield var.name, "let", s
+            case Allocate(buffer):
+                yield buffer.name, "buffer", s
+            case Block():
+                yield s.name, "block", s
+                yield from ((b.name, "buffer", s) for b in s.allocs)
+                yield from ((it.var.name, "iteration variable", s) for it in s.iters)
+
+
 def names(func: PrimFunc) -> set[str]:
     """Every name bound in a function: parameters, buffers, loops, blocks, iteration variables and lets."""
-    taken = {p.name for p in func.params} | {b.name for b in func.allocs}
-    for s in walk_stmts(func.body):
-        match s:
-            case For() | Let():
-                taken.add(s.var.name)
-            case Block():
-                taken.add(s.name)
-                taken.update(it.var.name for it in s.iters)
-                taken.update(b.name for b in s.allocs)
-            case Allocate(buffer):
-                taken.add(buffer.name)
-    return taken
+    return {name for name, _, _ in bound_names(func)}
 
 
 def fresh(taken: set[str], wanted: str, others: Container[str] = (), tried: dict[str, int] | None = None) -> str:

@@ -22,7 +22,7 @@ from tir.arith.bounds import extent_range
 from tir.arith.polynomial import Polynomial, names_in
 from tir.arith.simplify import simplify
 from tir.ir import Const, For, Kind, Load, Seq, Stmt, Store, annotation, as_int
-from tir.traverse import children, loads, loops, perfect_nest, stores, substitute, variables, walk_stmts
+from tir.traverse import children, loads, loops, nest_at, stores, substitute, variables, walk_stmts
 
 from ..processor import ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA
 from .values import Value, lone_variables
@@ -248,7 +248,7 @@ def _move(writer: Function, verb: str, register: int, window: Window) -> None:
 
 def _windows(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[Window] | None:
     """The tiles of the result, the rows and the columns of an instruction, in a copy of unrolled loops; None if misplaced."""
-    nest = perfect_nest(s)
+    nest = nest_at(s)[0]
     store, extents = nest[-1].body, [as_int(x.extent) for x in nest]
     if not isinstance(store, Store) or len(nest) != 4 or None in extents:
         return None

@@ -40,7 +40,7 @@ from tir.traverse import (
     fresh,
     map_statements,
     names,
-    perfect_nest,
+    nest_at,
     replace_buffers,
     stores,
     substitute,
@@ -184,7 +184,7 @@ class _Shared:
 
 def _nest(loop: For) -> tuple[list[For], Block]:
     """The perfectly nested loops from one on, and the block in them; refuses anything else."""
-    chain = perfect_nest(loop)
+    chain = nest_at(loop)[0]
     block = chain[-1].body
     if not isinstance(block, Block) or block.init is None:
         raise GPUError(

@@ -42,7 +42,7 @@ from tir.traverse import (
     loops,
     map_children,
     names,
-    perfect_nest,
+    nest_at,
     replace_buffers,
     rewrite,
     rewrite_statements,
@@ -93,7 +93,7 @@ class _Lowering:
     def stmt(self, s: Stmt) -> Stmt:
         match s:
             case For():
-                loops = perfect_nest(s)
+                loops = nest_at(s)[0]
                 block = loops[-1].body if isinstance(loops[-1].body, Block) else None
                 reducing = set() if block is None else driving(block, Axis.REDUCE)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):

@@ -22,10 +22,21 @@ from tir.analysis.dependence import (
 from tir.arith.injectivity import tried_injective
 from tir.arith.polynomial import add, excess, names_in, polynomial, to_expr
 from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
-from tir.traverse import driving, has_foreign_calls, loops, loops_in, stores, substatements, substitute, variables, walk_stmts
+from tir.traverse import (
+    driving,
+    has_foreign_calls,
+    loops,
+    loops_in,
+    nest_at,
+    stores,
+    substatements,
+    substitute,
+    variables,
+    walk_stmts,
+)
 
 from ..error import ScheduleError
-from ..primitive import KIND_WORDS, last_loop, nest_at
+from ..primitive import KIND_WORDS, last_loop
 from .requirements import in_any_order
 
 MAX_ENUMERATED_POINTS = 1 << 20  # instances that are enumerated at most

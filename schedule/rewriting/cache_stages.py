@@ -39,7 +39,7 @@ from tir.ir import (
 )
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
-from tir.traverse import driving, loads, path_to, replace_stmt, rewrite, stored_names, substitute, variables, walk_stmts
+from tir.traverse import driving, loads, nest_at, path_to, replace_stmt, rewrite, stored_names, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
 from ..legality.axis_windows import TiledIndex, Window, in_elements, windows, written_indices
@@ -48,7 +48,7 @@ from ..legality.independence import independent_iterations
 from ..legality.instances import instances, narrowed
 from ..legality.iter_map import Unproved, proving
 from ..legality.privatisation import private_buffers
-from ..primitive import KIND_WORDS, is_parameter, nest_at
+from ..primitive import KIND_WORDS, is_parameter
 from .edits import Insertion, Names, parts
 from .placement import laid_out
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import is_
 from typing import TypeVar
 
-from tir.ir import Allocate, Block, Buffer, Expr, For, Let, Load, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import fresh, map_statements, rewrite, rewrite_statements, substatements, walk_stmts
+from tir.ir import Block, Buffer, Expr, For, Load, PrimFunc, Seq, Stmt, Store, seq
+from tir.traverse import bound_names, fresh, map_statements, rewrite, rewrite_statements, substatements, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import find_block
@@ -134,27 +134,21 @@ class Names:
 
     @staticmethod
     def of(func: PrimFunc) -> Names:
-        names = Names({p.name for p in func.params} | {b.name for b in func.allocs}, set(), set(), set())
-        names.add(func.body)
+        names = Names(set(), set(), set(), set())
+        names.add(func)
         return names
 
-    def add(self, stmt: Stmt) -> None:
+    def add(self, node: Stmt | PrimFunc) -> None:
         """Take what has a name in a statement into account, too, as in one that was taken out of the function."""
-        for s in walk_stmts(stmt):
-            match s:
-                case For(var):
-                    self.outer.add(var.name)
-                    self.handles.add(var.name)
-                case Block():
-                    self.handles.add(s.name)
-                    self.axes.update(own := {it.var.name for it in s.iters})
-                    if any(isinstance(inner, Block) for inner in walk_stmts(s.body)):
-                        self.around.update(own)
-                    self.outer.update(buffer.name for buffer in s.allocs)
-                case Let(var):
-                    self.outer.add(var.name)
-                case Allocate(buffer):
-                    self.outer.add(buffer.name)
+        for name, what, s in bound_names(node):
+            if what == "iteration variable":
+                self.axes.add(name)
+                if type(s) is Block and any(isinstance(inner, Block) for inner in walk_stmts(s.body)):
+                    self.around.add(name)
+            elif what != "block":
+                self.outer.add(name)
+            if what in ("loop", "block"):
+                self.handles.add(name)
 
     def loop(self, wanted: str) -> str:
         name = fresh({*self.outer, *self.axes, *self.handles}, wanted)

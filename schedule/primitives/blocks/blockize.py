@@ -33,7 +33,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.traverse import blocks, driving, substitute, variables
+from tir.traverse import blocks, driving, nest_at, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
@@ -49,7 +49,6 @@ from ...primitive import (
     blocks_below,
     loop_at,
     loops_on,
-    nest_at,
     primitive,
     replace_path,
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tir.ir import THREAD_AXES, Axis, Buffer, For, Kind, PrimFunc, conjuncts
 from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, driving, loads, loops, loops_in, stored_names, stores, variables, walk
+from tir.traverse import blocks, driving, loads, loops, loops_in, nest_at, stored_names, stores, variables, walk
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations, need_markable, need_no_lanes
 from ...legality.privatisation import private_buffers
 from ...legality.reducer import reducer_of
-from ...primitive import LoopName, blocks_below, loop_at, nest_at, primitive, replace_path
+from ...primitive import LoopName, blocks_below, loop_at, primitive, replace_path
 from .reorder import reorder
 
 # By kind of thread axis: the storage scopes of which each block, or each thread, of a GPU has its own.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tir.arith.injectivity import determined
+from tir.arith.injectivity import counts_once, determined
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
-from tir.ir import Var
+from tir.ir import NOTHING, Axis, Block, Const, For, Iter, Var
 
 
 def test_determined_by_brute_force() -> None:
@@ -50,3 +50,11 @@ def test_determined_by_brute_force() -> None:
     for parts in ((f // 13, f % 13), (f // 91, f // 13 % 7, f % 13), (f // 4 * 7 + (f % 4), f % 4)):
         assert determined([polynomial(simplify(e, wide)) for e in parts], set(), wide) == {"f"}, parts
     assert determined([polynomial(f // 13), polynomial(f % 12)], set(), wide) == set()
+
+
+def test_loops_outside_are_not_taken_to_be_at_0() -> None:
+    """The values of `i * (1 - o)` differ in the first iteration of `o` only."""
+    i, o, v = Var("i"), Var("o"), Var("v")
+    for binding, once in ((i - i * o, False), (i + i * o, False), ((i * 3 + o * 7) % 5, False), (i * 3 % 7 + o * 7, True)):
+        block = Block("B", (Iter(v, Const(35), Axis.SPATIAL, binding),), NOTHING)
+        assert counts_once(block, [For(i, Const(5), block)], Axis.SPATIAL) is once
