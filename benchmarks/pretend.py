@@ -66,20 +66,18 @@ class PretendFarm(PretendMeasurer):
 
     def __init__(self, task: Task, times: Times, slots: int):
         super().__init__(task, lambda candidate: (times(candidate)[0], 0.0))
-        self.slots, self.written, self.remark = slots, lambda: True, ""
+        self._slots = slots
         self._took, self._now = times, 0.0
         self._running: list[tuple[float, int, Candidate]] = []  # until when, in the order in which they began
         self._began = 0
 
     @property
+    def slots(self) -> int:
+        return self._slots
+
+    @property
     def room(self) -> int:
         return max(0, round(LEAD * self.slots) - len(self._running) - len(self._submitted))
-
-    def comparable(self, measurement: Measurement) -> Measurement:
-        return measurement
-
-    def finished(self) -> Iterator[Measurement]:
-        return iter(())
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
         super().submit(candidates)

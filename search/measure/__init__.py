@@ -17,9 +17,9 @@ from .outcome import (
     count,
 )
 from .process import WorkerError
-from .protocol import BuildsAhead, Measurer, Pauses, Pipelined
+from .protocol import Measurer
 
 __all__ = [
-    "BASELINE", "BROKEN", "NO_BASELINE", "OUTCOMES", "Baseline", "BuildsAhead", "Candidate", "Comparison", "Limits",
-    "LocalMeasurer", "Measurement", "Measurer", "Origin", "Outcome", "Parent", "Pauses", "Pipelined", "WorkerError", "count",
+    "BASELINE", "BROKEN", "NO_BASELINE", "OUTCOMES", "Baseline", "Candidate", "Comparison", "Limits",
+    "LocalMeasurer", "Measurement", "Measurer", "Origin", "Outcome", "Parent", "WorkerError", "count",
 ]  # fmt: skip

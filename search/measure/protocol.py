@@ -25,29 +25,30 @@ and implements prepare, submit, results and compare:
 
     tir.autotune(func, measurer=Elsewhere)
 
-On the other machine, `LocalMeasurer(Task.from_json(data))` does the work. Each other protocol here is an optional ability that
-the loop uses if a measurer has it.
+On the other machine, `LocalMeasurer(Task.from_json(data))` does the work.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, Self, runtime_checkable
+from typing import Self
 
 from .outcome import Baseline, Candidate, Comparison, Measurement
 
 
-class Measurer(Protocol):
+class Measurer(ABC):
     """Measures the candidates of one task; a context manager. `LocalMeasurer` does so on this machine.
 
     Every candidate that is submitted ends in one `Measurement`, whatever becomes of it, with the `provenance` of where it was
     measured. What is no candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time that was spent
-    so far on building and on running, as far as results waited for it.
+    so far on building and on running, as far as results waited for it. `written`, which one with `slots` is given, says whether
+    what it gave is in the records, so that its workers may forget it.
     """
 
     build_seconds: float = 0.0
     run_seconds: float = 0.0
+    written: Callable[[], bool]
 
     def __enter__(self) -> Self:
         return self
@@ -96,51 +97,36 @@ class Measurer(Protocol):
         """Floating-point operations a second of the device, None if unknown."""
         return None
 
-
-@runtime_checkable
-class BuildsAhead(Protocol):
-    """A measurer that can build candidates while the program as written runs."""
+    # --- abilities, which a measurer may lack ---
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
         """Build the next candidates until there are `enough`; another thread calls it while `prepare` runs."""
-        ...
-
-
-@runtime_checkable
-class Pauses(Protocol):
-    """A measurer that can let go of what it holds while another task is measured."""
+        return
 
     def pause(self) -> None:
-        """End what was started, until it is needed again; data and results are kept."""
-        ...
-
-
-@runtime_checkable
-class Pipelined(Protocol):
-    """A measurer with several devices, which is kept full: candidates are submitted whenever there is `room`, and no round waits
-    for its last one. `written` says whether what it gave is in the records, so that its workers may forget it."""
-
-    written: Callable[[], bool]
+        """End what was started, until it is needed again, as another task is measured; data and results are kept."""
+        return
 
     @property
     def slots(self) -> int:
-        """How many candidates it measures at once."""
-        ...
+        """How many candidates are measured at once on devices that are kept full: some are submitted whenever there is `room`.
+        0 for a measurer that gets a round at a time, and the next one when all of it has come."""
+        return 0
 
     @property
     def room(self) -> int:
         """How many more candidates it should get now, so that no device waits for the search."""
-        ...
+        return 0
 
     def comparable(self, measurement: Measurement) -> Measurement:
         """The measurement as the device that counts would have made it, as far as can be told: that which prepared."""
-        ...
+        return measurement
 
     @property
     def remark(self) -> str:
         """What to say of the measurements at the end, as that some were taken twice; empty for nothing."""
-        ...
+        return ""
 
     def finished(self) -> Iterator[Measurement]:
         """What was measured for an earlier, killed run. Asking for the next one says that the last is written down."""
-        ...
+        return iter(())

@@ -24,7 +24,7 @@ from schedule import ScheduleError
 from tir.notices import counted, degraded
 from tir.verify import check
 
-from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, Pauses, Pipelined, WorkerError
+from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
 from ..policy.protocol import Begins, Explains, Policy, Polishes, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
@@ -65,7 +65,7 @@ class Session:
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
         self._measurer: Measurer | None = None
-        self._pipeline: Pipelined | None = None  # the measurer, if it is one
+        self._rounds = True  # whether the measurer gets a round at a time
         self._policy: Policy | None = None
         self._first: Sequence[Candidate] = ()  # the candidates measured before those of the policy
         self._measured = 0  # copies included
@@ -105,7 +105,7 @@ class Session:
         """Turns until the budget or the space is used up, where the whole budget is for this task."""
         while not self._budget.spent and not self.exhausted:
             polishes = self._policy is None or isinstance(self._policy, Polishes)
-            spent = 0.0 if self._pipeline is not None else sum(self._journal.phases[name] for name in ("propose", "build", "run"))
+            spent = 0.0 if not self._rounds else sum(self._journal.phases[name] for name in ("propose", "build", "run"))
             yield (self, *self._budget.share(polishes, spent / self._measured if self._measured else 0.0))
 
     def step(self, n: int, polish: bool = False) -> None:
@@ -137,7 +137,7 @@ class Session:
 
     def pause(self) -> None:
         """Let go of the worker processes until the next step, where the measurer can."""
-        if isinstance(self._measurer, Pauses):
+        if self._measurer is not None:
             self._measurer.pause()
 
     def race(self) -> None:
@@ -150,8 +150,8 @@ class Session:
         time."""
         if self.error is not None and (self.best is None or self._measurer is None):
             raise self.error
-        if self._pipeline is not None:
-            self._journal.problem = self._journal.problem or self._pipeline.remark
+        if self._measurer is not None:
+            self._journal.problem = self._journal.problem or self._measurer.remark
         best = self.best
         if isinstance(self._policy, Explains) and best is not None:
             self._journal.opinions = self._policy.opinion(best.candidate)
@@ -166,18 +166,17 @@ class Session:
         journal, budget = self._journal, self._budget
         own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
         journal.emit(Started(self.task, *own))
-        self._measurer = self._stack.enter_context(self._make_measurer())
-        if isinstance(self._measurer, Pipelined):
-            self._pipeline = self._measurer
-            journal.comparable = self._pipeline.comparable
-            if recorded := journal.records is not None:  # without records, what an earlier run lost stays for the next with them
-                for measurement in self._pipeline.finished():
-                    journal.found_again(measurement)
-            self._pipeline.written = lambda: not recorded or journal.records is not None
-            budget.batch = max(budget.batch, self._pipeline.slots // 2)
-        self._measurer.remember(journal.again)
+        measurer = self._measurer = self._stack.enter_context(self._make_measurer())
+        self._rounds, journal.comparable = not measurer.slots, measurer.comparable
+        if recorded := journal.records is not None:  # without records, what an earlier run lost stays for the next with them
+            for measurement in measurer.finished():
+                journal.found_again(measurement)
+        if not self._rounds:
+            measurer.written = lambda: not recorded or journal.records is not None
+            budget.batch = max(budget.batch, measurer.slots // 2)
+        measurer.remember(journal.again)
         with journal.phase("prepare"):
-            self._policy, first = self._prepare(self._measurer, n)
+            self._policy, first = self._prepare(measurer, n)
         self._submit(first)
         spent = bool(first) and budget.spent  # a budget that is used up is good for one candidate
         if not spent:
@@ -194,7 +193,7 @@ class Session:
                 self.task, limits=self._limits, seed=o.seed, workers=o.workers, builder=o.builder, inputs=o.inputs
             )
         made = o.measurer(self.task)
-        if not all(hasattr(made, method) for method in ("__enter__", "prepare", "measure", "compare")):
+        if not isinstance(made, Measurer):
             raise ValueError(f"measurer takes what makes a search.Measurer of a task; it made {made!r}")
         return made
 
@@ -236,8 +235,7 @@ class Session:
         first = self._first = self._first[: self._budget.left]
         if isinstance(policy, Begins) and n > len(first):
             first = [*first, *_candidates(policy.begin(n - len(first)))]
-        if isinstance(measurer, BuildsAhead):
-            measurer.build_ahead(first, prepared.is_set)
+        measurer.build_ahead(first, prepared.is_set)
         if isinstance(policy, WarmUp) and host_cores() > 1 and not prepared.is_set():
             policy.warm_up()
         return policy, first
@@ -271,20 +269,22 @@ class Session:
     # --- the search ----------------------------------------------------------------------------------------------------
 
     def _go_on(self, n: int, polish: bool) -> None:
-        """Have at most `n` more candidates measured, next to the best if `polish`: a pipeline when it has room for them, which is
-        waited for; another measurer at once, as a round."""
-        if (pipeline := self._pipeline) is not None:
+        """Have at most `n` more candidates measured, next to the best if `polish`: at once, as a round, or where devices are kept
+        full when there is room for them, which is waited for."""
+        measurer = self._measurer
+        assert measurer is not None
+        if not self._rounds:
             self._wait(0.0)
-            while self.under_way and not self._budget.late and pipeline.room < max(1, min(n, self._budget.batch // 2)):
+            while self.under_way and not self._budget.late and measurer.room < max(1, min(n, self._budget.batch // 2)):
                 self._wait(0.1)
             self._teach()
-            n = min(n, pipeline.room)
+            n = min(n, measurer.room)
         proposed = self._propose(n, polish) if n and not self._exhausted and not self._budget.late else ()
         self._submit(proposed)
         if not proposed:
             self._exhausted |= n > 0 and not self.under_way
             self._wait(0.1)
-        elif pipeline is None:
+        elif self._rounds:
             self._teach()
 
     def _propose(self, n: int, polish: bool) -> Sequence[Candidate]:
@@ -301,7 +301,7 @@ class Session:
         measurer = self._measurer
         assert measurer is not None
         self._count(len(candidates))
-        if self._pipeline is not None:
+        if not self._rounds:
             measurer.submit(candidates)
         elif candidates:
             try:
@@ -321,7 +321,7 @@ class Session:
         built, ran = measurer.build_seconds, measurer.run_seconds
         for measurement in results:
             self._add(measurement)
-            if self._pipeline is None and self._budget.late:
+            if self._rounds and self._budget.late:
                 break
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +53,7 @@ class DaskMeasurer:
 
     def __call__(self, task: Task) -> TaskMeasurer:
         """The measurer of a task."""
-        kind = TaskMeasurer if self._rounds else PipelinedMeasurer
-        return kind(self.farm, task, self._limits, self._seed, self._builders)
+        return TaskMeasurer(self.farm, task, self._limits, self._seed, self._rounds, self._builders)
 
     def resolve(self, target: str | Target) -> Target:
         """The target with the cores and caches of the machines that measure for it where it does not say them."""
@@ -96,14 +95,14 @@ def _hash(*data: Any) -> str:
 
 
 class TaskMeasurer(Measurer):
-    """Measures the candidates of one task on a farm, in rounds. `best` is the shortest checked time so far by the fingerprint of
-    the device; `twice` counts programs that were measured more than once."""
+    """Measures the candidates of one task on a farm, in `rounds`, or keeps it busy, also with other tasks. `best` is the shortest
+    checked time so far by the fingerprint of the device; `twice` counts programs that were measured more than once."""
 
-    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int, builders: bool = False):
+    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int, rounds: bool, builders: bool):
         self.task, self.farm = task, farm
         self.best: dict[str, float] = {}
         self.twice = 0
-        self.written: Callable[[], bool] = lambda: True  # whether workers may forget what was given last
+        self.written = lambda: True
         self.resource = resource(task.target)
         content = {"task": task.as_json(), "limits": asdict(limits), "seed": seed}
         own = [versions().get(name) for name in ("tir", "llvmlite", "llvm")]
@@ -122,6 +121,12 @@ class TaskMeasurer(Measurer):
         self._primary: Provenance | None = None
         self._calibrations: dict[str, float] = {}  # by fingerprint, seconds of the calibration kernel
         self._took: deque[float] = deque(maxlen=256)  # seconds of the latest jobs
+        self._rounds = rounds
+        self._building = 0  # candidates that builders build at once
+        self._before = farm.repeated
+        self._slots = (0, 0.0)  # their number, and when that was seen
+        self._left = time.monotonic()  # when the search last turned away
+        self._away = 0.0  # seconds until it came back, lately
 
     def __exit__(self, *_: object) -> None:
         self.cancel()
@@ -161,6 +166,7 @@ class TaskMeasurer(Measurer):
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
         """Measurements as they arrive. Who asks for the next has written the last one down."""
+        self._away = max(0.5 * self._away, time.monotonic() - self._left)
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         start = time.perf_counter()
         while self._under_way or not self._replies.empty():
@@ -187,6 +193,7 @@ class TaskMeasurer(Measurer):
                 if "drift" not in answer and self.written():
                     self.farm.confirm(self._context, job.content["key"])
         self.run_seconds += time.perf_counter() - start
+        self._left = time.monotonic()
 
     def cancel(self) -> None:
         self.farm.cancel(self._under_way)
@@ -252,20 +259,12 @@ class TaskMeasurer(Measurer):
         if m.outcome == "ok" and m.max_error is not None:
             self.best[print_] = min(self.best.get(print_, m.seconds), m.seconds)
 
-
-class PipelinedMeasurer(TaskMeasurer):
-    """Measures the candidates of one task on a farm that is kept busy, also by other tasks."""
-
-    def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int, builders: bool = False):
-        super().__init__(farm, task, limits, seed, builders)
-        self._building = 0  # candidates that builders build at once
-        self._before = farm.repeated
-        self._slots = (0, 0.0)  # their number, and when that was seen
-        self._left = time.monotonic()  # when the search last turned away
-        self._away = 0.0  # seconds until it came back, lately
+    # --- keeping the farm busy ------------------------------------------------------------------------------------------
 
     @property
     def slots(self) -> int:
+        if self._rounds:
+            return 0
         count, seen = self._slots
         if not count or time.monotonic() - seen > LOOK_SECONDS:
             count = sum(r.slots for r in self.farm.need(self.resource))
@@ -278,11 +277,6 @@ class PipelinedMeasurer(TaskMeasurer):
         each = max(0.05, sum(self._took) / len(self._took)) if self._took else 1.0
         lead = min(MAX_LEAD, LEAD + SPARE * self._away / each)
         return max(0, round(lead * self.slots) + self._building - self.farm.under_way)
-
-    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
-        self._away = max(0.5 * self._away, time.monotonic() - self._left)
-        yield from super().results(timeout)
-        self._left = time.monotonic()
 
     @property
     def remark(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import tir
-from search.measure import BASELINE, Baseline, BuildsAhead, Candidate, Comparison, LocalMeasurer, Measurement, Measurer, Pauses
+from search.measure import BASELINE, Baseline, Candidate, Comparison, Measurement, Measurer
 from search.measure.provenance import Provenance
 from search.records import Records
 from search.task import Task
@@ -114,12 +114,11 @@ def test_a_measurer_says_all_that_is_asked():
         Silent()
 
 
-def test_abilities_are_seen():
-    class Plain(Table):
-        pass
-
-    assert issubclass(LocalMeasurer, BuildsAhead) and issubclass(LocalMeasurer, Pauses)
-    assert not issubclass(Plain, BuildsAhead) and not issubclass(Plain, Pauses)
+def test_a_measurer_without_other_abilities_measures_in_rounds():
+    plain, m = Table(Task.of(FUNC, TARGET)), Measurement(BASELINE, "ok", (1.0,))
+    plain.pause()
+    plain.build_ahead([], lambda: False)
+    assert (plain.slots, plain.room, plain.remark, [*plain.finished()]) == (0, 0, "", []) and plain.comparable(m) is m
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from search.measure import BASELINE, Baseline, Candidate, Comparison, Measurement
+from search.measure import BASELINE, Baseline, Candidate, Comparison, Measurement, Measurer
 from search.records import Records
 from search.tuning.autotune import autotune
 from search.tuning.events import RaceStarted
@@ -87,19 +87,13 @@ def test_what_slows_down_everything_is_the_machine(times, busy):
 # --- whole races -----------------------------------------------------------------------------------------------------------
 
 
-class Scripted:
+class Scripted(Measurer):
     """Measures candidates as their traces say: `{"times": [...]}` when measured, `{"race": [...]}` in the race."""
 
-    build_seconds = run_seconds = 0.0
+    submit = results = None  # it measures in rounds
 
     def __init__(self, task, written=(1.0,)):
         self.written, self.remembered, self.raced = written, [], []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
 
     def remember(self, measurements):
         self.remembered += measurements
@@ -121,9 +115,6 @@ class Scripted:
                 Measurement(c, "wrong_result" if wrong else "ok", () if wrong else tuple(samples), max_error=float(wrong))
             )
         return Comparison(tuple(found))
-
-    def peak(self, dtype="float32"):
-        return None
 
 
 class Given:

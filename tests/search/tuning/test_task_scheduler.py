@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, WorkerError
+from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer, WorkerError
 from search.records import Records
 from search.task import flop
 from search.tuning.allocation import Allocation, History, choose, expel, gradients, group
@@ -39,15 +39,12 @@ class Curve:
         pass
 
 
-class Scripted:
-    build_seconds = run_seconds = 0.0
+class Scripted(Measurer):
+    submit = results = None  # it measures in rounds
     running: list = []  # noqa: RUF012 (what is not paused, over all measurers of a test)
 
     def __init__(self, task):
         self.task = task
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *error):
         self.pause()
@@ -55,9 +52,6 @@ class Scripted:
     def pause(self):
         if self in self.running:
             self.running.remove(self)
-
-    def remember(self, measurements):
-        pass
 
     def prepare(self):
         return Baseline(Measurement(BASELINE, "ok", (1000.0,), max_error=0.0, digest="written"), 1e-6)
@@ -78,9 +72,6 @@ class Scripted:
 
     def compare(self, candidates, *, numpy=False, rounds=20, seconds=2.0):
         return Comparison(tuple(Measurement(c, "ok", (c.trace or 1000.0,), max_error=0.0) for c in candidates))
-
-    def peak(self, dtype="float32"):
-        return None
 
 
 def tune(curves, trials, *, subjects=None, **options):
