@@ -77,6 +77,8 @@ class Known:
         if not is_float(numbers):  # all copies show where the reference meets a tie
             return Known(numbers, copies, np.maximum(slack, doubt), np.maximum(slack, doubt))
         doubt = 2 * doubt  # there are fewer copies
+        if doubt.any():  # a rounding to float32 may leave all of them where they were
+            doubt = np.maximum(doubt, np.where(np.isfinite(plain(numbers)), np.abs(plain(numbers)), 0) * 2 * SINGLE)
         return Known(numbers, copies, slack + doubt * DOUBLE, doubt)
 
     @property
@@ -323,7 +325,7 @@ class Drawing:
         dilated = any(a.name == "dilations" and max(a.ints) > 1 for a in node.attribute)  # a reference fills kernels with zeros
         if (operator in FINITE or dilated) and not all(finite(self.values[n]) for n in names):
             raise Dropped(operator)
-        if operator == "MaxPool" and self.values[names[0]].size == 0:  # a reference pads other axes then
+        if operator in ("MaxPool", "ReduceMean") and self.values[names[0]].size == 0:  # a reference pads other axes, or makes 0
             raise Dropped(operator)
         how = next((a.s.decode() for a in node.attribute if a.name == "reduction"), "")
         if how in CHOOSING and any(np.isnan(plain(self.values[n])).any() for n in names):

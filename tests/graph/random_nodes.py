@@ -239,8 +239,8 @@ def split(d: Drawing) -> str:
     x = d.some(1, 2, 3, 4, dtype=d.one([d.dtype] * 3 + ["int64"]), suits=lambda a: max(a.shape) > 1)
     shape = d.values[x].shape
     axis = int(d.one([n for n, e in enumerate(shape) if e > 1] or [0]))
-    at = int(d.rng.integers(1, max(shape[axis], 2)))
-    sizes = [s for s in (at, shape[axis] - at) if s]
+    at = int(d.rng.integers(1, max(shape[axis], 2))) if shape[axis] else 0
+    sizes = [s for s in (at, shape[axis] - at) if s] or [0]
     first = d.add("Split", [x, d.constant(sizes)], count=len(sizes), axis=axis)
     return d.add("Mul", [first, f"{first}_1"]) if len(sizes) == 2 and sizes[0] == sizes[1] and d.chance(0.5) else first
 

@@ -180,7 +180,7 @@ def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None
     def no_doubt():
         """What makes a loop run side by side has proved it, and no step after it may leave that in doubt, where all iterations
         can be tried."""
-        found = [f for f in tir.verify(s.func).unproved if f.message.startswith("loop `")]
+        found = [f for f in tir.verify(s.func).unproved if f.message.startswith("loop `") and "keep apart" in f.message]
         assert not found or before.sizes or not tir.verify(before).ok, f"{found[0]}\n{s.func.script()}"
 
     def same(drawn: Callable[..., list], *seeds: int, signed_zeros: bool) -> None:

@@ -57,8 +57,8 @@ def split(
            => for i_0, i_1 in T.grid(ceil(N / f), f):
                   S(i_0 * f + i_1)      # where i_0 * f + i_1 < N, unless that is proved
     Legal     if the loop is serial and not annotated, and the factors, each at least 1, have a product of at least N (where N is
-              no constant, one must be None): the iterations and their order are unchanged. The condition joins the predicate of
-              each block below; statements that are in no block get an `if`.
+              no constant, or 0, one must be None): the iterations and their order are unchanged. The condition joins the
+              predicate of each block below; statements that are in no block get an `if`.
               "cut": if N is a constant, one factor None, there is a whole tile, and `loop_partition` allows to divide the loop.
               "overlap": if N is a constant, the factors are [None, f] with f <= N, the iterations are independent, as for
               `parallel`, and may run again: what is written below is not read there, except by a reduction, all of whose loops
@@ -86,6 +86,12 @@ def split(
                 f"the factors make {product} iterations, but `{loop}` has {extent.value}",
                 (target, f"{extent.value} iterations"),
                 hint="make one factor None, and it is inferred",
+            )
+        if extent.is_zero:  # under a condition that never holds, a reduction over nothing would lose its init
+            raise ScheduleError(
+                f"`{loop}` has no iterations, and the factors make {product}",
+                (target, "no iterations"),
+                hint=f"split({loop!r}, {[None, *factors[1:]]})",
             )
     if tail == "cut" and constant_extent(target) % product:
         return _cut(func, target, factors, product, preserve_unit_iters, names)

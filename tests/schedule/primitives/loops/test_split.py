@@ -3,7 +3,8 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import matmul, symbolic, vector
-from tests.schedule.harness import Checked, check, refuse, same_numbers, without_header
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed, without_header
+from tir import te
 from tir.ir import Const, For, Kind, Store, Var
 from tir.script import parse
 from tir.traverse import path_to, replace_stmt
@@ -437,3 +438,21 @@ def test_a_condition_that_reads_memory():
                     C[v] = A[v]
         """,
     )
+
+
+def test_refuses_factors_of_a_loop_without_iterations():
+    """A condition that never holds would keep the init of a reduction over nothing from running."""
+    A, k = te.placeholder((7, 0), name="A"), te.reduce_axis((0, 0), name="k")
+    s = Checked(te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")]))
+    refuse(
+        s,
+        """
+        split('k', [2, 2]): `k` has no iterations, and the factors make 4
+            8 |     for i, k in T.grid(7, 0):
+              |            ^ no iterations
+          hint: split('k', [None, 2])
+        """,
+    )
+    s.split("k", [None, 2])
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
