@@ -30,7 +30,7 @@ from ..ir import (
     guarded,
     seq,
 )
-from ..traverse import children, substitute, walk
+from ..traverse import children, substitute, variables, walk
 from .context import AccessContext, accesses
 
 
@@ -70,14 +70,20 @@ class _Extent:
         return _Extent(self.base, ((1, max(length, int(gap) + more)),))
 
 
-_Box = tuple[_Extent, ...]  # one a dimension
+@dataclass(frozen=True)
+class _Box:
+    """The elements that a statement writes, an extent for each dimension, where conditions on the loops around hold (`given`)."""
+
+    dims: tuple[_Extent, ...]
+    given: tuple[Expr, ...] = ()
 
 
 def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bool:
     """Whether every element of `buffer` that `body` reads is certainly written before, in the same execution of `body`.
 
     A write is certain if it has no condition; or if its condition only keeps its index within the buffer; or if its condition
-    holds in the first iteration of loops within `body` on which its index does not depend, as the one of an init does.
+    holds in the first iteration of loops within `body` on which its index does not depend, as the one of an init does; or, for a
+    read in the same iteration, if its condition holds there, too.
     """
     reader = _Reader(buffer, outer)
     reader.stmt(body, [], AccessContext())
@@ -122,7 +128,8 @@ class _Reader:
                     self.stmt(orelse, written, around)
                 first = {x.name for x in around.loops if x.kind in (Kind.SERIAL, Kind.UNROLLED)}
                 ranges = self.ranges(around)
-                return [b for box in made if (b := _under(condition, box, self.buffer, first, ranges)) is not None]
+                holds = around.closed(condition)
+                return [b for box in made if (b := _under(holds, box, self.buffer, first, ranges)) is not None]
             case Let(_, value, inner):
                 self.expr(value, written, around)
                 return self.stmt(inner, written, around.inside(s))
@@ -142,7 +149,7 @@ class _Reader:
                 if b.name != self.buffer.name or any(wraps(i) for i in closed):
                     return []
                 ranges = self.ranges(around)
-                return [tuple(_Extent(polynomial(simplify(i, ranges))) for i in closed)]
+                return [_Box(tuple(_Extent(polynomial(simplify(i, ranges))) for i in closed))]
             case _:
                 for c in children(s):
                     if isinstance(c, Expr):
@@ -161,7 +168,10 @@ def _expanded(block: Block) -> Stmt:
 
 def _holds(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
     """Whether the element of the buffer that is read provably lies in the box, for all values of its indices."""
-    for written, index, dim in zip(box, indices, buffer.shape, strict=True):
+    facts = [*facts]
+    if not all(c in facts or prove(c, ranges, facts) for c in box.given):
+        return False
+    for written, index, dim in zip(box.dims, indices, buffer.shape, strict=True):
         known = [*facts, Binary(">=", index, Const(0)), Binary("<", index, dim)]
         rest = add(polynomial(simplify(index, ranges)), written.base, -1)
         runs = written.runs()
@@ -182,16 +192,16 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
         return []
     result: list[_Box] = []
     for box in boxes:
-        moved = [n for n, d in enumerate(box) if name in names_in(d.base)]
-        if any(name in names_in(d.last or {}) for d in box):
+        moved = [n for n, d in enumerate(box.dims) if name in names_in(d.base)]
+        if any(name in names_in(d.last or {}) for d in box.dims) or name in variables(*box.given):
             continue
-        steps = _steps(name, int(extent.value), [box[n].base for n in moved])
+        steps = _steps(name, int(extent.value), [box.dims[n].base for n in moved])
         if steps is not None:
-            new = list(box)
+            new = list(box.dims)
             for n, step in zip(moved, steps, strict=True):
-                _, base = split_terms(box[n].base, {name})
-                new[n] = _Extent(base, (*box[n].steps, step), box[n].last)
-            result.append(tuple(new))
+                _, base = split_terms(new[n].base, {name})
+                new[n] = _Extent(base, (*new[n].steps, step), new[n].last)
+            result.append(replace(box, dims=tuple(new)))
     return result
 
 
@@ -215,29 +225,29 @@ def _steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[
 def _join(boxes: list[_Box], box: _Box) -> None:
     """Add a box to others; with one that it continues along a dimension, as pieces of a cut loop do, it becomes one."""
     for n, other in enumerate(boxes):
-        differing = [
-            d for d, (x, y) in enumerate(zip(other, box, strict=True)) if (x.base, x.runs(), x.last) != (y.base, y.runs(), y.last)
-        ]
+        pairs = [*zip(other.dims, box.dims, strict=True)]
+        differing = [d for d, (x, y) in enumerate(pairs) if (x.base, x.runs(), x.last) != (y.base, y.runs(), y.last)]
+        if other.given != box.given:
+            continue
         if not differing:
             return
         if len(differing) == 1:
             (d,) = differing
-            both = other[d].with_next(box[d]) or box[d].with_next(other[d])
+            x, y = pairs[d]
+            both = x.with_next(y) or y.with_next(x)
             if both is not None:
-                boxes[n] = (*other[:d], both, *other[d + 1 :])
+                boxes[n] = replace(other, dims=(*other.dims[:d], both, *other.dims[d + 1 :]))
                 return
     boxes.append(box)
 
 
 def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str], ranges: Ranges) -> _Box | None:
-    """What of a box is certainly written under a condition; None for nothing."""
+    """A box that is written under a condition; None where what is in memory decides, which may have changed when it is read."""
     for c in conjuncts(condition if wraps(condition) else simplify(condition, ranges)):
-        if c == Const(True) or _keeps_inside(c, box, buffer) or _first_iteration(c, box, first):
-            continue
-        cut = _cut(c, box)
-        if cut is None:
+        if wraps(c):
             return None
-        box = cut
+        if c != Const(True) and not _keeps_inside(c, box, buffer) and not _first_iteration(c, box, first):
+            box = _cut(c, box) or replace(box, given=(*box.given, c))
     return box
 
 
@@ -246,10 +256,10 @@ def _cut(condition: Expr, box: _Box) -> _Box | None:
     limits = [] if wraps(condition) else nonnegative(simplify(condition))
     if len(limits) != 1:
         return None
-    for n, d in enumerate(box):
+    for n, d in enumerate(box.dims):
         last = add(limits[0], d.base)
         if not d.steps and d.last is None and names_in(limits[0]) <= names_in(d.base) and names_in(last) < names_in(d.base):
-            return (*box[:n], replace(d, last=last), *box[n + 1 :])
+            return replace(box, dims=(*box.dims[:n], replace(d, last=last), *box.dims[n + 1 :]))
     return None
 
 
@@ -258,7 +268,7 @@ def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:
     limits = [] if wraps(condition) else nonnegative(simplify(condition))
     if len(limits) != 1:
         return False
-    for d, dim in zip(box, buffer.shape, strict=True):
+    for d, dim in zip(box.dims, buffer.shape, strict=True):
         above = as_constant(add(add(limits[0], d.base), polynomial(dim), -1))  # of index < dim: bound - 1 - index >= 0
         below = as_constant(add(limits[0], d.base, -1))  # of index >= 0: index - bound >= 0
         if not d.steps and ((above is not None and above >= -1) or (below is not None and below >= 0)):
@@ -272,6 +282,6 @@ def _first_iteration(condition: Expr, box: _Box, first: set[str]) -> bool:
         case Binary("==", a, b):
             p = add(polynomial(a), polynomial(b), -1)
             used = names_in(p)
-            return () not in p and used <= first and not any(used & names_in(d.base) for d in box)
+            return () not in p and used <= first and not any(used & names_in(d.base) for d in box.dims)
         case _:
             return False

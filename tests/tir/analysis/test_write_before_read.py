@@ -154,3 +154,51 @@ def test_blocks():
     assert writes_before_reads(body, row, RANGES)
     body, row = in_blocks("T.where(i + j >= 3)")
     assert not writes_before_reads(body, row, RANGES)
+
+
+@pytest.mark.parametrize(
+    ("writing", "reading", "certain"),
+    [
+        ("a * 2 + b < 5", "a * 2 + b < 5", True),
+        ("a * 2 + b < 5", "a * 2 + b < 4", True),
+        ("a * 2 + b < 5", "a * 2 + b < 6", False),
+        ("a * 2 + b < 5", "True", False),
+        ("A[a, b] > T.float32(0)", "A[a, b] > T.float32(0)", False),  # which may be another number by then
+    ],
+)
+def test_a_write_under_a_condition_that_holds_for_the_read(writing, reading, certain):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((3, 2), "float32"), B: T.Buffer((3, 2), "float32")):
+    x = T.alloc_buffer((1,))
+    for a, b in T.grid(3, 2):
+        with T.block("x"):
+            v, w = T.axis.remap("SS", [a, b])
+            T.where({writing})
+            x[0] = A[v, w]
+        with T.block("B"):
+            v, w = T.axis.remap("SS", [a, b])
+            T.where({reading})
+            B[v, w] = x[0]
+""")
+    assert writes_before_reads(func.body, func.allocs[0], {}) is certain
+
+
+def test_a_write_in_another_iteration_whose_condition_holds_for_the_read():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 2), "float32"), B: T.Buffer((3, 2), "float32")):
+    x = T.alloc_buffer((1,))
+    for a in range(3):
+        for b in range(2):
+            with T.block("x"):
+                v, w = T.axis.remap("SS", [a, b])
+                T.where(a + b < 2)
+                x[0] = A[v, w]
+        for b in range(2):
+            with T.block("B"):
+                v, w = T.axis.remap("SS", [a, b])
+                T.where(a + b < 2)
+                B[v, w] = x[0]
+""")
+    assert not writes_before_reads(func.body, func.allocs[0], {})
