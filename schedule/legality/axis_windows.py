@@ -23,10 +23,10 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
 from tir.assumptions import divides
-from tir.ir import NOTHING, Axis, Block, Const, Expr, For, Iter, Store, Var, all_zero, conjunction, conjuncts
+from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, Const, Expr, For, Iter, Store, Var, all_zero, conjunction, conjuncts
 from tir.traverse import driving, loads, substatements, substitute, variables
 
-from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, need_one_role, upper_bound
+from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, need_one_role
 
 Zeros = Mapping[str, Expr]  # the inner loops, each at its first iteration
 DueBound = tuple[PredicateBound, int, int]
@@ -227,42 +227,9 @@ def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) ->
         yield term, due
 
 
-def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
-    """For each spatial iteration variable a window that the block visits completely in one iteration of `outer`.
-
-    Values of a window outside of the domain are not visited. Unlike those of `windows`, these windows may overlap. Raises
-    Unproved."""
-    found = iter_map(block, block.iters, outer, inner, inner_only=True)
-    ranges = ranges_of((*outer, *inner))
-    zeros = all_zero(x.var for x in inner)
-    used: list[Expr] = []
-    result: dict[str, Window] = {}
-    for it in block.iters:
-        if it.axis is not Axis.SPATIAL:
-            continue
-        reach = 1
-        mine = [d for d in found.terms[it.var.name] if d.inner]
-        for term, due in _with_bounds(mine, found.bounds[it.var.name]):
-            if term.coefficient != reach:
-                raise Unproved(f"`{it.var.name}` = `{it.binding}` skips values")
-            reach *= term.extent
-            for x, _, scale in due:
-                if scale:
-                    reach = symbolic_min(reach, x.bound * scale)
-                    used.append(x.loops)
-        start_at = simplify(substitute(it.binding, zeros), ranges)
-        result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))
-    facts = [f for it in block.iters for f in it.domain]
-    for c in conjuncts(block.predicate):
-        upper = upper_bound(c)
-        if not (upper is not None and upper[0] in used) and not prove(c, ranges, facts):
-            raise Unproved(f"it is left out unless `{c}`")
-    return result
-
-
 def need_distinct(block: Block, inner: Sequence[For]) -> None:
     """Prove that the loops `inner` visit each point of the axes at most once, all others being fixed; raises Unproved."""
-    need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE, Axis.OPAQUE))
+    need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, *NOT_SPATIAL))
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
     if not counts_once(block, inner, Axis.SPATIAL):

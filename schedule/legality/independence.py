@@ -20,8 +20,8 @@ from tir.analysis.dependence import (
     units,
 )
 from tir.arith.injectivity import tried_injective
-from tir.arith.polynomial import add, excess, names_in, polynomial, to_expr
-from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, Const, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
+from tir.arith.polynomial import polynomial, to_expr
+from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
 from tir.traverse import (
     driving,
     has_foreign_calls,
@@ -37,6 +37,7 @@ from tir.traverse import (
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop
+from .iter_map import limited_sums
 from .requirements import in_any_order
 
 MAX_ENUMERATED_POINTS = 1 << 20  # instances that are enumerated at most
@@ -148,27 +149,13 @@ def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: In
     as that of the parts of a tile that do not fill it, counts as one number below the limit."""
     block, names = unit.stmt, {x.name for x in instances.below_loops}
     assert isinstance(block, Block)
-    places, limited = [polynomial(e) for e in place], []
-    for n, condition in enumerate(conjuncts(substitute(block.predicate, unit.env))):
-        limit = excess(condition) or {}
-        terms = {m: c for m, c in limit.items() if m}
-        mine = names_in(terms)
-        plain = all(c > 0 and len(m) == 1 and type(m[0]) is Var for m, c in terms.items())  # counts from 0
-        if len(terms) < 2 or not mine <= names or not plain:
-            continue
-        of = [p for p in places if mine & names_in(p)]
-        if len(of) == 1 and all(of[0].get(m) == c for m, c in terms.items()):
-            rest = add(of[0], terms, -1)
-            if not mine & names_in(rest):
-                number = For(Var(f"{block.name}.limited{n}"), Const(1 - limit.get((), 0)), Seq(()))
-                limited.append(number)
-                places[places.index(of[0])] = add(rest, {(number.var,): 1})
+    conditions = conjuncts(substitute(block.predicate, unit.env))
+    places, limited, _ = limited_sums([polynomial(e) for e in place], conditions, names)
     if not limited:
         return False
     whole = tuple(map(to_expr, places))
-    return Instances(instances.around, [loop], [*instances.below_loops, *limited], [whole]).distinct(
-        whole, whole, {loop.name: LESS}
-    )
+    below = [*instances.below_loops, *(number for number, _ in limited)]
+    return Instances(instances.around, [loop], below, [whole]).distinct(whole, whole, {loop.name: LESS})
 
 
 def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances: Instances, how: str) -> ScheduleError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tir.arith.bounds import ranges_of
@@ -11,12 +11,12 @@ from tir.arith.mixed_radix import mixed_radix
 from tir.arith.polynomial import Polynomial, add, constant, excess, linear, names_in, polynomial, split_terms, to_expr
 from tir.arith.prove import nonnegative, prove
 from tir.arith.simplify import simplify
-from tir.ir import FALSE, Block, Const, Expr, Load, Store, Var, conjunction, conjuncts
-from tir.traverse import stores, substitute, variables, walk
+from tir.ir import FALSE, NOT_SPATIAL, Axis, Block, Const, Expr, For, Iter, Load, Store, Var, conjunction, conjuncts
+from tir.traverse import driving, stores, substitute, variables, walk
 
 from .axis_windows import Window
 from .dataflow import Leaf, Scope, facts_of
-from .iter_map import split_fused_loops
+from .iter_map import Unproved, limited_sums, need_one_role, split_fused_loops
 from .requirements import conditions_on_axes
 
 
@@ -37,8 +37,8 @@ def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], 
     part = narrowed(whole, [simplify(c, whole) for c in conjuncts(block.predicate)])
     facts = facts_of(scope, ())
     box: dict[str, Window] = {}
-    windows = _windows(leaf, part)
-    others = windows if None not in windows else _windows(leaf, whole)
+    windows = _windows(block.iters, leaf.loops, part)
+    others = windows if None not in windows else _windows(block.iters, leaf.loops, whole)
     for it, window, other in zip(block.iters, windows, others, strict=True):
         found = window or other
         if found is None:
@@ -92,22 +92,53 @@ def _never_holds(condition: Expr, ranges: Ranges, facts: Iterable[Expr]) -> bool
     return condition == FALSE or any(prove(to_expr(p) <= -1, ranges, facts) for p in nonnegative(condition))
 
 
-def _windows(leaf: Leaf, loops: Ranges) -> list[Window | None]:
-    """For each axis of a block the values that it takes in loops of these ranges, if they follow one another without gaps, and in
-    any combination with those of the axes before it."""
-    block = leaf.block
-    sizes = {x.name: high + 1 for x in leaf.loops if (high := loops[x.name][1]) is not None}
-    bindings = [simplify(it.binding, loops) for it in block.iters]
+def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
+    """For each spatial iteration variable a window that the block visits completely in one iteration of `outer`.
+
+    Values of a window outside of the domain are not visited. Unlike those of `windows`, these windows may overlap. Raises
+    Unproved."""
+    need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, *NOT_SPATIAL))
+    ranges = ranges_of((*outer, *inner))
+    domain = [c for it in block.iters for c in it.domain]
+    conditions = [c for c in conjuncts(block.predicate) if not prove(c, ranges, domain)]
+    extents: dict[str, Expr] = {x.name: x.extent for x in inner}
+    bindings = [polynomial(simplify(it.binding, ranges)) for it in block.iters]
+    places, limited, left = limited_sums(bindings, conditions, extents.keys())
+    if left:
+        raise Unproved(f"it is left out unless `{left[0]}`")
+    loops = [*inner]
+    for number, terms in limited:
+        match _run(terms, extents, ranges), number.extent:
+            case (_, Const(reach)), Const(limit):
+                loops.append(number.with_(extent=Const(min(reach, limit))))
+            case _:
+                raise Unproved(f"`{to_expr(terms)}` skips values")
+    axes = [it.with_(binding=to_expr(p, it.var.dtype)) for it, p in zip(block.iters, places, strict=True)]
+    found = _windows(axes, loops, ranges_of((*outer, *loops)))
+    result = {it.var.name: window for it, window in zip(axes, found, strict=True) if window is not None}
+    for it in block.spatial:
+        if it.var.name not in result:
+            raise Unproved(f"`{it.var.name}` = `{it.binding}` skips values")
+    return result
+
+
+def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[Window | None]:
+    """For each axis the values that it takes in some loops, of these ranges, if they follow one another without gaps, and in any
+    combination with those of the axes before it."""
+    sizes = {x.name: high + 1 for x in inner if (high := loops[x.name][1]) is not None}
+    bindings = [simplify(it.binding, loops) for it in axes]
     mapping, parts, ranges = split_fused_loops(bindings, sizes, dict(loops))
-    extents: dict[str, Expr] = {x.name: x.extent for x in leaf.loops}
+    extents: dict[str, Expr] = {x.name: x.extent for x in inner}
     extents |= {name: Const(size) for name, size in {**sizes, **parts}.items()}
     result: list[Window | None] = []
     seen: set[str] = set()
-    for it, binding in zip(block.iters, bindings, strict=True):
+    for it, binding in zip(axes, bindings, strict=True):
         moving, fixed = split_terms(polynomial(simplify(substitute(binding, mapping), ranges)), extents)
         used = {name for name in names_in(moving) & extents.keys() if extents[name] != Const(1, extents[name].dtype)}
         found = None if used & seen else _run(moving, extents, ranges)
         seen |= used
+        if found is not None and type(found[1]) is Const:
+            found = found[0], found[1].with_(dtype=it.extent.dtype)
         result.append(found and Window(to_expr(add(fixed, constant(found[0])), it.var.dtype), found[1]))
     return result
 

@@ -7,7 +7,7 @@ fused loop `f` are named `f.0`, `f.1`, ..., the lowest first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,10 +15,10 @@ from itertools import pairwise
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.mixed_radix import lower_factors, split_variable
-from tir.arith.polynomial import excess, polynomial, to_expr
+from tir.arith.polynomial import Polynomial, add, excess, names_in, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_one
-from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
+from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.traverse import substitute, variables
 
 from ..error import Mark, ScheduleError
@@ -70,28 +70,23 @@ class IterMap:
     bounds: dict[str, list[PredicateBound]]
 
 
-def iter_map(
-    block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For], inner_only: bool = False
-) -> IterMap:
-    """The iter map of the spatial ones of some iteration variables; raises Unproved where a binding is not a sum of loops.
-
-    With `inner_only`, terms of outer loops may be of any form, and conditions that are not bounds on one variable are left out.
-    """
+def iter_map(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For]) -> IterMap:
+    """The iter map of the spatial ones of some iteration variables; raises Unproved where a binding is not a sum of loops."""
     spatial = [it for it in iters if it.axis is Axis.SPATIAL]
     placing = variables(*(it.binding for it in spatial))
     reducing = variables(*(it.binding for it in iters if it.axis is not Axis.SPATIAL))
     counting = {x.name for x in inner if x.name in reducing - placing}  # whose number of iterations may be anything
-    _need_roles(block, inner if inner_only else (*outer, *inner), placing, reducing, counting, {x.name for x in inner})
-
     loops = (*outer, *inner)
+    _need_roles(block, loops, placing, reducing, counting, {x.name for x in inner})
+
     ranges = ranges_of(loops)
     extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
-    conditions = _upper_bounds(block, reducing - placing, inner_only)
+    conditions = _upper_bounds(block, reducing - placing)
     bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
     fused, parts, all_ranges = split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
     sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
     inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
-    reader = _BindingReader(fused, all_ranges, sizes, inside, inner_only, {})
+    reader = _BindingReader(fused, all_ranges, sizes, inside, {})
 
     terms: dict[str, list[IterTerm]] = {}
     constants: dict[str, int] = {}
@@ -100,13 +95,12 @@ def iter_map(
         found, constants[name] = reader.coefficients(bindings[name], f"`{name}` = `{it.binding}`")
         terms[name] = reader.terms(name, found)
     for d, size in parts.items():
-        if not is_one(size) and _loop_of(d) in placing and d not in reader.owner and reader.matters(d):
+        if not is_one(size) and _loop_of(d) in placing and d not in reader.owner:
             raise _repeated(_loop_of(d), block)
     bounds: dict[str, list[PredicateBound]] = {name: [] for name in terms}
     for expr, bound in conditions:
-        owned = reader.bound(expr, bound)
-        if owned is not None:
-            bounds[owned[0]].append(owned[1])
+        owner, found_bound = reader.bound(expr, bound)
+        bounds[owner].append(found_bound)
     return IterMap(terms, constants, bounds)
 
 
@@ -150,17 +144,16 @@ def need_one_role(block: Block, loops: Sequence[For], placing: set[str], reducin
             raise _repeated(x.name, block)
 
 
-def _upper_bounds(block: Block, ignored: set[str], inner_only: bool) -> list[tuple[Expr, int]]:
+def _upper_bounds(block: Block, ignored: set[str]) -> list[tuple[Expr, int]]:
     """The predicate as upper bounds, without conditions on `ignored` loops alone."""
     found = []
     for c in conjuncts(block.predicate):
         if set() < variables(c) <= ignored:
             continue
         upper = upper_bound(c)
-        if upper is not None:
-            found.append(upper)
-        elif not inner_only:
+        if upper is None:
             raise Unproved(f"the condition `{c}` is not an upper bound")
+        found.append(upper)
     return found
 
 
@@ -172,11 +165,7 @@ class _BindingReader:
     ranges: Mapping[str, Interval]
     sizes: Mapping[str, int]
     inside: set[str]
-    inner_only: bool
     owner: dict[str, str]
-
-    def matters(self, term: str) -> bool:
-        return not self.inner_only or term in self.inside
 
     def coefficients(self, expr: Expr, what: str) -> tuple[dict[str, int], int]:
         """The coefficients of a sum by term, and its constant."""
@@ -187,7 +176,7 @@ class _BindingReader:
                 offset = c
             elif len(m) == 1 and type(m[0]) is Var and m[0].name in self.sizes and c > 0:
                 found[m[0].name] = c
-            elif not self.inner_only or any(variables(a) & self.inside for a in m):
+            else:
                 raise Unproved(f"{what} is not a sum of loops", _BEFORE_FUSE_HINT)
         return found, offset
 
@@ -197,29 +186,49 @@ class _BindingReader:
         for d, factor in sorted(found.items(), key=lambda item: (item[1], self.sizes[item[0]])):
             if is_one(self.sizes[d]):
                 continue
-            if self.owner.setdefault(d, name) != name and self.matters(d):
+            if self.owner.setdefault(d, name) != name:
                 raise Unproved(f"`{self.owner[d]}` and `{name}` move together")
             result.append(IterTerm(d, factor, self.sizes[d], d in self.inside))
         return result
 
-    def bound(self, expr: Expr, bound: int) -> tuple[str, PredicateBound] | None:
-        """The iteration variable that `expr < bound` bounds, and the condition; None where it may be left out."""
+    def bound(self, expr: Expr, bound: int) -> tuple[str, PredicateBound]:
+        """The iteration variable that `expr < bound` bounds, and the condition."""
         try:
             found, offset = self.coefficients(expr, f"`{expr}`")
         except Unproved:
-            if self.inner_only:
-                return None
             if len(variables(expr)) == 1:
                 raise
             raise Unproved(f"the condition `{expr} < {bound}` concerns several loops") from None
         found = {d: c for d, c in found.items() if not is_one(self.sizes[d])}
         owners = {self.owner.get(d) for d in found}
         owner = owners.pop() if len(owners) == 1 else None
-        if owner is not None:
-            return owner, PredicateBound(expr, found, bound - offset)
-        if not self.inner_only:
+        if owner is None:
             raise Unproved(f"the condition `{expr} < {bound}` concerns several axes")
-        return None
+        return owner, PredicateBound(expr, found, bound - offset)
+
+
+def limited_sums(
+    places: Iterable[Polynomial], conditions: Iterable[Expr], loops: Collection[str]
+) -> tuple[list[Polynomial], list[tuple[For, Polynomial]], list[Expr]]:
+    """Places in which each sum of `loops` that a condition limits, as that of the parts of a tile that do not fill it, is one
+    number; these as loops that end at the limit, each with the terms that it stands for; and the conditions that are left."""
+    places = list(places)
+    limited: list[tuple[For, Polynomial]] = []
+    left: list[Expr] = []
+    for condition in conditions:
+        limit = excess(condition) or {}
+        terms = {m: c for m, c in limit.items() if m}
+        mine = names_in(terms)
+        plain = all(c > 0 and len(m) == 1 and type(m[0]) is Var for m, c in terms.items())  # counts from 0
+        of = [n for n, p in enumerate(places) if mine & names_in(p)]
+        rest = add(places[of[0]], terms, -1) if len(of) == 1 else terms
+        if mine and mine <= set(loops) and plain and not mine & names_in(rest):
+            number = For(Var(f"limited.{len(limited)}"), Const(1 - limit.get((), 0)), NOTHING)
+            limited.append((number, terms))
+            places[of[0]] = add(rest, {(number.var,): 1})
+        else:
+            left.append(condition)
+    return places, limited, left
 
 
 def upper_bound(condition: Expr) -> tuple[Expr, int] | None:

@@ -7,13 +7,14 @@ from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import as_constant, polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Store, conjunction, conjuncts
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Store, conjunction
 from tir.nearest import did_you_mean
 from tir.traverse import driving, move_accesses, replace_buffers, substitute, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Window, covered_windows
+from ...legality.axis_windows import Window
 from ...legality.dataflow import Leaf, Scope, buffer_of, locate
+from ...legality.instances import covered_windows
 from ...legality.iter_map import proving
 from ...legality.requirements import need_final_inputs, need_own_temporary, own_axes, single_store
 from ...primitive import KIND_WORDS, BlockName, BufferPlace, primitive
@@ -63,7 +64,6 @@ def rolled(func: PrimFunc, block: str, place: int | str, keep: str = "") -> Prim
     axis = places[dim]
     assert axis is not None
     window = share[axis]
-    _need_same_part(producer, axis, loop)
     _need_within(scope, leaf, loop, buffer, dim, window)
 
     length = window.extent
@@ -210,20 +210,6 @@ def _rolling_dimension(
             hint="there is nothing to keep",
         )
     return moving[0], step
-
-
-def _need_same_part(block: Block, axis: str, loop: For) -> None:
-    """Refuse a condition by which iterations of the loop compute different parts of the dimensions that do not roll."""
-    others = set().union(*(variables(it.binding) for it in block.iters if it.var.name != axis))
-    for condition in conjuncts(block.predicate) if block.predicate is not None else ():
-        used = variables(condition)
-        if loop.name in used and used & others:
-            raise ScheduleError(
-                f"`{condition}` lets iterations of `{loop.name}` compute different parts of what does not roll",
-                (loop, "the loop"),
-                (block, "the block"),
-                hint="elements that the iteration before left out would be missing",
-            )
 
 
 def _need_within(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: Window) -> None:

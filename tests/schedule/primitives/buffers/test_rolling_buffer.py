@@ -445,17 +445,30 @@ def main(A: T.Buffer((12, 9), "float32"), C: T.Buffer((8, 9), "float32")):
 """
 
 
+def test_windows_in_tiles_that_do_not_fill_them():
+    """Loops of which a condition limits the sum visit all places below the limit."""
+    s = Schedule(windows())
+    s.compute_at("B", s.split("i_1", [None, 4])[0])
+    for loop in s.get_loops("B")[1:]:
+        s.split(loop, [None, 4])
+    before = s.func
+    s.rolling_buffer("B", 0)
+    assert "B = T.alloc_buffer((6, 15))" in s.script
+    assert "i_1_0 == 0 or ax0_0 * 4 + ax0_1 >= 2" in s.script
+    well_formed(s.func)
+    same_numbers(before, s.func)
+
+
 def test_rows_that_grow_are_not_kept():
     """The rows of an iteration lack the columns that only the next one computes."""
     refuse(
         Schedule(parse(TRIANGLE)),
         """
-rolling_buffer('X', 0): `y <= r` lets iterations of `r` compute different parts of what does not roll
+rolling_buffer('X', 0): it cannot be shown which part of `X` an iteration of `r` computes: it is left out unless `y <= r`
     8 |     for r in range(8):
       |     ^^^^^^^^^^^^^^^^^^ the loop
     9 |         for x, y in T.grid(3, 9):
    10 |             with T.block("X"):
-      |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: elements that the iteration before left out would be missing
+      |             ^^^^^^^^^^^^^^^^^^ computes
 """,
     )

@@ -17,10 +17,15 @@ from tir.traverse import path_to, walk_stmts
 
 
 # --- windows that are kept -------------------------------------------------------------------------------------------------
-def diagonal(m: int = 7, n: int = 13):
-    """C = sums of three neighbours of A, down and to the right."""
-    A = te.placeholder((m + 2, n + 2), name="A")
-    C = te.compute((m, n), lambda i, j: A[i, j] + A[i + 1, j + 1] + A[i + 2, j + 2], name="C")
+def diagonal(m: int = 7, n: int = 13, step: int = 1):
+    """C = sums of three neighbours of A, down and to the right, from each `step`-th column on."""
+    A = te.placeholder((m + 2, n * step + 2), name="A")
+
+    def formula(i, j):
+        x = j if step == 1 else j * step
+        return A[i, x] + A[i + 1, x + 1] + A[i + 2, x + 2]
+
+    C = te.compute((m, n), formula, name="C")
     return te.create_prim_func([A, C])
 
 
@@ -131,6 +136,16 @@ def test_windows_of_any_size(m, n, tile):
     same_numbers(before, s.func)
 
 
+def test_windows_that_inner_loops_move():
+    """Rows are kept in which each place copies its window, the columns of which overlap."""
+    before = diagonal()
+    s = Schedule(before)
+    s.stage_mem("C", "A", "w", keep="i")
+    assert "w = T.alloc_buffer((3, 15))" in s.script
+    well_formed(s.func)
+    same_numbers(before, s.func)
+
+
 def test_threads_have_windows_of_their_own():
     before = diagonal(13, 7)
     s = Schedule(before)
@@ -157,9 +172,9 @@ stage_mem('j', 'A', 'w', keep='k'): `k` is no loop around `w` and its readers; t
 """,
     )
     refuse(
-        Schedule(diagonal()),
+        Schedule(diagonal(step=4)),
         """
-stage_mem('C', 'A', 'w', keep='i'): it cannot be shown which part of `w` an iteration of `i` computes: `v1` = `j + ax1` skips values
+stage_mem('C', 'A', 'w', keep='i'): it cannot be shown which part of `w` an iteration of `i` computes: `v1` = `j * 4 + ax1` skips values
     9 |     for i, j in T.grid(7, 13):
       |         ^ the loop
    10 |         for ax0, ax1 in T.grid(3, 3):
