@@ -41,13 +41,17 @@ class Access:
 
 @dataclass(frozen=True)
 class Context:
-    """What encloses a node, outermost first: the loops, and the conditions that hold; `stmt` is the statement that the node is a
-    part of. `bindings` maps the variables of lets and blocks to their values over loop variables."""
+    """What encloses a node, outermost first: the loops, the blocks, and the conditions that hold of statements, that do not
+    (`otherwise`), and that hold of lazy selects (`selected`); `stmt` is the statement that the node is a part of. `bindings` maps
+    the variables of lets and blocks to their values over loop variables."""
 
     loops: tuple[For, ...] = ()
     conditions: tuple[Expr, ...] = ()
     stmt: Stmt | None = None
     bindings: Mapping[str, Expr] = field(default_factory=dict)
+    blocks: tuple[Block, ...] = ()
+    selected: tuple[Expr, ...] = ()
+    otherwise: tuple[Expr, ...] = ()
 
     def closed(self, e: N) -> N:
         """An expression over the loop variables alone."""
@@ -69,42 +73,22 @@ class Context:
                 return replace(self, bindings={**self.bindings, var.name: self.closed(value)})
             case Block():
                 bindings = {**self.bindings, **{it.var.name: self.closed(it.binding) for it in s.iters}}
-                return replace(self.under(s.predicate), bindings=bindings)
+                return replace(self.under(s.predicate), bindings=bindings, blocks=(*self.blocks, s))
         return self
 
     def under(self, condition: Expr, *, selected: bool = False) -> Self:
         """The context where a condition holds, of a statement or (`selected`) of a lazy select."""
+        if selected:
+            return replace(self, selected=(*self.selected, *conjuncts(condition)))
         return replace(self, conditions=(*self.conditions, *conjuncts(condition)))
 
     def unless(self, condition: Expr, *, selected: bool = False) -> Self:
         """The context where it does not hold."""
-        return self
+        return self if selected else replace(self, otherwise=(*self.otherwise, condition))
 
     def first(self, block: Block) -> Self:
         """The context of a block's init; this is the one of its body."""
         return self
-
-
-@dataclass(frozen=True)
-class AccessContext(Context):
-    """What encloses an access: the blocks too; the conditions of lazy selects that hold (`selected`) separately; and the
-    conditions of statements that do not hold (`otherwise`)."""
-
-    blocks: tuple[Block, ...] = ()
-    selected: tuple[Expr, ...] = ()
-    otherwise: tuple[Expr, ...] = ()
-
-    def inside(self, s: For | Let | Allocate | Block) -> Self:
-        inner = super().inside(s)
-        return replace(inner, blocks=(*self.blocks, s)) if isinstance(s, Block) else inner
-
-    def under(self, condition: Expr, *, selected: bool = False) -> Self:
-        if selected:
-            return replace(self, selected=(*self.selected, *conjuncts(condition)))
-        return super().under(condition)
-
-    def unless(self, condition: Expr, *, selected: bool = False) -> Self:
-        return self if selected else replace(self, otherwise=(*self.otherwise, condition))
 
 
 def accesses_and_blocks(n: Node, around: C, only: Collection[str] | None = None) -> Iterator[tuple[Load | Store | Block, C]]:
@@ -141,7 +125,7 @@ def accesses_and_blocks(n: Node, around: C, only: Collection[str] | None = None)
         yield n, around
 
 
-def accesses(n: Node, around: AccessContext = AccessContext()) -> Iterator[tuple[Load | Store, AccessContext]]:
+def accesses(n: Node, around: Context = Context()) -> Iterator[tuple[Load | Store, Context]]:
     """The loads and stores in `n` in execution order, each with its context; a store follows the loads of its value."""
     for x, inside in accesses_and_blocks(n, around):
         if not isinstance(x, Block):

@@ -23,7 +23,7 @@ from ..arith.polynomial import Polynomial, add, constant, multiply, names_in, po
 from ..arith.simplify import simplify
 from ..ir import Allocate, Block, Const, Expr, For, Let, Node, Stmt, Store, Var
 from ..traverse import children, loads, substitute, variables, walk_stmts
-from .context import Access, AccessContext, accesses
+from .context import Access, Context, accesses
 
 Indices = tuple[Expr, ...]
 
@@ -42,7 +42,7 @@ class Unit:
         """The accesses, different ones only, by the name of their buffer."""
         if self._accesses is None:
             found: list[Access] = []
-            for n, around in (x for part in self.parts for x in accesses(part, AccessContext(bindings=self.env))):
+            for n, around in (x for part in self.parts for x in accesses(part, Context(bindings=self.env))):
                 indices = tuple([around.closed(i) for i in n.indices])
                 conditions = tuple([around.closed(b.predicate) for b in around.blocks])
                 found.append(Access(n.buffer, indices, isinstance(n, Store), conditions))

@@ -13,7 +13,7 @@ from ..arith.simplify import simplify
 from ..arith.symbolic import symbolic_min
 from ..ir import Block, Buffer, Const, Expr, Range, Region, Stmt, Store
 from ..traverse import substatements
-from .context import AccessContext, accesses_and_blocks
+from .context import Context, accesses_and_blocks
 
 Regions = dict[str, Region]  # by buffer name
 
@@ -71,14 +71,14 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | N
 def _accessed(stmts: Iterable[Stmt], free: Ranges, only: Collection[str] | None) -> tuple[Regions, Regions]:
     found: dict[str, Regions] = {"reads": {}, "writes": {}}
 
-    def note(kind: str, buffer: Buffer, indices: Iterable[Expr], around: AccessContext) -> None:
+    def note(kind: str, buffer: Buffer, indices: Iterable[Expr], around: Context) -> None:
         stated = any(getattr(b, kind) is not None for b in around.blocks)
         if not stated and (only is None or buffer.name in only):
             into = found[kind]
             region = relax([around.closed(i) for i in indices], buffer, around.ranges(free), free)
             into[buffer.name] = union(into[buffer.name], region) if buffer.name in into else region
 
-    for n, around in (x for s in stmts for x in accesses_and_blocks(s, AccessContext(), only)):
+    for n, around in (x for s in stmts for x in accesses_and_blocks(s, Context(), only)):
         if isinstance(n, Block):
             outside = replace(around, blocks=around.blocks[:-1])
             for kind, regions in (("reads", n.reads), ("writes", n.writes)):

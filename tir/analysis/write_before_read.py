@@ -31,7 +31,7 @@ from ..ir import (
     seq,
 )
 from ..traverse import children, substitute, variables, walk
-from .context import AccessContext, accesses
+from .context import Context, accesses
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) 
     read in the same iteration, if its condition holds there, too.
     """
     reader = _Reader(buffer, outer)
-    reader.stmt(body, [], AccessContext())
+    reader.stmt(body, [], Context())
     return reader.complete
 
 
@@ -97,17 +97,17 @@ class _Reader:
         self.buffer, self.outer = buffer, outer
         self.complete = True
 
-    def ranges(self, around: AccessContext) -> dict[str, Interval]:
+    def ranges(self, around: Context) -> dict[str, Interval]:
         return {**self.outer, **around.ranges(self.outer)}
 
-    def expr(self, e: Expr, written: list[_Box], around: AccessContext) -> None:
+    def expr(self, e: Expr, written: list[_Box], around: Context) -> None:
         for x, inside in accesses(e, around):
             if x.buffer.name == self.buffer.name and self.complete:
                 indices = [inside.closed(i) for i in x.indices]
                 ranges, facts = self.ranges(inside), [inside.closed(c) for c in (*inside.conditions, *inside.selected)]
                 self.complete = any(_holds(box, indices, self.buffer, ranges, facts) for box in written)
 
-    def stmt(self, s: Stmt, written: list[_Box], around: AccessContext) -> list[_Box]:
+    def stmt(self, s: Stmt, written: list[_Box], around: Context) -> list[_Box]:
         """The boxes that `s` certainly writes, given those written before."""
         if not self.complete:
             return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..analysis.context import AccessContext, accesses_and_blocks
+from ..analysis.context import Context, accesses_and_blocks
 from ..analysis.write_before_read import writes_before_reads
 from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc
 from ..memory import PER_THREAD, SHARED
@@ -65,7 +65,7 @@ def _apart_by_scope(loop: For, buffer: Buffer) -> bool:
 
 def _reduces_over(loop: For) -> tuple[Block, str] | None:
     """A block below that binds a reduce axis to the loop, and that axis."""
-    for block, around in accesses_and_blocks(loop.body, AccessContext()):
+    for block, around in accesses_and_blocks(loop.body, Context()):
         if isinstance(block, Block):
             for it in block.iters:
                 if it.axis is Axis.REDUCE and loop.name in variables(around.closed(it.binding)):
