@@ -6,11 +6,9 @@ its iteration variables, and loops of one iteration, annotations and dtypes are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import assert_never
 
-from ..arith.bounds import extent_range
-from ..arith.intervals import Interval
+from ..analysis.context import Context
 from ..arith.simplify import simplify
 from ..ir import (
     TRUE,
@@ -38,7 +36,7 @@ from ..ir import (
     Var,
     conjunction,
 )
-from ..traverse import blocks, rewrite, substitute
+from ..traverse import blocks, rewrite
 from .printer import expr_text, foreign_text
 
 WIDTH = 120
@@ -54,7 +52,7 @@ def outline_text(func: PrimFunc) -> str:
     allocated = [*func.allocs, *(buffer for block in blocks(func.body) for buffer in block.allocs)]
     if allocated:
         _Outline(lines).write(1, f"allocates {', '.join(map(_declared, allocated))}")
-    _Outline(lines).add(func.body, 1, {}, {})
+    _Outline(lines).add(func.body, 1, Context())
     return "\n".join(lines) + "\n"
 
 
@@ -65,40 +63,40 @@ def signature_text(func: PrimFunc) -> str:
 
 
 class _Outline:
-    """The lines so far. `values` maps variables to their values, `ranges` loop variables to their ranges."""
+    """The lines so far."""
 
     def __init__(self, lines: list[str]):
         self.lines = lines
 
-    def add(self, s: Stmt, depth: int, values: Mapping[str, Expr], ranges: Mapping[str, Interval]) -> None:
+    def add(self, s: Stmt, depth: int, around: Context) -> None:
         match s:
             case Seq(stmts):
                 for x in stmts:
-                    self.add(x, depth, values, ranges)
+                    self.add(x, depth, around)
             case For() | Block():
-                self._nest(s, depth, dict(values), dict(ranges))
+                self._nest(s, depth, around)
             case Store(buffer, indices, value):
-                self.write(depth, _assignment(*(self._known(x, values, ranges) for x in (Load(buffer, indices), value))))
+                self.write(depth, _assignment(*(self._known(x, around) for x in (Load(buffer, indices), value))))
             case If(condition, then, orelse):
-                self.write(depth, f"if {_text(self._known(condition, values, ranges))}:")
-                self.add(then, depth + 1, values, ranges)
+                self.write(depth, f"if {_text(self._known(condition, around))}:")
+                self.add(then, depth + 1, around)
                 if orelse is not None:
                     self.write(depth, "else:")
-                    self.add(orelse, depth + 1, values, ranges)
+                    self.add(orelse, depth + 1, around)
             case Let(var, value, body):
-                self.write(depth, f"{var.name} = {_text(self._known(value, values, ranges))}")
-                self.add(body, depth, values, ranges)
+                self.write(depth, f"{var.name} = {_text(self._known(value, around))}")
+                self.add(body, depth, around)
             case Allocate(buffer, body):
                 self.write(depth, f"allocate {_declared(buffer)}")
-                self.add(body, depth, values, ranges)
+                self.add(body, depth, around)
             case Evaluate(value):
-                self.write(depth, _text(self._known(value, values, ranges)))
+                self.write(depth, _text(self._known(value, around)))
             case Opaque(call):
                 self.write(depth, foreign_text(call).replace("T.", ""))
             case _:
                 assert_never(s)  # type: ignore[arg-type]
 
-    def _nest(self, s: Stmt, depth: int, values: dict[str, Expr], ranges: dict[str, Interval]) -> None:
+    def _nest(self, s: Stmt, depth: int, around: Context) -> None:
         """A perfect nest of loops, with the blocks among them, and its body."""
         heads: list[str] = []
         condition: Expr = TRUE
@@ -106,17 +104,13 @@ class _Outline:
         while init is None:
             match s:
                 case For(var, extent, body):
-                    extent = self._known(extent, values, ranges)
-                    if extent.is_one:
-                        values[var.name] = Const(0, var.dtype)
-                    else:
+                    extent = self._known(extent, around)
+                    if not extent.is_one:
                         heads.append(f"{var.name} in {_count(s, _text(extent))}")
-                        ranges[var.name] = extent_range(extent, ranges)
-                    s = body
-                case Block(iters=iters, body=body):
-                    condition = conjunction(condition, self._known(s.predicate, values, ranges))
-                    values |= {it.var.name: self._known(it.binding, values, ranges) for it in iters}
-                    init, s = s.init, body
+                    around, s = around.inside(s), body
+                case Block(body=body):
+                    condition = conjunction(condition, self._known(s.predicate, around))
+                    around, init, s = around.inside(s), s.init, body
                 case _:
                     break
         where = "" if condition == TRUE else _text(condition)
@@ -127,17 +121,17 @@ class _Outline:
         depth += bool(heads or where)
         match init, s:
             case Store(buffer, indices, value), Store() if (buffer, indices) == (s.buffer, s.indices):
-                self.add(s, depth, values, ranges)
-                self.lines[-1] += f"  # from {_text(self._known(value, values, ranges))}"
+                self.add(s, depth, around)
+                self.lines[-1] += f"  # from {_text(self._known(value, around))}"
             case None, _:
-                self.add(s, depth, values, ranges)
+                self.add(s, depth, around)
             case _:
                 self.write(depth, "at first:")
-                self.add(init, depth + 1, values, ranges)
-                self.add(s, depth, values, ranges)
+                self.add(init, depth + 1, around)
+                self.add(s, depth, around)
 
-    def _known(self, e: Expr, values: Mapping[str, Expr], ranges: Mapping[str, Interval]) -> Expr:
-        return simplify(substitute(e, values), ranges)
+    def _known(self, e: Expr, around: Context) -> Expr:
+        return simplify(around.closed(e), around.ranges({}))
 
     def write(self, depth: int, text: str) -> None:
         """A line, or several where it is long: broken after the sign of an assignment or before the condition of loops first."""
