@@ -97,25 +97,6 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], place.reshape(-1)
 
 
-def injective_on_grid(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, int], limit: int = 100_000) -> bool:
-    """Whether points of a grid that differ in one of the variables `names` also differ in the value of an expression in `by`, by
-    trying all points; False where there are more than `limit`, or a value is not known before the program runs."""
-    total = prod(counts.values())
-    if total > limit:
-        return False
-    values = grid(counts)
-    try:
-        columns = [np.broadcast_to(evaluate(e, values), total) for e in by]
-    except UnknownValue:
-        return False
-    _, group = distinct_rows(np.array(columns, np.int64).reshape(len(columns), total).T)
-    mine = [values[name] for name in names]
-    _, own = distinct_rows(np.array(mine, np.int64).reshape(len(mine), total).T)
-    some = np.zeros(total, np.int64)
-    some[group] = own
-    return bool(np.all(some[group] == own))
-
-
 # --- iterations --------------------------------------------------------------------------------------------------------
 
 MAX_POINTS = 100_000  # iterations to try at once where no proof is found

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
+
+import numpy as np
 
 from ..ir import Axis, Binary, Block, Const, Expr, For, Var
 from ..traverse import variables
 from .bounds import ranges_of
-from .enumeration import injective_on_grid
+from .enumeration import distinct_rows, enumerate_points
 from .intervals import Ranges, polynomial_bounds
 from .polynomial import Polynomial, polynomial, split_terms, to_expr, wraps
 from .simplify import simplify
@@ -75,6 +78,14 @@ def tried_injective(
     parts = [to_expr(split_terms(polynomial(e), moving)[0], e.dtype) for e in places]
     used = variables(*parts)
     counts = {x.name: int(x.extent.value) for x in loops if x.name in used | names and isinstance(x.extent, Const)}
-    if counts.keys() != used | names or any(wraps(e) for e in parts):
+    if counts.keys() != used | names or any(wraps(e) for e in parts) or prod(counts.values()) > limit:
         return False
-    return injective_on_grid(names, [*parts, *map(Var, used - moving)], counts, limit)
+    points = enumerate_points(counts, used | names, (), limit)
+    columns = points and points.evaluate([*parts, *map(Var, used - moving)])
+    if points is None or columns is None:
+        return False
+    rows = (columns, [points.values[n] for n in names])
+    group, own = (distinct_rows(np.array(x, np.int64).reshape(len(x), len(points)).T)[1] for x in rows)
+    some = np.zeros(len(points), np.int64)
+    some[group] = own
+    return bool(np.all(some[group] == own))
