@@ -1,1 +1,1 @@
-"""Legality: what primitives check first. Dataflow, dependences, windows of axes, reducers, requirements on blocks."""
+"""What must hold for a step: questions to `tir.analysis`, and refusals. `tir.verify` has what must hold for any program."""

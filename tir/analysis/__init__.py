@@ -1,1 +1,1 @@
-"""Facts derived from the IR: accesses and their contexts, regions, dependences between iterations."""
+"""Facts of a program as it stands: contexts of accesses, regions, dependences, what is written before it is read."""
