@@ -371,7 +371,8 @@ COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 def activation(d: Drawing) -> str:
     operator, attributes = d.one(ACTIVATIONS)
-    x = d.some(2, 3, 4) if operator == "Trilu" else d.some()
+    ranks = {"Trilu": (2, 3, 4), "LpNormalization": (1, 2, 3, 4), "MeanVarianceNormalization": (1, 2, 3, 4)}
+    x = d.some(*ranks.get(operator, ()))
     channels, *image = d.values[x].shape[1:] or (1,)
     if (operator == "DepthToSpace" and channels % 4) or (operator == "SpaceToDepth" and any(e % 2 for e in image)):
         raise Dropped(operator)  # a reference may take it where there are no elements
