@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tir.files import write_atomically
 
@@ -31,10 +32,14 @@ ARRAYS = {
 
 
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], is_gpu: bool) -> None:
-    """Write the ARRAYS of a model for a processor, or for a GPU; what was there before stays until all is written."""
-    about = {"format": np.array(FORMAT), "names": np.array(NAMES), "is_gpu": np.array(is_gpu)}
+    """Write the ARRAYS of a model for a processor, or for a GPU."""
+    write_arrays(path, format=FORMAT, names=NAMES, is_gpu=is_gpu, **arrays)
+
+
+def write_arrays(path: str | Path, **arrays: ArrayLike) -> None:
+    """Write arrays to a `.npz` file; what was there before stays until all is written."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **about, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
     write_atomically(Path(path), buffer.getvalue())
 
 

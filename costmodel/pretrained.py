@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from functools import lru_cache
 from pathlib import Path
@@ -15,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from schedule.machine import CPU, Machine
-from tir.files import write_atomically
 from tir.notices import degraded
 
 from .dataset import COLUMNS, Dataset
 from .gbdt import Boosting, GBDTModel
 from .losses import PairRank
+from .model_file import write_arrays
 from .trees import Forest
 
 PATH = Path(__file__).parent / "dataset" / "pretrained.npz"
@@ -37,9 +36,7 @@ def train(data: Dataset, machine: Machine) -> Forest:
 
 def save(forest: Forest, path: Path) -> None:
     """Write trees, with the names of the features that they look at."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, names=np.array(COLUMNS), **{name: getattr(forest, name) for name in ARRAYS})
-    write_atomically(path, buffer.getvalue())
+    write_arrays(path, names=COLUMNS, **vars(forest))
 
 
 @lru_cache(4)

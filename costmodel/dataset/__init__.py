@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tir.files import write_atomically
-
 from ..features import NAMES
+from ..model_file import write_arrays
 
 FORMULA = len(NAMES)  # the number of the feature that is the score of a formula
 COLUMNS = (*NAMES, "formula")  # of a matrix of features
@@ -86,11 +84,7 @@ class Dataset:
 
     def save(self, path: str | Path) -> None:
         """Write the programs to a `.npz` file, with the names of their features."""
-        buffer = io.BytesIO()
-        own = {name: getattr(self, name) for name in ("matrix", "program", "task", "seconds")}
-        own |= {"names": np.array(COLUMNS), "tasks": np.array(self.tasks, dtype=np.str_)}
-        np.savez_compressed(buffer, **own)  # type: ignore[arg-type]
-        write_atomically(Path(path), buffer.getvalue())
+        write_arrays(path, **vars(self) | {"names": COLUMNS, "tasks": np.array(self.tasks, dtype=np.str_)})
 
     @staticmethod
     def load(path: str | Path) -> Dataset:
