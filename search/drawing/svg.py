@@ -89,17 +89,11 @@ class Chart:
         for t in self.y.ticks():
             at = self.y(t)
             self._parts.append(f'<path class="grid" d="M{LEFT} {at}H{width - RIGHT}"/>')
-            self._text(LEFT - 6, at + 4, y_text(t), "end")
+            self._parts.append(text(LEFT - 6, at + 4, y_text(t), "end"))
         for t in (t for t in self.x.ticks() if not whole_x or t == round(t)):
-            self._text(self.x(t), bottom + 15, number(t), "middle")
+            self._parts.append(text(self.x(t), bottom + 15, number(t), "middle"))
         self._parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{width - RIGHT}"/>')
-        self._text((LEFT + width - RIGHT) / 2, height - 4, xlabel, "middle")
-        self._text(LEFT - 46, TOP, ylabel, "start")
-
-    def _text(self, x: float, y: float, text: str, anchor: str, kind: str = "") -> None:
-        self._parts.append(
-            f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{f" class={kind}" if kind else ""}>{escape(text)}</text>'
-        )
+        self._parts += [text((LEFT + width - RIGHT) / 2, height - 4, xlabel, "middle"), text(LEFT - 46, TOP, ylabel)]
 
     def named(self, kind: str, name: str) -> None:
         """Put a kind of mark into the legend."""
@@ -144,9 +138,7 @@ class Chart:
         at, legend = self.width - RIGHT, ""
         for kind, name in reversed(self._named):
             at -= round(CHARACTER * len(name)) + 22
-            legend += (
-                f'<circle class="{kind}" cx="{at + 5}" cy="{TOP - 4}" r="4"/><text x="{at + 13}" y="{TOP}">{escape(name)}</text>'
-            )
+            legend += f'<circle class="{kind}" cx="{at + 5}" cy="{TOP - 4}" r="4"/>{text(at + 13, TOP, name)}'
         return drawing(self.width, self.height, self.label, "".join(self._parts) + legend)
 
 
@@ -156,24 +148,23 @@ def bars(label: str, rows: Sequence[tuple[str, float, str, str]], width: int = 5
     low, high = min([0.0, *(v for _, v, *_ in rows)]), max([0.0, *(v for _, v, *_ in rows)])
     scale = Scale((low, high if high > low else 1.0), left + (60 if low < 0 else 0), width - 70)
     parts, zero = [], scale(0.0)
-    for n, (name, value, text, kind) in enumerate(rows):
+    for n, (name, value, shown, kind) in enumerate(rows):
         y, end = n * BAR, scale(value)
-        parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        parts.append(text(left - 8, y + 14, name, "end"))
         parts.append(
             f'<rect class="{kind}" x="{min(zero, end):g}" y="{y + 3}" width="{max(0.5, abs(end - zero)):g}" height="{BAR - 6}"/>'
         )
-        anchor, place = ("end", end - 5) if value < 0 else ("start", end + 5)
-        parts.append(f'<text x="{place:g}" y="{y + 14}" text-anchor="{anchor}">{escape(text)}</text>')
+        parts.append(text(end - 5, y + 14, shown, "end") if value < 0 else text(end + 5, y + 14, shown))
     return drawing(width, BAR * len(rows) + 2, label, "".join(parts))
 
 
-def strips(label: str, rows: Sequence[tuple[str, Sequence[float]]], width: int = 600) -> str:
+def strips(label: str, rows: Sequence[tuple[str, Sequence[float]]], width: int) -> str:
     """The values of each name as dots on a line of its own, which begins at 0."""
     left = _space([name for name, _ in rows], width)
     scale = Scale((0.0, max((v for _, values in rows for v in values), default=1.0)), left, width - 10)
     parts = []
     for n, (name, values) in enumerate(rows):
-        parts.append(f'<text x="{left - 8}" y="{n * BAR + 14}" text-anchor="end">{escape(name)}</text>')
+        parts.append(text(left - 8, n * BAR + 14, name, "end"))
         parts += [f'<circle class="blue" cx="{scale(v):g}" cy="{n * BAR + 10}" r="3"/>' for v in values]
     return drawing(width, BAR * len(rows) + 2, label, "".join(parts))
 
@@ -181,6 +172,11 @@ def strips(label: str, rows: Sequence[tuple[str, Sequence[float]]], width: int =
 def _space(names: Sequence[str], width: int) -> int:
     """The width that names to the left of a drawing take."""
     return round(min(0.45 * width, CHARACTER * max(map(len, names), default=0) + 12))
+
+
+def text(x: float, y: float, content: str, anchor: str = "start", kind: str = "") -> str:
+    """Text at a place, which is its start, middle or end."""
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{f" class={kind}" if kind else ""}>{escape(content)}</text>'
 
 
 def drawing(width: int, height: int, label: str, content: str) -> str:

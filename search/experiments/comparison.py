@@ -56,7 +56,7 @@ class Compared:
         return display.aligned([_HEAD, *self._rows()]) + "\n"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
-        drawn = strips("samples of each program", [(name, self.samples[name]) for name in self.seconds])
+        drawn = strips("samples of each program", [(name, self.samples[name]) for name in self.seconds], 600)
         return display.bundle(str(self), display.table(_HEAD, self._rows()) + alone(drawn))
 
 

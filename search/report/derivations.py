@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from html import escape
 
 from tir.ir import Block, PrimFunc
 from tir.traverse import blocks, loads, stores
 
 from ..drawing.html import table
-from ..drawing.svg import drawing
+from ..drawing.svg import drawing, text
 from ..tuning.result import Result
 
 CELL = 200  # width of a block's column, in units of the drawing
@@ -34,9 +33,9 @@ def _leaves(func: PrimFunc) -> list[Block]:
 def by_block(rules: tuple[str, ...], names: list[str]) -> dict[str, list[str]]:
     """The rules of a sketch by the block that each was applied to; those on blocks that rules made are under the empty name."""
     found: dict[str, list[str]] = {}
-    for text in rules:
-        block, colon, rule = text.partition(": ")
-        found.setdefault(block if colon and block in names else "", []).append(rule if colon and block in names else text)
+    for said in rules:
+        block, colon, rule = said.partition(": ")
+        found.setdefault(block if colon and block in names else "", []).append(rule if colon and block in names else said)
     return found
 
 
@@ -61,13 +60,13 @@ def graph(func: PrimFunc) -> str:
     parts = []
     for n, at in place.items():
         parts.append(f'<rect class="block" x="{at - 60}" y="62" width="120" height="28" rx="4"/>')
-        parts.append(f'<text class="name" x="{at}" y="80" text-anchor="middle">{escape(n)}</text>')
+        parts.append(text(at, 80, n, "middle", "name"))
     for a, b, buffer in edges(func):
         start, end = place[a], place[b]
         up = 62 - min(58, 20 + 14 * abs(end - start) // CELL)
         parts.append(f'<path class="line grey" d="M{start + 20} 62C{start + 20} {up} {end - 20} {up} {end - 20} 60"/>')
         parts.append(f'<path class="grey" d="M{end - 24} 54l4 8l4 -8z"/>')
-        parts.append(f'<text x="{(start + end) // 2}" y="{max(10, up + 8)}" text-anchor="middle">{escape(buffer)}</text>')
+        parts.append(text((start + end) // 2, max(10, up + 8), buffer, "middle"))
     return drawing(
         max(CELL, CELL * len(names)), 96, "the blocks of the computation, and what passes between them", "".join(parts)
     )

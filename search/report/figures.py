@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -157,15 +156,6 @@ def wins(measurements: Sequence[Measurement]) -> list[Measurement]:
         if m.max_error is not None and m.seconds < min((w.seconds for w in found), default=math.inf):
             found.append(m)
     return found
-
-
-def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
-    """The kinds of failure that occurred, how often, and the most common message of each."""
-    found: dict[str, Counter[str]] = {}
-    for m in measurements:
-        if m.outcome != "ok":
-            found.setdefault(m.outcome, Counter())[m.message.splitlines()[0] if m.message else ""] += 1
-    return [(kind, messages.total(), messages.most_common(1)[0][0]) for kind, messages in found.items()]
 
 
 def speed(result: Result, seconds: float) -> float:

@@ -18,7 +18,7 @@ from tir.ir import buffer_nbytes
 from ..drawing.html import document, folded, resource, section, side_by_side, table, wide
 from ..measure.provenance import processor, versions_text
 from ..tuning.history import first_trials, parents
-from ..tuning.result import Result
+from ..tuning.result import Result, failures
 from . import figures
 from .derivations import derivations
 from .lineage import lineage
@@ -185,7 +185,7 @@ def _sketches(result: Result) -> str:
 
 
 def _failures(result: Result) -> str:
-    rows = [(kind, str(n), message) for kind, n, message in figures.failures(result.measurements)]
+    rows = [(kind, str(n), message) for kind, n, message in failures(result.measurements)]
     return "<h2>Failures</h2>" + table(("outcome", "candidates", "most common reason"), rows, text=(0, 2)) if rows else ""
 
 

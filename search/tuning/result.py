@@ -33,19 +33,25 @@ PHASES = ("prepare", "propose", "build", "run", "race")
 MEASURING = ("run", "race")
 
 
+def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
+    """The kinds of failure that occurred, how often, and the most common message of each."""
+    found: dict[str, Counter[str]] = {}
+    for m in measurements:
+        if m.outcome != "ok":
+            found.setdefault(m.outcome, Counter())[m.message.splitlines()[0] if m.message else ""] += 1
+    return [(kind, messages.total(), messages.most_common(1)[0][0]) for kind, messages in found.items()]
+
+
 class NothingFound(RuntimeError):
-    """No candidate was valid. `outcomes` counts what became of them, `reasons` gives the commonest message of each kind."""
+    """No candidate was valid. `outcomes` counts what became of them, `reasons` gives the commonest reason of each kind, the first
+    line of its message."""
 
     def __init__(self, task: Task, measurements: Sequence[Measurement]):
         self.task = task
         self.outcomes = count(measurements)
-        self.reasons: dict[str, str] = {}
-        for kind in self.outcomes:
-            messages = Counter(m.message for m in measurements if m.outcome == kind and m.message)
-            if messages:
-                self.reasons[kind] = messages.most_common(1)[0][0]
+        self.reasons = {kind: message for kind, _, message in failures(measurements) if message}
         lines = [f"no valid candidate for {task.name}: {tally(self.outcomes) if measurements else 'no candidate was proposed'}"]
-        lines += [f"  {kind}: {message.splitlines()[0]}" for kind, message in self.reasons.items()]
+        lines += [f"  {kind}: {message}" for kind, message in self.reasons.items()]
         super().__init__("\n".join(lines))
 
 

@@ -17,12 +17,12 @@ from search.policy.lineage import Applied, Generation
 from search.population.sample import sample
 from search.report import page, write
 from search.report.derivations import by_block, edges, graph
-from search.report.figures import beliefs, failures
+from search.report.figures import beliefs
 from search.report.lineage import changes, columns, line
 from search.report.population import islands, plane
 from search.space.sketch import Sketch
 from search.task import Task
-from search.tuning.result import Result
+from search.tuning.result import Result, failures
 from tests.browser import needs_browser, rendered
 from tests.search.once import generate
 from tir import te, workloads
@@ -207,7 +207,7 @@ def test_rules_are_drawn_on_the_graph():
     assert by_block(("C: tile: 2", "D: skip", "C_global: copy", "no block"), ["C", "D", "F"]) == {
         "C": ["tile: 2"], "D": ["skip"], "": ["C_global: copy", "no block"],
     }  # fmt: skip
-    assert re.findall(r'class="name"[^>]*>(\w+)<', graph(func)) == ["C", "D", "F"]
+    assert re.findall(r"class=name[^>]*>(\w+)<", graph(func)) == ["C", "D", "F"]
 
 
 @needs_browser
