@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape
 
-from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.simplify import simplify
 from tir.ir import (
@@ -19,15 +18,13 @@ from tir.ir import (
     If,
     Kind,
     Let,
-    Load,
-    Node,
     PrimFunc,
     Seq,
     Stmt,
     Store,
 )
 from tir.script.printer import expr_text
-from tir.traverse import loads, loops, rewrite, substitute, variables
+from tir.traverse import loops, substitute
 
 NAMES = {
     Kind.SERIAL: "serial",
@@ -93,18 +90,8 @@ class _Boxes:
         return f'<div class="block" title="block {escape(b.name)}">{guard}{held}{first}{body}</div>'
 
     def _text(self, e: Expr) -> str:
-        """An expression, its index arithmetic as simple as the ranges of the loops allow."""
-
-        def visit(n: Node) -> Node | None:
-            if not isinstance(n, Load):
-                return None
-            return n.with_(indices=tuple(self._simple(rewrite(i, visit)) for i in n.indices))
-
-        return expr_text(self._simple(rewrite(e, visit)))
-
-    def _simple(self, e: Expr) -> Expr:
-        known = variables(e) <= self._ranges.keys() and not loads(e)
-        return simplify(e, self._ranges) if known and dtypes.is_int(e.dtype) else e
+        """An expression, as simple as the ranges of the loops allow."""
+        return expr_text(simplify(e, self._ranges))
 
 
 def _line(text: str) -> str:
