@@ -30,23 +30,19 @@ if TYPE_CHECKING:
     from .tuning.task_scheduler import TasksResult, WeightedFunction, tune_tasks
 
 _NAMES = {
-    name: f"search.{module}"
-    for module, names in {
-        "measure": ("Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer"),
-        "measure.distributed.measurer": ("DaskMeasurer",),
-        "measure.reference": ("NamedWorkload",),
-        "policy.evolution": ("Evolution",),
-        "records": ("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"),
-        "tuning.autotune": ("NothingFound", "Result", "autotune"),
-        "policy.random_search": ("RandomSearch",),
-        "policy.protocol": ("Policy",),
-        "space.sketch": ("Sketch",),
-        "tuning.task_scheduler": ("WeightedFunction", "TasksResult", "tune_tasks"),
-        "task": ("Task",),
-        "policy.default_schedule": ("default_schedule",),
-        "space.generation": ("generate",),
-    }.items()
-    for name in names
+    **dict.fromkeys(("Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer"), "measure"),
+    **dict.fromkeys(("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"), "records"),
+    **dict.fromkeys(("NothingFound", "Result", "autotune"), "tuning.autotune"),
+    **dict.fromkeys(("TasksResult", "WeightedFunction", "tune_tasks"), "tuning.task_scheduler"),
+    "DaskMeasurer": "measure.distributed.measurer",
+    "Evolution": "policy.evolution",
+    "NamedWorkload": "measure.reference",
+    "Policy": "policy.protocol",
+    "RandomSearch": "policy.random_search",
+    "Sketch": "space.sketch",
+    "Task": "task",
+    "default_schedule": "policy.default_schedule",
+    "generate": "space.generation",
 }
 
 __all__ = [
@@ -58,5 +54,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(import_module(_NAMES[name]), name)
+        return getattr(import_module(f"search.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'search' has no attribute {name!r}")

@@ -8,7 +8,8 @@ import numpy as np
 
 from codegen.target import Target
 
-from ..population.sample import legalize, sample
+from ..population.mutate import sampled_again
+from ..population.sample import sample
 from ..space.sketch import Sketch
 
 
@@ -38,14 +39,5 @@ def settings(sketch: Sketch, target: Target, knob: Knob, count: int, rng: np.ran
 
 
 def turned(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The rows, each with one of its knobs, any with the same probability, set anew."""
-    known = knobs(sketch)
-    if not known:
-        return rows.copy()
-    sampled = sample(sketch, target, len(rows), rng)
-    picked = rng.integers(len(known), size=len(rows))
-    result = rows.copy()
-    for n, knob in enumerate(known):
-        own = np.flatnonzero(picked == n)
-        result[own[:, None], knob.columns] = sampled[own[:, None], knob.columns]
-    return legalize(sketch, target, result)
+    """The rows, each with one of its knobs set anew."""
+    return sampled_again(sketch, target, rows, [knob.columns for knob in knobs(sketch)], rng)

@@ -84,10 +84,17 @@ def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position:
 
 def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sample all levels of one axis again."""
+    return sampled_again(sketch, target, rows, [t.columns for t in _open_tiles(sketch)], rng)
+
+
+def sampled_again(
+    sketch: Sketch, target: Target, rows: np.ndarray, parts: Sequence[Sequence[int]], rng: np.random.Generator
+) -> np.ndarray:
+    """The rows, each with the columns of one of the parts, any with the same probability, sampled again."""
     result = rows.copy()
     sampled = sample(sketch, target, len(rows), rng)
-    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
-        result[own[:, None], t.columns] = sampled[own[:, None], t.columns]
+    for columns, own in _assigned(parts, len(rows), rng):
+        result[own[:, None], columns] = sampled[own[:, None], columns]
     return legalize(sketch, target, result)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from heapq import heappop, heappush
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage
 from schedule.open_trace import Role
 from schedule.templates.annotate import roots
@@ -52,11 +51,8 @@ def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], .
         options: list[tuple[OpenSchedule, tuple[tuple[str, str], ...]]] = []
         for loop in _candidates(here, block):
             new = here.copy()
-            try:
-                new.compute_at(block, loop, preserve_unit_loops=True)
-            except ScheduleError:
-                continue
-            options.append((new, (*steps, (block, loop))))
+            if new.attempt(OpenSchedule.compute_at, block, loop, True):
+                options.append((new, (*steps, (block, loop))))
         for n, (new, taken) in reversed(list(enumerate([*options, (here, steps)]))):
             heappush(work, (departures + min(n, 1), next(order), depth + 1, new, taken))
     return [("; ".join(f"{b} at {loop}" for b, loop in steps) or "all at root", steps) for steps in found]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from schedule import ScheduleError
 from schedule.legality.axis_windows import affine_index
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import Template
@@ -75,11 +74,7 @@ class InlineAgain(Template):
 
 
 def _legal(state: OpenSchedule, block: str) -> bool:
-    try:
-        state.copy().compute_inline(block)
-    except ScheduleError:
-        return False
-    return True
+    return state.copy().attempt(OpenSchedule.compute_inline, block)
 
 
 def _read_once(state: OpenSchedule, block: str) -> bool:
