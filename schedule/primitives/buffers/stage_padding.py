@@ -18,11 +18,9 @@ from tir.ir import (
     PrimFunc,
     Select,
     Store,
-    Var,
     conjunction,
     conjuncts,
     const,
-    nest,
 )  # fmt: skip
 from tir.traverse import loads, rewrite, variables, walk
 
@@ -34,6 +32,7 @@ from ...primitive import BlockName, BufferOfBlock, primitive
 from ...rewriting.cache_stages import copy_axes, need_only_reads, place_to_copy
 from ...rewriting.edits import Names, edited, unstated, with_buffer
 from ...rewriting.layouts import buffer_argument
+from ...rewriting.placement import laid_out
 
 
 @primitive
@@ -67,8 +66,6 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_padded"), tuple(map(Const, extents)), source.dtype, source.scope)
     iters = copy_axes(names, [(Const(n), "int32") for n in extents])
-    loops = [Var(names.loop(f"ax{n}")) for n in range(len(iters))]
-    iters = tuple(it.with_(binding=x) for it, x in zip(iters, loops, strict=True))
     inside = ranges_of([Block("", iters, reader.body)])
     places = [simplify(it.var + start) for it, start in zip(iters, starts, strict=True)]
     condition = conjunction(*(_moved(c, reader, read, places, inside) for c in conjuncts(choice.condition)))
@@ -82,8 +79,8 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
         )
     indices = tuple(simplify(i - start, without_units(ranges)) for i, start in zip(read.indices, starts, strict=True))
     new = unstated(rewrite(reader, lambda n: Load(copy, indices) if n == choice else None), source.name)
-    around = nest([(x, it.extent) for x, it in zip(loops, iters, strict=True)], making)
-    return with_buffer(edited(func, [(leaf.block, new)], stand.insertion(around)), scope.block, copy), making.name
+    placed = laid_out(making, {}, stand.ranges, names, preserve_unit_loops=True)
+    return with_buffer(edited(func, [(leaf.block, new)], stand.insertion(placed)), scope.block, copy), making.name
 
 
 def _with_padded_factor(block: Block, source: Buffer, ranges: Ranges) -> Block:
