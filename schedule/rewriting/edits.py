@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import is_
 from typing import TypeVar
 
-from tir.ir import Block, Buffer, Expr, For, Load, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import bound_names, fresh, map_statements, rewrite, rewrite_statements, substatements, walk_stmts
+from tir.ir import Block, Buffer, Expr, For, PrimFunc, Seq, Stmt, Store, seq
+from tir.traverse import bound_names, fresh, map_statements, move_accesses, rewrite_statements, substatements, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import find_block
@@ -91,16 +91,11 @@ def with_extents(func: PrimFunc, extents: Mapping[str, Expr]) -> PrimFunc:
 def with_accesses(stmt: S, moved: Mapping[str, tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]]) -> S:
     """`stmt` with accesses of some buffers moved to another buffer, at a function of the indices; stated regions dropped."""
 
-    def visit(n):
-        match n:
-            case Load(old, indices) | Store(old, indices) if old.name in moved:
-                buffer, place = moved[old.name]
-                return n.with_(buffer=buffer, indices=place(indices))
-            case Block():
-                return unstated(n, *moved)
-        return None
+    def place(old: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        buffer, new = moved.get(old.name, (old, None))
+        return None if new is None else (buffer, new(indices))
 
-    return rewrite(stmt, visit)
+    return rewrite_statements(move_accesses(stmt, place), lambda s: unstated(s, *moved) if type(s) is Block else s)
 
 
 def unstated(block: Block, *names: str) -> Block:

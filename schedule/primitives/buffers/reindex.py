@@ -9,7 +9,7 @@ from tir.analysis.regions import accessed
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import Ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, Iter, Load, PrimFunc, Store, nest
-from tir.traverse import rewrite, substitute, variables, walk
+from tir.traverse import move_accesses, substitute, variables, walk
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window, windows
@@ -205,14 +205,7 @@ def _copy_blocks(
     if back:
         source, target = target, source
     copying = Block(names.block(wanted), iters, Store(target.buffer, target.indices, source))
-    new = rewrite(
-        block,
-        lambda n: (
-            n.with_(buffer=copy, indices=indices)
-            if isinstance(n, (Load, Store)) and n.buffer.name == buffer.name and n.indices == place
-            else None
-        ),
-    )
+    new = move_accesses(block, lambda b, at: (copy, indices) if b.name == buffer.name and at == place else None)
     return copy, copying, unstated(new, buffer.name)
 
 

@@ -9,7 +9,7 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Store, conjunction
 from tir.nearest import did_you_mean
-from tir.traverse import driving, move_accesses, replace_buffers, substitute, variables
+from tir.traverse import driving, replace_buffers, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import Window
@@ -18,7 +18,7 @@ from ...legality.instances import covered_windows
 from ...legality.iter_map import proving
 from ...legality.requirements import need_final_inputs, need_own_temporary, own_axes, single_store
 from ...primitive import KIND_WORDS, BlockName, BufferPlace, primitive
-from ...rewriting.edits import edited, unstated
+from ...rewriting.edits import edited, with_accesses
 
 MAX_STEPS = 1024  # of a loop that are tried, where its window moves by other numbers of elements from one to the next
 
@@ -69,23 +69,18 @@ def rolled(func: PrimFunc, block: str, place: int | str, keep: str = "") -> Prim
     length = window.extent
     kept = buffer.with_(shape=tuple(length if n == dim else d for n, d in enumerate(buffer.shape)))
 
-    def in_turn(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
-        if b.name != buffer.name:
-            return None
-        return b, tuple(simplify(i % length) if n == dim else i for n, i in enumerate(indices))
+    def in_turn(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(simplify(i % length) if n == dim else i for n, i in enumerate(indices))
 
     rolling = next(it for it in producer.iters if it.var.name == axis)
     first = simplify(rolling.binding - window.start, ranges) >= simplify(length - step, ranges)
     predicate = conjunction(producer.predicate, Binary("or", loop.var.equal(0), first))
     iters = tuple(it.with_(axis=Axis.OPAQUE) if it is rolling else it for it in producer.iters)
     users = [x for x in scope.leaves if buffer.name in x.reads | x.writes and x is not leaf]
-    changes = [(x.stmt, move_accesses(_plain(x.stmt, buffer.name), in_turn)) for x in users]
-    changes.append((producer, move_accesses(_plain(producer, buffer.name), in_turn).with_(iters=iters, predicate=predicate)))
+    moved = {buffer.name: (buffer, in_turn)}
+    changes = [(x.stmt, with_accesses(x.stmt, moved)) for x in users]
+    changes.append((producer, with_accesses(producer, moved).with_(iters=iters, predicate=predicate)))
     return replace_buffers(edited(func, changes), {buffer.name: kept})
-
-
-def _plain(stmt, name: str):
-    return unstated(stmt, name) if isinstance(stmt, Block) else stmt
 
 
 def _only_store(block: Block, buffer: Buffer) -> Store:
