@@ -173,7 +173,7 @@ def _candidates(func: PrimFunc, known: Mapping[str, frozenset[str]]) -> Iterator
 
 
 class _Search:
-    """Whether statements of a function can be moved."""
+    """True where statements of a function can be moved."""
 
     def __init__(self, func: PrimFunc, known: Mapping[str, frozenset[str]]):
         self.func, self.known = func, known
@@ -219,7 +219,7 @@ class _Search:
     def _expanded(
         self, path: Sequence[Stmt], part: Stmt, around: Sequence[Stmt], written: Counter[str], read: Counter[str]
     ) -> bool | None:
-        """Whether temporaries need a dimension for each of the loops that go along; None where that would not do either."""
+        """True where temporaries need a dimension for each of the loops that go along; None where that would not do either."""
         outer = loops_on(path)
         if not outer or _single_valued(part, {x.name for x in outer}):
             return False
@@ -240,7 +240,7 @@ class _Search:
 
 
 def _single_valued(part: Stmt, outer: set[str]) -> bool:
-    """Whether each element that a statement in these outer loops writes has one value, whatever their iteration."""
+    """True where each element that a statement in these outer loops writes has one value, whatever their iteration."""
     found = blocks(part)
     names = [s.buffer.name for b in found for s in stores(b.body)]
     if len(set(names)) < len(names) or len(stores(part)) != sum(1 + (b.init is not None) for b in found):

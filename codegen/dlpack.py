@@ -34,7 +34,7 @@ class DLTensor(ctypes.Structure):
 
     @property
     def contiguous(self) -> bool:
-        """Whether its elements are row-major without gaps."""
+        """True where its elements are row-major without gaps."""
         return not self.strides or contiguous(self.lengths, [self.strides[n] for n in range(self.ndim)], 1)
 
 
@@ -48,7 +48,7 @@ class _Versioned(ctypes.Structure):
 
 
 def contiguous(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
-    """Whether these strides are those of a row-major array whose elements are `unit` apart."""
+    """True where these strides are those of a row-major array whose elements are `unit` apart."""
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
         if n != 1 and stride != unit:
             return False

@@ -126,14 +126,14 @@ def _functions(kernel, name: str) -> list[tuple[Any, str]]:
 
 
 def keeps(kernel) -> bool:
-    """Whether a kernel keeps memory from one call to the next."""
+    """True where a kernel keeps memory from one call to the next."""
     from .llvm.scratch import RELEASE
 
     return f"{RELEASE}()" in kernel.llvm_ir()
 
 
 def parallel(code: bytes) -> bool:
-    """Whether an object file calls the OpenMP runtime."""
+    """True where an object file calls the OpenMP runtime."""
     return b"GOMP_parallel\0" in code
 
 

@@ -47,12 +47,12 @@ def vector_registers(features: Set[str], bits: int) -> int:
 
 
 def fuses_multiply_add(features: Set[str]) -> bool:
-    """Whether a processor has fused multiply-adds; all have them but older ones with x86."""
+    """True where a processor has fused multiply-adds; all have them but older ones with x86."""
     return bool({"fma", "neon"} & features) or platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686")
 
 
 def scales_by_powers(features: Set[str]) -> bool:
-    """Whether a processor has an instruction that multiplies a vector's floats by any powers of two (VSCALEF)."""
+    """True where a processor has an instruction that multiplies a vector's floats by any powers of two (VSCALEF)."""
     return {"avx512f", "avx512vl"} <= features
 
 
@@ -76,7 +76,7 @@ def host_processor() -> tuple[str, str]:
 
 
 def _tiles_permitted() -> bool:
-    """Whether the operating system lets this process use tile registers; Linux wants to be asked."""
+    """True where the operating system lets this process use tile registers; Linux wants to be asked."""
     if sys.platform != "linux":
         return True
     return ctypes.CDLL(None).syscall(ARCH_PRCTL, ctypes.c_long(REQUEST_PERMISSION), ctypes.c_long(TILE_DATA)) == 0
@@ -171,7 +171,7 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
 
 @lru_cache(64)
 def known_processor(mcpu: str, mtriple: str = "") -> bool:
-    """Whether LLVM has a processor of that name. LLVM reports an unknown one on the error stream only, and aborts later."""
+    """True where LLVM has a processor of that name. LLVM reports an unknown one on the error stream only, and aborts later."""
     from .llvm_binding import llvm
 
     llvm.initialize_native_target()

@@ -203,7 +203,7 @@ def _heads(llvm_ir: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _named(pattern: str) -> property:
-    """Whether the name of an instruction begins so."""
+    """True where the name of an instruction begins so."""
     begins = re.compile(pattern).match
     return property(lambda instruction: begins(instruction.name) is not None)
 
@@ -248,7 +248,7 @@ class Instruction:
 
     @property
     def scalar(self) -> bool:
-        """Whether it works on one float of a vector register."""
+        """True where it works on one float of a vector register."""
         name = self.name.removeprefix("v")
         if name.startswith("cvt"):
             return re.search(r"p[sdh]", name) is None
@@ -256,7 +256,7 @@ class Instruction:
 
     @property
     def broadcast(self) -> bool:
-        """Whether it loads one element into all lanes."""
+        """True where it loads one element into all lanes."""
         return self.loads and (re.search("broadcast|ddup", self.name) is not None or "{1to" in (self.memory or ""))
 
     @property
@@ -453,7 +453,7 @@ def _step(i: Instruction, core: Core, ready: dict[str, float], moving: set[str])
 
 
 def _reads_destination(i: Instruction) -> bool:
-    """Whether the last operand is a source too."""
+    """True where the last operand is a source too."""
     if "(" in i.operands[-1]:
         return False
     if _MERGES.match(i.name):

@@ -70,7 +70,7 @@ class Signature:
 
     @cached_property
     def constant(self) -> bool:
-        """Whether no parameter is a size, and all lengths are known."""
+        """True where no parameter is a size, and all lengths are known."""
         return all(isinstance(p, Buffer) and p.has_const_shape for p in self.func.params)
 
     @cached_property
@@ -223,7 +223,7 @@ def _solved(d: Expr, length: int, known: Mapping[str, Expr]) -> tuple[str, int] 
 
 
 def _first_access(s: Stmt, name: str) -> str | None:
-    """Whether a statement first may "read" a buffer, or does "write" it, as far as its order in the program goes."""
+    """True where a statement first may "read" a buffer, or does "write" it, as far as its order in the program goes."""
     if isinstance(s, Block) and s.init is not None and (found := _first_access(s.init, name)) is not None:
         return found
     if any(n.buffer.name == name for e in children(s) if isinstance(e, Expr) for n in loads(e)):
@@ -234,7 +234,7 @@ def _first_access(s: Stmt, name: str) -> str | None:
 
 
 def _written_whole(func: PrimFunc, b: Buffer) -> bool:
-    """Whether every element of a buffer is certainly written: whether one could read all of it after the function."""
+    """True where every element of a buffer is certainly written: whether one could read all of it after the function."""
     if not b.has_const_shape:
         return False
     taken = names(func)

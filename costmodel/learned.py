@@ -61,7 +61,7 @@ class LearnedModel(ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether it scores itself, not the formula for it."""
+        """True where it scores itself, not the formula for it."""
         return self.programs >= self.min_programs
 
     @property

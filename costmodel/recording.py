@@ -165,12 +165,12 @@ def where(condition: Value, a: Value, b: Value) -> Value:
 
 
 def logical_or(a: Value, b: Value) -> Value:
-    """Whether one of two conditions holds."""
+    """True where one of two conditions holds."""
     return where(a, True, b) if isinstance(b, Number) else where(b, True, a)
 
 
 def and_not(a: Value, b: Value) -> Value:
-    """Whether the first condition holds and the second doesn't."""
+    """True where the first condition holds and the second doesn't."""
     return where(b, False, a)
 
 

@@ -147,7 +147,7 @@ def _counts(levels: list[Sizes]) -> list[Value]:
 
 
 def _aligned(access: TileAccess) -> bool:
-    """Whether vectors along the last dimension start where lines do; others cross lines, and each such load counts twice."""
+    """True where vectors along the last dimension start where lines do; others cross lines, and each such load counts twice."""
     return len(access.dims[-1]) == 1 and access.shape[-1] * access.nbytes % CACHE_LINE_BYTES == 0
 
 

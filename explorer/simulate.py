@@ -185,7 +185,7 @@ def run(func: PrimFunc) -> Run:
 
 
 def _touch(cache: OrderedDict[tuple[int, int], None], line: tuple[int, int]) -> bool:
-    """Whether the cache has a line, which is now the one used last; the one not used for longest makes room."""
+    """True where the cache has a line, which is now the one used last; the one not used for longest makes room."""
     hit = line in cache
     cache[line] = None
     cache.move_to_end(line)

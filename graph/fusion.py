@@ -88,7 +88,7 @@ class _Fusion:
         return [members for _, members in sorted(self._members.items()) if not self.free.issuperset(members)]
 
     def _continues(self, call: Call) -> bool:
-        """Whether a call without a kernel, which drops a unit dimension, follows one that moves elements."""
+        """True where a call without a kernel, which drops a unit dimension, follows one that moves elements."""
         before = self.maker.get(call.values[0]) if len(call.values) == 1 and picks(call) else None
         return before is not None and before not in self.free and moves(self.calls[before])
 
@@ -128,7 +128,7 @@ class _Fusion:
             self._sinks |= dict.fromkeys(own, into)
 
     def _fits(self, call: Call, reader: int, copies: bool) -> bool:
-        """Whether what a call makes may be computed where another reads it; if it `copies`, no element is computed twice."""
+        """True where what a call makes may be computed where another reads it; if it `copies`, no element is computed twice."""
         if reader not in self.pointwise:
             return copies and picks(call) and is_product(self.calls[reader])
         members = self._members[self._last(reader)]

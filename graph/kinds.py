@@ -17,7 +17,7 @@ from .ops.registry import MAX_KNOWN_CALLS
 
 
 def pointwise(call: Call) -> bool:
-    """Whether a call computes each element of its only output on its own, without a reduction."""
+    """True where a call computes each element of its only output on its own, without a reduction."""
     return len(call.outputs) == 1 and _block(function(call)) is not None
 
 
@@ -27,35 +27,35 @@ def elementwise_inputs(call: Call) -> list[Value]:
 
 
 def elementwise(call: Call) -> bool:
-    """Whether each element of the only output comes from elements at its own place, of inputs that are broadcast as in numpy."""
+    """True if each element of the only output comes from elements at its own place, of inputs that are broadcast as in numpy."""
     return len(call.outputs) == 1 and _broadcasts(function(call))
 
 
 def moves(call: Call) -> bool:
-    """Whether a call computes nothing: each element of the output is one of an input, or a constant."""
+    """True where a call computes nothing: each element of the output is one of an input, or a constant."""
     block = _block(function(call))
     return block is not None and _moved(_stored(block))
 
 
 def picks(call: Call) -> bool:
-    """Whether each element of the output is the one of the only input at the output's indices, in some order, and constants: a
+    """True where each element of the output is the one of the only input at the output's indices, in some order, and constants: a
     transpose, a part of one dimension, or both."""
     return len(call.values) == 1 and _picked(function(call)) is not None
 
 
 def moves_rows(call: Call) -> bool:
-    """Whether a call does that and the last dimension stays the last."""
+    """True where a call does that and the last dimension stays the last."""
     picked = _picked(function(call)) if len(call.values) == 1 else None
     return picked is not None and picked[-1:] == (len(call.outputs[0].shape) - 1,)
 
 
 def read_once(call: Call, value: Value) -> bool:
-    """Whether a call needs each element of an input for one element of its output at most, so that it may compute it itself."""
+    """True if a call needs each element of an input for one element of its output at most, so that it may compute it itself."""
     return _different(call).index(value) in _needed_once(function(call))
 
 
 def is_product(call: Call) -> bool:
-    """Whether a call is one sum of products of elements at axes, of operands of which each lacks an axis of the result."""
+    """True where a call is one sum of products of elements at axes, of operands of which each lacks an axis of the result."""
     return len(call.outputs) == 1 and _multiplies(function(call))
 
 

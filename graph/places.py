@@ -72,7 +72,7 @@ def _root(value: Value, parents: Mapping[Value, Place]) -> Place:
 
 
 def _joins_outermost(call: Call) -> bool:
-    """Whether a call writes its inputs one after the other."""
+    """True where a call writes its inputs one after the other."""
     if call.operator != "Concat":
         return False
     shape = call.outputs[0].shape
@@ -80,13 +80,13 @@ def _joins_outermost(call: Call) -> bool:
 
 
 def _is_row(values: Sequence[Value], found: Sequence[Place]) -> bool:
-    """Whether values lie one after the other already."""
+    """True where values lie one after the other already."""
     ends = accumulate((v.nbytes for v in values), initial=found[0].offset)
     return all(p == Place(found[0].root, end) for p, end in zip(found, ends, strict=False))
 
 
 def _fill(values: Sequence[Value], found: Sequence[Place]) -> bool:
-    """Whether values are all there is of the values in which they lie."""
+    """True where values are all there is of the values in which they lie."""
     return all(v.nbytes == p.root.nbytes for v, p in zip(values, found, strict=True))
 
 

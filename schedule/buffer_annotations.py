@@ -48,7 +48,7 @@ def _named_buffers(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
 
 @memoized
 def _is_annotated(s: Stmt) -> bool:
-    """Whether a statement, or one below, has annotations."""
+    """True where a statement, or one below, has annotations."""
     return (isinstance(s, For | Block) and bool(s.annotations)) or any(map(_is_annotated, substatements(s)))
 
 

@@ -109,7 +109,7 @@ class CPU:
 
     @property
     def masks(self) -> bool:
-        """Whether lanes are masked at no cost, as with mask registers."""
+        """True where lanes are masked at no cost, as with mask registers."""
         return bool(self.features & {"avx512f", "sve"})
 
     # --- registers ---------------------------------------------------------------------------------------------------------

@@ -260,15 +260,15 @@ class OpenSchedule(Schedule):
         return [name for name in named_below(self.func)[Block] if name not in self.scheduled]
 
     def is_left(self, name: str) -> bool:
-        """Whether there is a block of this name of which nothing was made yet."""
+        """True where there is a block of this name of which nothing was made yet."""
         return name not in self.scheduled and name in named_below(self.func)[Block]
 
     def untouched(self, name: str) -> bool:
-        """Whether nothing has taken a block, and it has its loops to itself, as it was written."""
+        """True where nothing has taken a block, and it has its loops to itself, as it was written."""
         return name not in self.scheduled and self.own_loops(name)
 
     def own_loops(self, name: str) -> bool:
-        """Whether the loops of a block are its axes, as it was written."""
+        """True where the loops of a block are its axes, as it was written."""
         axes = self.axes(name)
         return len(axes) == len(self.block(name).iters) and self.get_loops(name) == [loop for _, loop in axes]
 

@@ -90,7 +90,7 @@ class Tile:
     registers: bool = True
 
     def fills(self, row: Sequence[int]) -> bool:
-        """Whether the tiles of a row fill the axis exactly."""
+        """True where the tiles of a row fill the axis exactly."""
         return (self.extent * self.unit - self.missing) % (self.unit * prod(int(row[c]) for c in self.columns)) == 0
 
 

@@ -474,7 +474,7 @@ def blocks_below(stmt: Stmt) -> list[Block]:
 
 
 def is_parameter(func: PrimFunc, buffer: str) -> bool:
-    """Whether a buffer is a parameter of the function."""
+    """True where a buffer is a parameter of the function."""
     return any(p.name == buffer for p in func.buffers)
 
 

@@ -43,7 +43,7 @@ _PLAIN = {variable: plain for plain, variable in _KINDS.items()}
 
 
 def can_be_named(value: Any) -> bool:
-    """Whether later steps can refer to a value: to an integer, a number or a text, not to None, a bool, a list or an object."""
+    """True if later steps can refer to a value: to an integer, a number or a text, not to None, a bool, a list or an object."""
     return type(value) in _KINDS
 
 

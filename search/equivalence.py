@@ -1,4 +1,4 @@
-"""Whether two functions compute the same numbers, and where they first differ."""
+"""Comparison of two functions: equal numbers, or the first place where they differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE_THREAD = "llvm -num-cores 1"
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Whether the results of two functions agree, on random inputs of so many `seeds`: the truth value of this object.
+    """True where the results of two functions agree, on random inputs of so many `seeds`: the truth value of this object.
 
     Where no result can be rounded on integers, they are compared bit by bit, else each with the first function in float64, within
     the errors that rounding may make: of the scale of their elements, `tolerance` is the largest.

@@ -127,5 +127,5 @@ def _operations(value: Node) -> int:
 
 
 def _is_data(value: Expr) -> bool:
-    """Whether an expression is computed from elements of buffers, or is a float, rather than an index."""
+    """True where an expression is computed from elements of buffers, or is a float, rather than an index."""
     return dtypes.is_float(value.dtype) or bool(loads(value))

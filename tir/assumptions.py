@@ -61,7 +61,7 @@ def _holds(condition: Expr, values: Mapping[str, int]) -> bool:
 
 
 def divides(factor: int, size: Expr, facts: Sequence[Expr]) -> bool:
-    """Whether a factor divides a size, for certain, given the facts about it."""
+    """True where a factor divides a size, for certain, given the facts about it."""
     multiples: dict[Any, int] = {}
     for fact in facts:
         match fact:

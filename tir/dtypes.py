@@ -71,7 +71,7 @@ def is_int(name: str) -> bool:
 
 
 def is_half(name: str) -> bool:
-    """Whether it is a float of 16 bits. Such values are computed in float32, and rounded after each operation."""
+    """True where it is a float of 16 bits. Such values are computed in float32, and rounded after each operation."""
     return TABLE[name].kind == "float" and TABLE[name].bits == 16
 
 
@@ -113,7 +113,7 @@ def exact_integers(name: str) -> int:
 
 
 def holds(wide: str, narrow: str) -> bool:
-    """Whether a dtype can hold every value of another exactly."""
+    """True where a dtype can hold every value of another exactly."""
     a, b = TABLE[wide], TABLE[narrow]
     if a == b or b.kind == "bool":
         return True

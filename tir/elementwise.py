@@ -48,12 +48,12 @@ def minimum(a, b) -> Expr:
 
 
 def equal(a, b) -> Expr:
-    """Whether two values are equal, a bool: `==` on expressions compares their structure."""
+    """True where two values are equal, a bool: `==` on expressions compares their structure."""
     return binary("==", a, b)
 
 
 def not_equal(a, b) -> Expr:
-    """Whether two values differ, a bool: `!=` on expressions compares their structure."""
+    """True where two values differ, a bool: `!=` on expressions compares their structure."""
     return binary("!=", a, b)
 
 
@@ -134,19 +134,19 @@ def clip(x, low, high) -> Expr:
 
 
 def isnan(x) -> Expr:
-    """Whether a number is none, which integers never are."""
+    """True where a number is none, which integers never are."""
     value = as_expr(x)
     return Binary("!=", value, value) if dtypes.is_float(value.dtype) else const(False)
 
 
 def isinf(x) -> Expr:
-    """Whether a number is infinite, which integers never are."""
+    """True where a number is infinite, which integers never are."""
     value = as_expr(x)
     return equal(abs(value), float("inf")) if dtypes.is_float(value.dtype) else const(False)
 
 
 def isfinite(x) -> Expr:
-    """Whether a number is neither infinite nor none, which integers always are."""
+    """True where a number is neither infinite nor none, which integers always are."""
     value = as_expr(x)
     return abs(value) < float("inf") if dtypes.is_float(value.dtype) else const(True)
 

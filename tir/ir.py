@@ -63,7 +63,7 @@ def deeply(call: Callable[[], R]) -> R:
 
 
 def sayable(name: str) -> bool:
-    """Whether a name can be said in a script: an identifier as Python keeps it (`ﬁ` is read as `fi`), and no keyword."""
+    """True where a name can be said in a script: an identifier as Python keeps it (`ﬁ` is read as `fi`), and no keyword."""
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
@@ -200,12 +200,12 @@ class Expr(Operators, Node):
 
     @property
     def is_zero(self) -> bool:
-        """Whether this is the constant 0, of any dtype."""
+        """True where this is the constant 0, of any dtype."""
         return isinstance(self, Const) and self.value == 0
 
     @property
     def is_one(self) -> bool:
-        """Whether this is the constant 1, of any dtype."""
+        """True where this is the constant 1, of any dtype."""
         return isinstance(self, Const) and self.value == 1
 
     def __bool__(self):
@@ -791,7 +791,7 @@ def opaque(call: Foreign, buffers: Iterable[Buffer], loop: Callable[[str], str],
 
 
 def separate(separators: Any, rank: int) -> bool:
-    """Whether `separators` divide the dimensions of a buffer of this rank into groups, none empty."""
+    """True where `separators` divide the dimensions of a buffer of this rank into groups, none empty."""
     if not isinstance(separators, list | tuple) or not all(type(n) is int for n in separators):
         return False
     return all(0 < n < rank for n in separators) and list(separators) == sorted(set(separators))

@@ -1,4 +1,4 @@
-"""Whether two functions are the same but for names."""
+"""Equality of two functions but for names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .traverse import rewrite, rewrite_statements, substitute, walk
 
 
 def structural_equal(f: PrimFunc, g: PrimFunc) -> bool:
-    """Whether two functions differ at most in the names of functions, parameters, buffers, loops, blocks, variables. In the texts
+    """True if two functions differ at most in the names of functions, parameters, buffers, loops, blocks, variables. In the texts
     of attributes and annotations a word that is such a name is one, too."""
     return _renamed(need_func(f, "structural_equal")) == _renamed(need_func(g, "structural_equal"))
 

@@ -39,7 +39,7 @@ class Program:
 
 
 def is_file(word: str) -> bool:
-    """Whether a word of the command line is `FILE.py` or `FILE.py:NAME`."""
+    """True where a word of the command line is `FILE.py` or `FILE.py:NAME`."""
     return Path(word.partition(":")[0]).suffix == ".py"
 
 
@@ -101,7 +101,7 @@ def _shape(text: str, usage: str) -> tuple[int, ...]:
 
 
 def _fits(func: PrimFunc) -> bool:
-    """Whether the arrays of a function and their float64 reference fit into the memory of this machine."""
+    """True where the arrays of a function and their float64 reference fit into the memory of this machine."""
     from search.measure.memory import memory
     from tir import dtypes
 

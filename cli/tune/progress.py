@@ -22,7 +22,7 @@ MAX_WORKERS = 16  # of a cluster that are shown
 
 
 def is_terminal(stream: IO[str]) -> bool:
-    """Whether a table in it can be updated."""
+    """True where a table in it can be updated."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 

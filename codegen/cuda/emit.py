@@ -235,7 +235,7 @@ class _Kernel:
         self.line("}")
 
     def indexes_local(self, s: For) -> bool:
-        """Whether a constant number of iterations walks through a local buffer, which has no addresses while in registers."""
+        """True where a constant number of iterations walks through a local buffer, which has no addresses while in registers."""
         if not isinstance(s.extent, Const) or _copies(s) > MAX_UNROLLED_STATEMENTS:
             return False
         return any(
@@ -365,7 +365,7 @@ class _Kernel:
 
 
 def _gathers(s: For) -> bool:
-    """Whether a loop does one thing with registers and what it loads from global memory: all lanes may be loaded first."""
+    """True where a loop does one thing with registers and what it loads from global memory: all lanes may be loaded first."""
     body = s.body
     while isinstance(body, If) and body.orelse is None and not loads(body.condition):
         body = body.then

@@ -42,7 +42,7 @@ def _cells(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomi
 
 
 def together(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) -> bool:
-    """Whether a condition holds for all n lanes or for none: it does not speak of the lane, or compares multiples of n."""
+    """True where a condition holds for all n lanes or for none: it does not speak of the lane, or compares multiples of n."""
     if lane.name not in variables(condition):
         return True
     match condition:

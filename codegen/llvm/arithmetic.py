@@ -157,7 +157,7 @@ class Arithmetic(Division):
         return "holds", terms, -(-limit // divisor), self.lane if not self._uniform(e) else None
 
     def _holds(self, e: Expr) -> bool:
-        """Whether a comparison holds in all iterations of the loops around, in this copy of the unrolled ones."""
+        """True where a comparison holds in all iterations of the loops around, in this copy of the unrolled ones."""
         p = self._excess(e)
         _, high = (None, None) if p is None else polynomial_bounds(p, self.ranges)
         return high is not None and high <= 0
@@ -399,7 +399,7 @@ class Arithmetic(Division):
         return self.select(condition, x, y)
 
     def _loaded_beside(self, t: Load, f: Const, condition: Expr) -> bool:
-        """Whether one instruction loads a vector and has a constant in lanes where the condition does not hold."""
+        """True where one instruction loads a vector and has a constant in lanes where the condition does not hold."""
         if f.value == 0:
             return not self._uniform(condition) and self.place(t).stride != 0
         plain = t.dtype == f.dtype == dtypes.computed(f.dtype) and t.dtype != "bool"

@@ -240,7 +240,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
             self.masked(self.negate(mask), s.orelse, None)
 
     def _decided(self, condition: Expr) -> bool | None:
-        """Whether a condition on the copies of unrolled loops holds in this one, if that is known."""
+        """True where a condition on the copies of unrolled loops holds in this one, if that is known."""
         known = simplify(substitute(condition, {name: Const(n) for name, n in self.constants.items()}))
         return bool(known.value) if isinstance(known, Const) else None
 
@@ -369,12 +369,12 @@ class Function(Arithmetic, Threads, Parts, Streams):
 
 
 def _accumulated(body: Stmt, buffer: Buffer) -> bool:
-    """Whether something is added up in a buffer, so that it is live as long as that takes."""
+    """True where something is added up in a buffer, so that it is live as long as that takes."""
     return any(s.buffer == buffer and any(x.buffer == buffer for x in loads(s.value)) for s in stores(body))
 
 
 def _small(s: Stmt) -> bool:
-    """Whether a statement is a store of few operations that nothing in lanes without work can harm."""
+    """True where a statement is a store of few operations that nothing in lanes without work can harm."""
     if not isinstance(s, Store):
         return False
     nodes = list(itertools.islice(walk(s), MAX_MASKED_NODES + 1))

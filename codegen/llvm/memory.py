@@ -34,7 +34,7 @@ def hoistable(e: Expr) -> bool:
 
 
 def stays(offset: Polynomial) -> bool:
-    """Whether an offset is computed where it is needed."""
+    """True where an offset is computed where it is needed."""
     return not all(hoistable(atom) for m in offset for atom in m)
 
 
@@ -123,7 +123,7 @@ class Memory(Writer):
         return found
 
     def _moves(self, e: Expr) -> bool:
-        """Whether the value differs between lanes or between copies of unrolled loops."""
+        """True where the value differs between lanes or between copies of unrolled loops."""
         return not self._uniform(e) or bool(self._copy(variable_names(e)))
 
     def point(self, place: Place) -> str:
@@ -505,7 +505,7 @@ class Memory(Writer):
         return weave([row(n) for n in range(count)])
 
     def _same_in_groups(self, mask: Value, count: int) -> bool:
-        """Whether a mask certainly is the same in each `count` lanes side by side."""
+        """True where a mask certainly is the same in each `count` lanes side by side."""
         assert self.lane is not None
         lane, conditions = self.lane[0], self.conditions.get(mask.name)
         group = Binary("//", Var(lane), Const(count))
@@ -602,7 +602,7 @@ class Memory(Writer):
         self.perform(f"llvm.masked.scatter.{value.suffix}.v{lanes}p0", value, *where)
 
     def _streams_elements(self, b: Buffer) -> bool:
-        """Whether single elements of a buffer are stored past the caches, as all others of their lines are."""
+        """True where single elements of a buffer are stored past the caches, as all others of their lines are."""
         streamed = b.name in self.shifted or (self.all_streamed and b.name in self.streamed)
         return streamed and dtypes.nbytes(b.dtype) in STREAMED_ELEMENTS
 

@@ -85,7 +85,7 @@ class _MethodDef(ctypes.Structure):
 
 @cache
 def supported() -> bool:
-    """Whether objects lie in memory as this module reads them: in 64-bit CPython with its lock, and arrays as probes show."""
+    """True where objects lie in memory as this module reads them: in 64-bit CPython with its lock, and arrays as probes show."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     if ctypes.sizeof(ctypes.c_void_p) != 8 or object.__basicsize__ != HEAD or sys.byteorder != "little":
@@ -97,7 +97,7 @@ def supported() -> bool:
 
 
 def _as_known(array: np.ndarray) -> bool:
-    """Whether the words at the known places of an array are what it says of itself."""
+    """True where the words at the known places of an array are what it says of itself."""
 
     def word(place: int) -> int:
         return ctypes.c_uint64.from_address(place).value

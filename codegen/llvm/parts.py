@@ -20,7 +20,7 @@ class Parts(Writer):
     """Writes long bodies."""
 
     def is_long(self, s: Stmt) -> bool:
-        """Whether a body is to be written in parts."""
+        """True where a body is to be written in parts."""
         body = isinstance(s, Seq) or _is_memory(s)
         return body and self.lane is None and self.mask is None and not self.constants and _size(s) > MAX_STATEMENTS
 

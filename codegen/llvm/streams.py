@@ -42,7 +42,7 @@ def vector_bytes(store: Store, nest: list[For]) -> int:
 
 
 def beside_streams(s: Stmt, streamed: Set[str], nbytes: int) -> bool:
-    """Whether a statement stores so many bytes or more at a time to arrays that are `streamed`, in other loops than those."""
+    """True where a statement stores so many bytes or more at a time to arrays that are `streamed`, in other loops than those."""
     match s:
         case For(_, Const(), Store(buffer) as store, Kind.VECTORIZED) if buffer.name in streamed:
             return vector_bytes(store, [s]) >= nbytes

@@ -54,7 +54,7 @@ class Threads(Writer):
 
     @property
     def _moving(self) -> bool:
-        """Whether threads leave the core of their caller."""
+        """True where threads leave the core of their caller."""
         return cores.AVAILABLE and self.module.target.move_threads
 
     def _caller(self) -> tuple[Value, Value]:

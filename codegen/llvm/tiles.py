@@ -103,7 +103,7 @@ def write(writer: Function, s: For) -> bool:
 
 
 def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
-    """Whether a statement does nothing but set the results of the sum that follows to 0; the sum starts with that then."""
+    """True where a statement does nothing but set the results of the sum that follows to 0; the sum starts with that then."""
     if not writer.tiles.configured or not isinstance(following, For) or loads(s):
         return False
     results = _results(writer, following)

@@ -156,7 +156,7 @@ class Writer(Instructions):
         return take, f"call void @tir.give(ptr {slots}, i64 {count}, ptr %heap)"
 
     def aligned(self, pointers: list[str], nbytes: int) -> Value:
-        """Whether all of the pointers are multiples of `nbytes`, a power of two."""
+        """True where all of the pointers are multiples of `nbytes`, a power of two."""
         bits = ""
         for p in pointers:
             address = self.op(f"ptrtoint ptr {p} to i64", "i64").name
@@ -278,7 +278,7 @@ class Writer(Instructions):
         raise NotImplementedError
 
     def any_lane(self) -> Value:
-        """Whether the mask holds in some lane."""
+        """True where the mask holds in some lane."""
         raise NotImplementedError
 
     def inner(self, s: Stmt, share: bool = False) -> tuple[Self, list[Value], list[Value]]:
@@ -319,7 +319,7 @@ class Writer(Instructions):
         raise NotImplementedError
 
     def _uniform(self, e: Expr) -> bool:
-        """Whether the value is the same in every lane."""
+        """True where the value is the same in every lane."""
         if self.lane is None:
             return True
         return not any(n == self.lane[0] or (n in self.env and self.env[n].lanes > 1) for n in variable_names(e))

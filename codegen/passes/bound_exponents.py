@@ -101,7 +101,7 @@ def _bounded(n: Node, consumer: _Update, known: Sequence[_Maximum]) -> Expr | No
 
 
 def _at_least(top: Load, x: Load, consumer: _Update, known: Sequence[_Maximum]) -> bool:
-    """Whether `top` is at least `x`: the maxima that led to it read all elements of the dimensions in which their loops go."""
+    """True where `top` is at least `x`: the maxima that led to it read all elements of the dimensions in which their loops go."""
     free: Mapping[str, Expr] = {}  # loops, of which some iteration will be chosen
     conditions: tuple[Expr, ...] = ()  # that hold in it
     for maximum in reversed(known):

@@ -41,7 +41,7 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
 
 
 def _combines(update: Store, loop: str, body: Stmt) -> bool:
-    """Whether a store updates one element in all iterations of a loop, whose body reads nothing else of that buffer."""
+    """True where a store updates one element in all iterations of a loop, whose body reads nothing else of that buffer."""
     stays = loop not in variables(*update.indices)
     return updated(update) is not None and stays and sum(x.buffer.name == update.buffer.name for x in loads(body)) == 1
 

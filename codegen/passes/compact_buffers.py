@@ -81,12 +81,12 @@ def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
 
 
 def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether what an iteration reads of the buffer, it has written. Iterations of a parallel loop are independent."""
+    """True where what an iteration reads of the buffer, it has written. Iterations of a parallel loop are independent."""
     return loop.kind is Kind.PARALLEL or (loop.kind is Kind.SERIAL and writes_before_reads(loop.body, buffer, ranges))
 
 
 def _each_lane_its_own(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether each lane of a vectorised loop writes the same elements, and reads what it has written."""
+    """True where each lane of a vectorised loop writes the same elements, and reads what it has written."""
     inside = ranges_of([loop], ranges)
     shared = any(
         s.buffer.name == buffer.name and loop.name not in variables(*map(simplify, s.indices)) for s in stores(loop.body)

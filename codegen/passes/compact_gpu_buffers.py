@@ -66,7 +66,7 @@ def _of_function(body: Stmt, *scopes: str) -> list[Buffer]:
 
 
 def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
-    """Whether the block writes in each iteration of a loop what it reads of the buffer there."""
+    """True where the block writes in each iteration of a loop what it reads of the buffer there."""
     if is_thread(loop, "threadIdx"):
         return False
     inside = ranges_of([loop], ranges)
@@ -123,12 +123,12 @@ def _max_index(footprint: Footprint, index: Expr) -> int | None:
 
 
 def _is_quotient(m: Monomial) -> bool:
-    """Whether a monomial is x // c for a constant c > 0."""
+    """True where a monomial is x // c for a constant c > 0."""
     return len(m) == 1 and isinstance(m[0], Binary) and m[0].op == "//" and isinstance(m[0].b, Const) and m[0].b.value > 0
 
 
 def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
-    """Whether all that the block reads of the buffer in `body`, a sequence, an earlier statement of it has surely written.
+    """True where all that the block reads of the buffer in `body`, a sequence, an earlier statement of it has surely written.
 
     By enumeration of the elements that the threads of the block touch. A guard that only keeps the place inside of the buffer
     excludes nothing that is read.
@@ -266,7 +266,7 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
 
 
 def _apart(kernel: GPUKernel, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
-    """Whether no two threads, or warps, touch the same element: each touches `offsets` from a place that `part` says."""
+    """True where no two threads, or warps, touch the same element: each touches `offsets` from a place that `part` says."""
     counts = {kernel.indices[axis].name: kernel.threads[axis] for axis in owners}
     columns, threads = grid(counts), prod(counts.values())
     starts = []

@@ -11,7 +11,7 @@ from tir.traverse import loads, rewrite, variables
 
 
 def contiguous(store: Store, loops: Sequence[For]) -> bool:
-    """Whether nested loops of constant extents, the outermost first, walk the array that a store writes one element after the
+    """True where nested loops of constant extents, the outermost first, walk the array that a store writes one element after the
     other, and in each array that it reads do so too, or stay at one place; and every iteration can run before any other."""
     names, read = {x.name for x in loops}, loads(store.value)
     if any(x.buffer == store.buffer or x.buffer.scope == "register" for x in read) or store.buffer.scope == "register":

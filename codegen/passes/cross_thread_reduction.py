@@ -67,7 +67,7 @@ def lower_cross_thread_reduction(func: PrimFunc, target) -> PrimFunc:
 
 
 def _reducing(s: Stmt) -> bool:
-    """Whether `s` is a thread loop that drives a reduce axis of a block below."""
+    """True where `s` is a thread loop that drives a reduce axis of a block below."""
     return is_thread(s, "threadIdx") and any(isinstance(x, Block) and s.name in driving(x, Axis.REDUCE) for x in walk_stmts(s))
 
 

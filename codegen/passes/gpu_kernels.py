@@ -44,7 +44,7 @@ class GPUKernel:
 
 
 def is_thread(s: Stmt, kind: str) -> TypeGuard[For]:
-    """Whether `s` is a loop bound to an axis of `kind`: blockIdx, threadIdx or vthread."""
+    """True where `s` is a loop bound to an axis of `kind`: blockIdx, threadIdx or vthread."""
     return isinstance(s, For) and s.kind is Kind.THREAD and s.thread.split(".")[0] == kind
 
 
@@ -96,5 +96,5 @@ def axes_of(kind: str) -> tuple[str, ...]:
 
 
 def in_warp(s: Stmt) -> bool:
-    """Whether a statement touches a buffer that the lanes of a warp hold together."""
+    """True where a statement touches a buffer that the lanes of a warp hold together."""
     return any(b.scope == WARP_SCOPE for b in used(s).values())

@@ -89,7 +89,7 @@ def _conditions_once(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str
 
 
 def _pure(condition: Expr) -> bool:
-    """Whether a condition can be decided elsewhere than where it stands: it is a comparison of indices, nothing is loaded, and no
+    """True if a condition can be decided elsewhere than where it stands: it is a comparison of indices, nothing is loaded, and no
     divisor may be 0."""
     match condition:
         case Binary(_, a, b):
@@ -247,7 +247,7 @@ def _exchanged(node: N, atom: Expr, other: Expr) -> N:
 
 
 def _divided(atom: Expr, body: Stmt) -> bool:
-    """Whether an index is, or is in, a quotient or a remainder in `body`."""
+    """True where an index is, or is in, a quotient or a remainder in `body`."""
     return bool(variables(atom) & variables(*divisions(body)))
 
 

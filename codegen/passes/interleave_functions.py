@@ -44,7 +44,7 @@ def interleave_functions(func: PrimFunc, target) -> PrimFunc:
 
 
 def _waits(s: Store, target) -> bool:
-    """Whether a statement computes functions in long chains of vector instructions."""
+    """True where a statement computes functions in long chains of vector instructions."""
     from ..llvm.math import LIBRARY
 
     calls = [n for n in walk(s.value) if isinstance(n, Call)]
@@ -54,6 +54,6 @@ def _waits(s: Store, target) -> bool:
 
 
 def _joins(s: Store, vectors: For, lanes: For) -> bool:
-    """Whether the vectors of a statement lie side by side in each array, in one dimension."""
+    """True where the vectors of a statement lie side by side in each array, in one dimension."""
     others = [i for indices in (s.indices, *(x.indices for x in loads(s.value))) for i in indices[:-1]]
     return contiguous(s, (vectors, lanes)) and not variables(*others) & {vectors.name, lanes.name}

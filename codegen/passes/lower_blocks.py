@@ -140,7 +140,7 @@ class _Lowering:
 
 
 def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
-    """Whether a reduction starts once for each iteration of the loops that do not drive it.
+    """True where a reduction starts once for each iteration of the loops that do not drive it.
 
     A loop that drives no axis starts it again in each of its iterations. So does one that drives an axis, where it comes back to
     the first step; and so do iterations that come back to the same place. What it leaves in a temporary of the block is for the

@@ -69,7 +69,7 @@ def scale(y: Expr) -> Expr:
 
 
 def _near_one(y: Expr) -> Expr:
-    """Whether y and its reciprocal are normal as they are."""
+    """True where y and its reciprocal are normal as they are."""
     far, near = _bounds(y)
     return conjunction(near <= magnitude(y), magnitude(y) <= far)
 

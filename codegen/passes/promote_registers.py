@@ -84,7 +84,7 @@ class _RegisterTile:
     register: Buffer | None = field(default=None)
 
     def happens(self) -> bool:
-        """Whether each place is stored to in each iteration of the loops, so that it is one of the buffer."""
+        """True where each place is stored to in each iteration of the loops, so that it is one of the buffer."""
         return any(all(c in self.conditions for c in store) for store in self.certain)
 
     def offsets(self) -> list[int]:
@@ -253,7 +253,7 @@ def _places_named(a: _RegisterTile, b: _RegisterTile) -> dict[str, Expr]:
 
 
 def _apart(tiles: list[_RegisterTile]) -> bool:
-    """Whether all vectors of all tiles are disjoint."""
+    """True where all vectors of all tiles are disjoint."""
     spans: list[tuple[int, int]] = []
     for tile in tiles:
         distance = as_constant(add(tile.base, tiles[0].base, -1))
@@ -264,7 +264,7 @@ def _apart(tiles: list[_RegisterTile]) -> bool:
 
 
 def _within(tile: _RegisterTile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
-    """Whether the places lie within the buffer under the conditions that will guard their loads and stores."""
+    """True where the places lie within the buffer under the conditions that will guard their loads and stores."""
     inner = dict(ranges)
     if tile.lane is not None:
         inner[tile.lane.name] = (0, tile.lanes - 1)
@@ -310,7 +310,7 @@ def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], own: set[str], ranges, 
 
 
 def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile]) -> bool:
-    """Whether the store is to a register whose elements exist just where the conditions hold."""
+    """True where the store is to a register whose elements exist just where the conditions hold."""
     tile = tiles.get(s.buffer.name)
     if tile is None:
         return False

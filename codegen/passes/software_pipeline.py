@@ -152,12 +152,12 @@ def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
 
 
 def called(e: Expr, op: str) -> bool:
-    """Whether an expression is a call of `op`."""
+    """True where an expression is a call of `op`."""
     return isinstance(e, Call) and e.op == op
 
 
 def _in_vector(body: Stmt, store: Store) -> bool:
-    """Whether a store is in a vectorised loop, which may move enough bytes at once."""
+    """True where a store is in a vectorised loop, which may move enough bytes at once."""
     return any(
         isinstance(s, For) and s.kind is Kind.VECTORIZED and any(x is store for x in stores(s.body)) for s in walk_stmts(body)
     )

@@ -79,11 +79,11 @@ def widest(s: Stmt) -> int:
 
 
 def accumulates(s: Store) -> bool:
-    """Whether a store sets a constant, as an init does, or updates the buffer that it reads."""
+    """True where a store sets a constant, as an init does, or updates the buffer that it reads."""
     return isinstance(s.value, Const) or any(load.buffer == s.buffer for load in loads(s.value))
 
 
 def maskable(s: Stmt, target) -> bool:
-    """Whether the target has instructions that load and store some lanes of a vector of what `s` touches."""
+    """True where the target has instructions that load and store some lanes of a vector of what `s` touches."""
     narrowest = min((dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))), default=32)
     return target.vector_bits >= (512 if narrowest < 32 else 256)

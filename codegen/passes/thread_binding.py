@@ -133,7 +133,7 @@ def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
 
 
 def _is_bound(s: Stmt) -> bool:
-    """Whether a loop in `s` is bound to blocks or threads."""
+    """True where a loop in `s` is bound to blocks or threads."""
     return any(isinstance(x, For) and x.kind is Kind.THREAD for x in walk_stmts(s))
 
 

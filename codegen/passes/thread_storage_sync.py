@@ -213,7 +213,7 @@ def _union(a: list[MemoryAccess], b: list[MemoryAccess]) -> list[MemoryAccess]:
 
 
 def _is_unit(s: Stmt) -> bool:
-    """Whether no barrier can stand inside: a thread loop, or a statement without one inside."""
+    """True where no barrier can stand inside: a thread loop, or a statement without one inside."""
     return is_thread(s, "threadIdx") or not any(is_thread(x, "threadIdx") for x in walk_stmts(s))
 
 

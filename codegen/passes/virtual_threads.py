@@ -30,7 +30,7 @@ def inject_virtual_thread(func: PrimFunc, target) -> PrimFunc:
 
 
 def _overwrites(body: Stmt, name: str) -> bool:
-    """Whether iterations of `name` keep different values in the same elements of a temporary."""
+    """True where iterations of `name` keep different values in the same elements of a temporary."""
     varying: set[str] = set()
     grown = True
     while grown:
@@ -86,7 +86,7 @@ def distribute_threads(func: PrimFunc, target) -> PrimFunc:
 
 
 def _uniform(loop: For, x: Stmt) -> bool:
-    """Whether a statement in a thread loop does the same in all its iterations, or holds a loop of the same axis."""
+    """True where a statement in a thread loop does the same in all its iterations, or holds a loop of the same axis."""
     inside = any(isinstance(y, For) and y.thread == loop.thread for y in walk_stmts(x))
     whole = all(y.buffer.scope in SHARED for y in stores(x)) and bool(stores(x))
     # Inside of another loop of this axis the variable is that loop's.
@@ -94,7 +94,7 @@ def _uniform(loop: For, x: Stmt) -> bool:
 
 
 def _step(x: Stmt, loop: For) -> bool:
-    """Whether a statement in a thread loop is one of the whole block."""
+    """True where a statement in a thread loop is one of the whole block."""
     match x:
         case Store(buffer):
             return buffer.scope in SHARED and loop.name not in variables(x)
@@ -107,7 +107,7 @@ def _step(x: Stmt, loop: For) -> bool:
 
 
 def _bound_inside(s: Stmt, axis: str) -> bool:
-    """Whether a perfect nest down from `s` binds `axis`, and loops alone stand above."""
+    """True where a perfect nest down from `s` binds `axis`, and loops alone stand above."""
     while isinstance(s, For):
         if s.thread == axis:
             return True

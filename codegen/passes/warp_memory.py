@@ -294,7 +294,7 @@ class _Lowering:
     # elements
 
     def walks_tiles(self, s: For) -> bool:
-        """Whether `s` walks the rows or columns of tiles of a buffer, element by element."""
+        """True where `s` walks the rows or columns of tiles of a buffer, element by element."""
         return any(s.name in pair for pair in self.pairs(s))
 
     def pairs(self, s: Stmt) -> list[tuple[str, str]]:

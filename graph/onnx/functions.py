@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def has_function(name: str, opset: int, domain: str = "") -> bool:
-    """Whether ONNX defines an operator of that version by others."""
+    """True where ONNX defines an operator of that version by others."""
     schema = _schema(name, opset, domain)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 

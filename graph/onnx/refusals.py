@@ -56,7 +56,7 @@ def domain_of(name: str) -> str:
 
 
 def folds(node: onnx.NodeProto, known: Container[str]) -> bool:
-    """Whether a node depends on nothing but values that are known."""
+    """True where a node depends on nothing but values that are known."""
     if node.op_type in MEASURES and not domain_of(node.domain):
         return True
     plain = node.op_type not in (*RANDOM, *SEQUENCES) and not any(a.type in SUBGRAPHS for a in node.attribute)

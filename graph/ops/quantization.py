@@ -40,7 +40,7 @@ class Parameters:
 
 
 def _alike(a: te.Tensor, b: te.Tensor) -> bool:
-    """Whether two parameters have one shape, or each is one number."""
+    """True where two parameters have one shape, or each is one number."""
     return shape_of(a) == shape_of(b) or prod(shape_of(a)) == prod(shape_of(b)) == 1
 
 

@@ -202,7 +202,7 @@ class _Recurrence:
         self.live = self._live(sequence_lens)
 
     def _live(self, lengths: Any) -> Value | None:
-        """Whether each step belongs to each sequence (T, N), from the `lengths` of these; None where all do."""
+        """True where each step belongs to each sequence (T, N), from the `lengths` of these; None where all do."""
         count = self.sequences if lengths is None else lengths.shape[0] if isinstance(lengths, Value) else len(lengths)
         known = () if isinstance(lengths, Value) else lengths or (self.steps,)
         if count != self.sequences or not all(0 <= length <= self.steps for length in known):

@@ -193,7 +193,7 @@ def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, 
 
 
 def is_view(call: Call) -> bool:
-    """Whether a call only renames the elements of its first input."""
+    """True where a call only renames the elements of its first input."""
     found = find(call.operator, call.opset)
     return found is not None and found.view
 

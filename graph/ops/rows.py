@@ -211,7 +211,7 @@ def top_k(x, *, k, axis=-1, largest=1, sorted=1):
         raise ValueError(f"there are no {count} of {extent} elements")
 
     def first(a: Expr, b: Expr) -> Expr:
-        """Whether an element comes before another that it does not equal."""
+        """True where an element comes before another that it does not equal."""
         if not dtypes.is_float(x.dtype):
             return a > b if largest else a < b
         return te.all(te.logical_not(a <= b), te.equal(b, b)) if largest else te.all(te.logical_not(a >= b), te.equal(a, a))

@@ -1,4 +1,4 @@
-"""Whether passes keep what a graph computes: each is compared with the graph before it, on given inputs."""
+"""Checks that passes keep what a graph computes: each is compared with the graph before it, on given inputs."""
 
 from __future__ import annotations
 

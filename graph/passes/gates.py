@@ -36,5 +36,5 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _surrounded(call: Call) -> bool:
-    """Whether a convolution reads outside of its image."""
+    """True where a convolution reads outside of its image."""
     return any(call.attribute("pads", ())) or call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID")

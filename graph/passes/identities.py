@@ -57,7 +57,7 @@ def _given_back(graph: Graph, call: Call, starts_at_zero: Callable[[Value], bool
 
 
 def _starts_at_zero(call: Call | None) -> bool:
-    """Whether a call makes sums, which begin with 0 and so are never -0; where they are rounded once more they may be."""
+    """True where a call makes sums, which begin with 0 and so are never -0; where they are rounded once more they may be."""
     return call is not None and call.operator in ("Conv", "ConvTranspose", "MatMul") and call.outputs[0].dtype in WIDE
 
 

@@ -34,7 +34,7 @@ class Strided:
 
     @property
     def is_row(self) -> bool:
-        """Whether the elements follow each other without gaps."""
+        """True where the elements follow each other without gaps."""
         inner = 1
         for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if extent > 1 and stride != inner:
@@ -90,7 +90,7 @@ def simplify_layouts(graph: Graph) -> Graph:
     consumers, outputs = graph.consumers(), set(graph.outputs)
 
     def needed(value: Value) -> bool:
-        """Whether a value is there in any case, or for more than one."""
+        """True where a value is there in any case, or for more than one."""
         readers = consumers.get(value, [])
         return value in outputs or len(readers) > 1 or any(c.operator not in MOVES for c in readers)
 

@@ -48,7 +48,7 @@ class Rewriting:
         return call if call is not None and call.operator in operators else None
 
     def read_once(self, value: Value) -> bool:
-        """Whether one call alone reads a value, and it is no output."""
+        """True where one call alone reads a value, and it is no output."""
         return value not in self._outputs and len(self._consumers.get(value, ())) <= 1
 
     def array(self, value: Value | None) -> np.ndarray | None:
@@ -91,7 +91,7 @@ class Rewriting:
 
 
 def fits_elementwise(call: Call) -> bool:
-    """Whether a call whose operands were exchanged is one that its operator takes, gives the output it is to give, and still
+    """True where a call whose operands were exchanged is one that its operator takes, gives the output it is to give, and still
     computes element by element: some operators do so for some shapes alone."""
     try:
         types = result_types(call)

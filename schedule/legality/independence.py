@@ -1,4 +1,4 @@
-"""Whether the iterations of a loop are independent, so that threads or lanes may run them in any order."""
+"""Independence of the iterations of a loop: threads or lanes may run them in any order."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
 
 
 def _stated_apart(unit: Unit, loop: For, instances: Instances) -> bool:
-    """Whether the regions that a block is stated to write have no element in common in two iterations of the loop."""
+    """True where the regions that a block is stated to write have no element in common in two iterations of the loop."""
     block = unit.stmt
     assert isinstance(block, Block) and block.writes is not None
     places = {it.var.name: substitute(it.binding, unit.env) for it in block.iters}
@@ -145,7 +145,7 @@ def _need_spatial_block(
 
 
 def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: Instances) -> bool:
-    """Whether instances in different iterations differ in a spatial axis where each sum of loops below that the predicate limits,
+    """True if instances in different iterations differ in a spatial axis where each sum of loops below that the predicate limits,
     as that of the parts of a tile that do not fill it, counts as one number below the limit."""
     block, names = unit.stmt, {x.name for x in instances.below_loops}
     assert isinstance(block, Block)
@@ -179,7 +179,7 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
 
 
 def _has_disjoint_iterations(path: list[Stmt]) -> bool:
-    """Whether the last loop of a path holds one block, which writes at places that depend on all axes that the loop drives, and
+    """True if the last loop of a path holds one block, which writes at places that depend on all axes that the loop drives, and
     whose instances in different iterations differ in a spatial axis: by enumeration, where places that come from fused and split
     loops are beyond algebra."""
     loop = last_loop(path)

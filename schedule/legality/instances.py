@@ -53,7 +53,7 @@ def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], 
 
 
 def writes_apart(scope: Scope, leaf: Leaf, other: Leaf) -> bool:
-    """Whether no element that a block writes, all of which it uses at one place, is provably one that another block writes.
+    """True where no element that a block writes, all of which it uses at one place, is provably one that another block writes.
 
     Theorem: a block that writes `X[v, w]` at its axes writes an element only if its conditions hold there. If one of them, over
     the indices at which the other block writes, never holds where that runs, no element is written by both.
@@ -69,7 +69,7 @@ def writes_apart(scope: Scope, leaf: Leaf, other: Leaf) -> bool:
 
 
 def _never_meets(scope: Scope, leaf: Leaf, other: Leaf, name: str) -> bool:
-    """Whether the conditions under which a block writes a buffer at its axes never hold at the indices of another one."""
+    """True where the conditions under which a block writes a buffer at its axes never hold at the indices of another one."""
     own, places = ({s.indices for s in stores(x.block) if s.buffer.name == name} for x in (leaf, other))
     axes, theirs = ({it.var.name for it in x.block.iters} for x in (leaf, other))
     if len(own) != 1 or any(not variables(*indices) <= theirs | scope.ranges.keys() for indices in places):
@@ -88,7 +88,7 @@ def _never_meets(scope: Scope, leaf: Leaf, other: Leaf, name: str) -> bool:
 
 
 def _never_holds(condition: Expr, ranges: Ranges, facts: Iterable[Expr]) -> bool:
-    """Whether a condition is provably false for all values within `ranges` for which `facts` hold."""
+    """True where a condition is provably false for all values within `ranges` for which `facts` hold."""
     return condition == FALSE or any(prove(to_expr(p) <= -1, ranges, facts) for p in nonnegative(condition))
 
 

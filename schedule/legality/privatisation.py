@@ -44,7 +44,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
 
 
 def writes_all_reads(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
-    """Whether all that `reader` reads of a buffer, in an iteration of the loops around both, `writer` has written in it."""
+    """True where all that `reader` reads of a buffer, in an iteration of the loops around both, `writer` has written in it."""
     outer, ranges = loops_and_ranges(shared(writer.above, reader.above), scope.ranges)
     both = seq(*(nest(leaf.inside(outer), leaf.stmt) for leaf in (writer, reader)))
     return writes_before_reads(both, scope.buffer(name), ranges)

@@ -173,7 +173,7 @@ def need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf, hint: str | None = 
 
 
 def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
-    """Whether, in every iteration of `loops`, a block writes to each element the value that it always writes there."""
+    """True where a block, in every iteration of `loops`, writes to each element the value that it always writes there."""
     block = writer.stmt
     if type(block) is not Block:
         return False
@@ -231,7 +231,7 @@ def need_safe_domain(scope: Scope, leaf: Leaf, conditions: Sequence[Expr], what:
 
 
 def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
-    """Whether every access in a block is provably within its buffer at all points of the block's domain."""
+    """True where every access in a block is provably within its buffer at all points of the block's domain."""
     parts = substatements(block)
     if any(isinstance(s, For | Block | Let) for part in parts for s in walk_stmts(part)):
         return False

@@ -120,7 +120,7 @@ def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[s
 
 
 def _readable(window: Window, ranges: Ranges, written: Collection[str]) -> bool:
-    """Whether the bounds of a window read only elements that are in their buffers and not `written`."""
+    """True where the bounds of a window read only elements that are in their buffers and not `written`."""
     read = [x for bound in (window.start, window.extent) for x in loads(bound)]
     indices = [place for x in read for place in zip(x.indices, x.buffer.shape, strict=True)]
     kept = not any(x.buffer.name in written for x in read)

@@ -141,7 +141,7 @@ def _inline_chains(s: OpenSchedule) -> None:
 
 
 def only_reduces(block: Block) -> bool:
-    """Whether a block is a reduction that gains nothing by tiles, and no convolution."""
+    """True where a block is a reduction that gains nothing by tiles, and no convolution."""
     c = contraction(block)
     return reduction.matches(block) and not reused(block) and (c is None or (at_axes(c.left) and at_axes(c.right)))
 

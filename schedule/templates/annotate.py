@@ -42,7 +42,7 @@ def block_runs(state: OpenSchedule, loop: str) -> int:
 
 
 def _movable(state: OpenSchedule, block: str) -> bool:
-    """Whether a stage, such as the padding of a convolution, may be computed within the one tiled block that reads it."""
+    """True where a stage, such as the padding of a convolution, may be computed within the one tiled block that reads it."""
     consumers = state.get_consumers(block)
     if block in state.scheduled or state.is_output(block) or state.block(block).is_reduction or len(consumers) != 1:
         return False
@@ -90,13 +90,13 @@ def _annotate(state: OpenSchedule) -> None:
 
 
 def _owns_its_loops(state: OpenSchedule, block: str) -> bool:
-    """Whether a block has its loops to itself."""
+    """True where a block has its loops to itself."""
     nest = state.get_loops(block)
     return bool(nest) and len(blocks_below(state.loop(nest[0]))) == 1 and len(nest) == len(state.axes(block))
 
 
 def _done(state: OpenSchedule, block: str) -> bool:
-    """Whether nothing is left to do for a block: its template did all, or it goes at the end."""
+    """True where nothing is left to do for a block: its template did all, or it goes at the end."""
     return state.scheduled.get(block) in (Stage.DONE, Stage.VIEW)
 
 
@@ -207,7 +207,7 @@ def _label(depth: int) -> str:
 
 
 def _legal(state: OpenSchedule, loops: list[str]) -> bool:
-    """Whether the outer loops of a nest may be fused and run on the threads."""
+    """True where the outer loops of a nest may be fused and run on the threads."""
     return state.copy().attempt(parallel, loops)
 
 

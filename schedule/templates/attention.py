@@ -55,12 +55,12 @@ def matches(s: Schedule, block: str, processor: CPU) -> Attention | None:
 
 
 def _plain(c: Contraction, processor: CPU) -> bool:
-    """Whether a product has one axis of rows and one of columns beside its batches, and gains by tiles."""
+    """True where a product has one axis of rows and one of columns beside its batches, and gains by tiles."""
     return not c.rows[:-1] and not c.columns[:-1] and gemm.suits(c, processor)
 
 
 def by_rows(c: Contraction) -> bool:
-    """Whether the left operand of a product lies by batches, rows and one axis of the sum, in that order."""
+    """True where the left operand of a product lies by batches, rows and one axis of the sum, in that order."""
     axes = (*c.batch, *c.rows, *c.reduction)
     return (
         len(c.rows) == len(c.reduction) == 1
@@ -70,7 +70,7 @@ def by_rows(c: Contraction) -> bool:
 
 
 def _makes_rows(s: Schedule, c: Contraction, stages: set[str], processor: CPU) -> bool:
-    """Whether a product makes rows for some stages alone, in the order of its batches."""
+    """True where a product makes rows for some stages alone, in the order of its batches."""
     order = [it.var for it in (*c.batch, c.rows[-1], c.columns[-1])]
     alone = {*s.get_consumers(c.block)} <= stages and c.block not in s.get_output_blocks()
     return alone and _plain(c, processor) and [i for i in c.store.indices if isinstance(i, Var)] == order

@@ -49,7 +49,7 @@ class Contraction:
 
     @property
     def by_columns(self) -> bool:
-        """Whether the last dimension of the result is one of the columns, the last of them."""
+        """True where the last dimension of the result is one of the columns, the last of them."""
         return bool(self.columns) and self.columns[-1].var.name == self.vector
 
     @property
@@ -124,7 +124,7 @@ def pairing(block: Block) -> Contraction | None:
 
 
 def regular(block: Block) -> bool:
-    """Whether the axes of a block have constant extents, and a loop each."""
+    """True where the axes of a block have constant extents, and a loop each."""
     return all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
 
 
@@ -138,7 +138,7 @@ def _factors(body: Store) -> tuple[Load, Load] | None:
 
 
 def reused(block: Block) -> bool:
-    """Whether a block of constant extents uses all that it reads many times, so that it gains by tiles in caches and
+    """True where a block of constant extents uses all that it reads many times, so that it gains by tiles in caches and
     registers."""
     own = stored(block).buffer.name
     used = [_used(x) for x in loads(block.body) if x.buffer.name != own]
@@ -160,7 +160,7 @@ def _used(load: Load) -> set[str]:
 
 
 def at_axes(load: Load) -> bool:
-    """Whether each index of an element is an axis of its own, or a constant."""
+    """True where each index of an element is an axis of its own, or a constant."""
     axes = [i for i in load.indices if not isinstance(i, Const)]
     return all(isinstance(i, Var) for i in axes) and len(_used(load)) == len(axes)
 
@@ -236,7 +236,7 @@ def loop_length(s: Schedule, loop: str) -> int | None:
 
 
 def is_elementwise(block: Block) -> bool:
-    """Whether a block computes each element of its output once, from anything, in any order."""
+    """True where a block computes each element of its output once, from anything, in any order."""
     body, spatial = block.body, all(it.axis is Axis.SPATIAL for it in block.iters)
     return block.init is None and spatial and isinstance(body, Store) and _stored_axes(body, block) is not None
 
@@ -282,21 +282,21 @@ def fuse_epilogue(s: Schedule, after: str | None, loop: str) -> None:
 
 
 def _same_rows(x: Load, place: Sequence[Expr]) -> bool:
-    """Whether an element is at a place with the dimensions but the last in another order, but for dimensions of one element."""
+    """True if an element is at a place with the dimensions but the last in another order, but for dimensions of one element."""
     indices = [i for i, n in zip(x.indices, x.buffer.shape, strict=True) if not n.is_one]
     moved = {i for i in place if isinstance(i, Var)} >= {*indices} and len({*indices}) == len(indices)
     return bool(indices) and moved and all(isinstance(i, Var) for i in indices) and x.indices[-1] == place[-1]
 
 
 def _same_place(x: Load, place: Sequence[Expr]) -> bool:
-    """Whether an element is at a place of the same rank, but for dimensions of one element."""
+    """True where an element is at a place of the same rank, but for dimensions of one element."""
     if len(x.indices) != len(place):
         return False
     return all(a == b or n.is_one for a, b, n in zip(x.indices, place, x.buffer.shape, strict=True))
 
 
 def reuses_data(block: Block) -> bool:
-    """Whether a reduction reads elements again in other iterations: some operand lacks a spatial axis.
+    """True where a reduction reads elements again in other iterations: some operand lacks a spatial axis.
 
     Ansor (section 4.1, HasDataReuse) also counts blocks without a reduction in which two operands lack an axis, as in a
     normalisation (see `needs_tiling`); tiling gains nothing there, and keeps producers from being fused row by row.
@@ -316,7 +316,7 @@ def lacking(block: Block) -> int:
 
 
 def walks_memory(block: Block) -> bool:
-    """Whether the axis that walks the last dimension written walks the last dimension of something read too, so that vectors of
+    """True if the axis that walks the last dimension written walks the last dimension of something read too, so that vectors of
     it are loaded in one piece (a matrix product does; one with a transposed right side, or with a vector, does not)."""
     store = stores(block.body)[0]
     if not store.indices or not isinstance(store.indices[-1], Var):

@@ -53,7 +53,7 @@ class Convolution:
 
     @property
     def transposed_result(self) -> bool:
-        """Whether the channels are not the last dimension of the result."""
+        """True where the channels are not the last dimension of the result."""
         return self.contraction.store.indices[-1] != self.channels[-1].var
 
 
@@ -103,7 +103,7 @@ def _members(image: Load, channel: Var) -> int | None:
 
 
 def suits(c: Convolution, processor: CPU) -> bool:
-    """Whether there are channels enough for half a vector."""
+    """True where there are channels enough for half a vector."""
     return 2 * extent(c.channels[-1]) >= processor.lanes(c.contraction.bits)
 
 
@@ -186,7 +186,7 @@ def _seed(c: Convolution, processor: CPU) -> tuple[ConvolutionTile, Sum]:
 
 
 def _by_panels(c: Convolution, t: ConvolutionTile, processor: CPU) -> bool:
-    """Whether there are panels of weights enough for threads to share nothing else."""
+    """True where there are panels of weights enough for threads to share nothing else."""
     panels, threads = (
         size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels),
         c.contraction.threads(processor),

@@ -114,7 +114,7 @@ def _kernel(c: Windows) -> int:
 
 
 def suits(c: Windows, processor: CPU) -> bool:
-    """Whether the lanes of a vector read elements that follow each other, or lie at equal distances."""
+    """True where the lanes of a vector read elements that follow each other, or lie at equal distances."""
     return any(polynomial(i).get((c.vector.var,), 0) for i in c.image.indices)
 
 

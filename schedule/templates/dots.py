@@ -47,7 +47,7 @@ def _large(c: Contraction) -> Load:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """Whether the sum is long enough for vectors along it."""
+    """True where the sum is long enough for vectors along it."""
     return extent(c.reduction[0]) >= MIN_VECTORS_OF_SUM * processor.lanes(c.bits)
 
 

@@ -27,7 +27,7 @@ SQUARES_DOWN, SQUARES_ACROSS = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of square
 
 
 def matches(block: Block) -> bool:
-    """Whether a block computes each element of its output once, at axes with constant extents, each with a loop of its own."""
+    """True where a block computes each element of its output once, at axes with constant extents, each with a loop of its own."""
     return is_elementwise(block) and regular(block)
 
 

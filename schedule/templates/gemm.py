@@ -76,7 +76,7 @@ def matches(block: Block) -> Contraction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """Whether rows reuse columns, and there are enough of them to transpose the columns where that is needed."""
+    """True where rows reuse columns, and there are enough of them to transpose the columns where that is needed."""
     min_rows = 2 if last_axis(c.right) == c.vector else MIN_ROWS_TO_TRANSPOSE
     return extent(c.rows[-1]) >= min_rows and extent(c.columns[-1]) > 1
 
@@ -174,7 +174,7 @@ def max_whole_sum(processor: CPU) -> int:
 
 
 def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
-    """Whether the whole sum runs at once. Blocks of rows are small then, and each reads all columns again: these stay in the
+    """True where the whole sum runs at once. Blocks of rows are small then, and each reads all columns again: these stay in the
     third-level cache, where threads read them together, or pass once, beside one block of rows or rows that stay."""
     element, K = c.bits // 8, size(c.reduction)
     if K > max_whole_sum(processor):
@@ -186,12 +186,12 @@ def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
 
 
 def _converted(factor: Load, c: Contraction) -> bool:
-    """Whether the elements of a factor are halves that are converted, at each use unless as they are packed."""
+    """True where the elements of a factor are halves that are converted, at each use unless as they are packed."""
     return dtypes.is_half(factor.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)
 
 
 def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
-    """Whether it pays to pack columns whose memory a vector walks: each of their elements is used for all rows."""
+    """True where it pays to pack columns whose memory a vector walks: each of their elements is used for all rows."""
     bits, fma, row = c.bits, processor.fma_cycles(c.bits), extent(c.columns[-1]) * c.bits // 8
     nbytes = row * size(c.reduction)
     from_l3 = processor.read_cycles(bits) + processor.read_cycles(bits, processor.l2 + 1)  # of an element, on its way to L1
@@ -360,7 +360,7 @@ def build(
 
 
 def _rows_stay(c: Contraction, variant: Sum, machine: CPU) -> bool:
-    """Whether one thread reads all rows again for each block of columns from the third-level cache: blocks of columns then pass
+    """True if one thread reads all rows again for each block of columns from the third-level cache: blocks of columns then pass
     through it once, where packed ones would be written there, and be read again for each block of rows."""
     nbytes = size((*c.rows, *c.reduction)) * c.bits // 8
     return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3_reuse_bytes

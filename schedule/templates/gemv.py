@@ -59,7 +59,7 @@ def without_units(s: Schedule, block: str) -> None:
 
 
 def along_rows(c: Contraction) -> bool:
-    """Whether the sum runs along the memory of the matrix."""
+    """True where the sum runs along the memory of the matrix."""
     return last_axis(c.right) == c.reduction[0].var.name
 
 

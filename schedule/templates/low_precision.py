@@ -117,7 +117,7 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """Whether the processor has an instruction for it, and there is more than a row."""
+    """True where the processor has an instruction for it, and there is more than a row."""
     return instruction(c, processor) is not None and extent(c.rows[-1]) > 1
 
 
@@ -161,7 +161,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
 
 
 def in_place(c: Contraction, how: Instruction) -> bool:
-    """Whether rows are read where they are: the sum walks their memory in whole steps, and they are of the type that the
+    """True where rows are read where they are: the sum walks their memory in whole steps, and they are of the type that the
     instruction wants."""
     step = c.reduction[0]
     fits = how.rows == 1 and not how.wider and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0

@@ -98,7 +98,7 @@ def parallel(s: Schedule, loops: Sequence[str]) -> None:
 
 
 def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False, uneven: bool = False) -> None:
-    """Whether threads take the iterations of the parallel loop around a block as they are free, at the seed where these are
+    """True where threads take the iterations of the parallel loop around a block as they are free, at the seed where these are
     `uneven`, or each its share; and how many at a time, unless tile sizes say that already, and all are `alike`."""
     loop = next(x for x in loops_to(s.func.body, block) if x.kind is Kind.PARALLEL).name
     about: About = {"block": owner, "role": Role.PARALLEL}
@@ -115,7 +115,7 @@ def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Se
 
 
 def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
-    """Whether a block writes a parameter past the caches: what its loops touch may be too large to stay in them."""
+    """True where a block writes a parameter past the caches: what its loops touch may be too large to stay in them."""
     block = s.block(name)
     if not isinstance(block.body, Store) or block.is_reduction or not s.get_loops(name):
         return

@@ -43,7 +43,7 @@ def _lane_axis(t: Transposed) -> Iter | None:
 
 
 def suits(t: Transposed, processor: CPU) -> bool:
-    """Whether there are fewer output channels than lanes, and image channels to fill them."""
+    """True where there are fewer output channels than lanes, and image channels to fill them."""
     lanes, axis = processor.lanes(t.c.bits), _lane_axis(t)
     return axis is not None and extent(t.channels) < lanes <= extent(axis) and extent(axis) % lanes == 0
 

@@ -44,7 +44,7 @@ def row(c: Convolution) -> tuple[Iter, ...]:
 
 
 def suits(c: Convolution, processor: CPU) -> bool:
-    """Whether the last dimensions of the result are pixels, enough for a vector."""
+    """True where the last dimensions of the result are pixels, enough for a vector."""
     return c.members is None and c.transposed_result and size(row(c)) >= processor.lanes(c.contraction.bits)
 
 
@@ -100,7 +100,7 @@ def _steps(c: Convolution) -> tuple[Iter, ...]:
 
 
 def in_place(c: Convolution) -> bool:
-    """Whether `row`'s pixels lie one after the other in the image at each step, in rows that do not evict each other."""
+    """True where `row`'s pixels lie one after the other in the image at each step, in rows that do not evict each other."""
     pixels, shape = row(c), const_shape(c.image.buffer)
     units = {it.var.name for it in c.reduction if extent(it) == 1}
     if len(c.image.indices) < len(pixels):
@@ -112,7 +112,7 @@ def in_place(c: Convolution) -> bool:
 
 
 def by_rows(c: Convolution, processor: CPU) -> bool:
-    """Whether the image is read in place, row by row: few weights, most lanes with pixels, enough channels in a tile."""
+    """True where the image is read in place, row by row: few weights, most lanes with pixels, enough channels in a tile."""
     if not suits(c, processor) or in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
         return False
     weights = size((*c.channels, *c.reduction)) * c.contraction.bits // 8  # of one group

@@ -21,7 +21,7 @@ VECTORS_OF_RESULTS = (1, 2, 4, 8, 16)  # numbers of vectors of results that are 
 
 
 def matches(block: Block) -> bool:
-    """Whether a block is a reduction at axes with constant extents, each with a loop of its own, that stores at axes."""
+    """True where a block is a reduction at axes with constant extents, each with a loop of its own, that stores at axes."""
     if not block.is_reduction or block.init is None or not isinstance(block.body, Store):
         return False
     return regular(block) and all(isinstance(i, Var | Const) for i in block.body.indices)

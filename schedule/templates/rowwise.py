@@ -81,21 +81,21 @@ def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> 
 
 
 def own_row(consumer: Block, buffer: str, rank: int) -> bool:
-    """Whether a block reads of a buffer only the row that it works on."""
+    """True where a block reads of a buffer only the row that it works on."""
     axes = (written_axes(consumer) or [])[:rank]
     read = [x.indices[:rank] for x in loads(consumer.body) if x.buffer.name == buffer]
     return all(is_place(indices, axes) for indices in read)
 
 
 def is_place(indices: Sequence[Expr], axes: Sequence[Iter]) -> bool:
-    """Whether indices are the variables of axes in order; where an extent is 1, also 0."""
+    """True where indices are the variables of axes in order; where an extent is 1, also 0."""
     return len(indices) == len(axes) and all(
         i == it.var or (i == Const(0) and it.extent.is_one) for i, it in zip(indices, axes, strict=True)
     )
 
 
 def _cheap(block: Block, rank: int) -> bool:
-    """Whether to compute each element of a row again where it is used is cheaper than to keep the row: sums and products."""
+    """True where to compute each element of a row again where it is used is cheaper than to keep the row: sums and products."""
     whole = is_elementwise(block) and len(block.iters) == rank
     return whole and all(
         isinstance(n, Load | Const | Var | Buffer) or (isinstance(n, Binary) and n.op in "+-*") for n in walk(stored(block).value)

@@ -15,7 +15,7 @@ from .block_analysis import epilogue
 
 
 class Verdict(Enum):
-    """Whether a block can be developed in some way."""
+    """True where a block can be developed in some way."""
 
     SKIP = "does not apply"
     APPLY = "applies, and so may others"

@@ -73,7 +73,7 @@ def _class(condition: Expr, c: Contraction) -> Class | None:
 
 
 def suits(t: Transposed, processor: CPU) -> bool:
-    """Whether it is no plain convolution, and there are channels enough for half a vector."""
+    """True where it is no plain convolution, and there are channels enough for half a vector."""
     return 2 * extent(t.channels) >= processor.lanes(t.c.bits) and (bool(t.classes) or not at_axes(t.c.right))
 
 

@@ -49,7 +49,7 @@ class TracePolicy:
     # --- for subclasses ---
 
     def is_new(self, schedule: Schedule) -> bool:
-        """Whether a schedule was neither measured nor proposed."""
+        """True where a schedule was neither measured nor proposed."""
         text = schedule.trace.to_json()
         return text not in self._proposed and text not in self.measured
 

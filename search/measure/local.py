@@ -516,7 +516,7 @@ class LocalMeasurer(Measurer):
 
 
 def _suspicious(timings: Sequence[Sequence[float]]) -> bool:
-    """Whether timings of one kernel disagree, or the last one has a wide spread: something else was running."""
+    """True where timings of one kernel disagree, or the last one has a wide spread: something else was running."""
     medians = [statistics.median(t) for t in timings]
     quartiles = statistics.quantiles(timings[-1], n=4) if len(timings[-1]) > 1 else (medians[-1],) * 3
     return max(medians) > (1 + SUSPICIOUS_SPREAD) * min(medians) or quartiles[2] - quartiles[0] > SUSPICIOUS_SPREAD * quartiles[1]

@@ -36,7 +36,7 @@ class DeviceLock:
 
     @property
     def taken(self) -> bool:
-        """Whether somebody else holds it now."""
+        """True where somebody else holds it now."""
         import fcntl
 
         other = _opened(self.path)  # another description of the file, whose lock excludes that of the first

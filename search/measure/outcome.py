@@ -118,7 +118,7 @@ class Measurement:
 
     @property
     def drifted(self) -> bool:
-        """Whether its device was not as usual: such a measurement is kept, but says nothing of the candidate."""
+        """True where its device was not as usual: such a measurement is kept, but says nothing of the candidate."""
         return self.message.startswith(DRIFTED)
 
     @property

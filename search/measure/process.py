@@ -118,7 +118,7 @@ class WorkerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there at all; it may have been killed from outside between two requests."""
+        """True where the process is there at all; it may have been killed from outside between two requests."""
         return self._process is not None and self._process.poll() is None
 
     def death(self) -> str:

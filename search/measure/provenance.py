@@ -83,5 +83,5 @@ def versions_text() -> str:
 
 
 def same_compiler(a: dict[str, str], b: dict[str, str]) -> bool:
-    """Whether two sets of versions make the same machine code of a trace."""
+    """True where two sets of versions make the same machine code of a trace."""
     return all(a.get(name) == b.get(name) for name in ("tir", "llvmlite", "llvm"))

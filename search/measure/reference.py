@@ -231,7 +231,7 @@ class Arrays:
 
     @property
     def exact(self) -> bool:
-        """Whether no result is rounded."""
+        """True where no result is rounded."""
         return (self._directory / EXACT).exists()
 
     @property

@@ -135,7 +135,7 @@ class Worker:
                 self.send(**answer, **({"lost": True} if self._lost or self._burdened() else {}))
 
     def _burdened(self) -> bool:
-        """Whether candidates left so many files open that others may find no more, as far as the system tells."""
+        """True where candidates left so many files open that others may find no more, as far as the system tells."""
         try:
             return len(os.listdir("/proc/self/fd")) > self._descriptors + MAX_OPEN_FILES
         except OSError as error:  # looking takes a descriptor itself

@@ -63,7 +63,7 @@ def model_name(model: CostModel) -> str:
 
 
 def is_ready(model: CostModel | None) -> bool:
-    """Whether a model that learns has learned enough, of this task or of others, to score by itself: its `ready`."""
+    """True where a model that learns has learned enough, of this task or of others, to score by itself: its `ready`."""
     return bool(getattr(model, "ready", False))
 
 

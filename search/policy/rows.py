@@ -96,7 +96,7 @@ class RowPolicy(ABC):
     # --- for subclasses ---
 
     def is_new(self, point: Point) -> bool:
-        """Whether a point was neither measured nor proposed."""
+        """True where a point was neither measured nor proposed."""
         return point not in self._proposed and point not in self.measured
 
     def best(self, count: int) -> list[Point]:

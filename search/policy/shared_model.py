@@ -34,7 +34,7 @@ class SharedModel:
 
     @property
     def ready(self) -> bool:
-        """Whether the model scores by what it has learned."""
+        """True where the model scores by what it has learned."""
         return is_ready(self.model)
 
     @property

@@ -60,7 +60,7 @@ def by_sketch(measured: Sequence[Measurement], sketches: Sequence[Sketch]) -> It
 
 
 def is_of(candidate: Candidate, sketch: Sketch) -> bool:
-    """Whether the sketch makes the trace of the candidate from its row: sketches of other spaces and versions share names."""
+    """True where the sketch makes the trace of the candidate from its row: sketches of other spaces and versions share names."""
     if len(candidate.row) != sketch.columns or any(candidate.row[c.column] not in c.options for c in sketch.choices):
         return False
     return sketch.trace(candidate.row).as_json() == candidate.trace

@@ -153,7 +153,7 @@ class _TiledBlock:
 
     @property
     def cores(self) -> bool:
-        """Whether tensor cores multiply."""
+        """True where tensor cores multiply."""
         return bool(self.columns("f"))
 
     def threads(self, rows: np.ndarray) -> np.ndarray:
@@ -237,7 +237,7 @@ def _allocated(threads: np.ndarray) -> np.ndarray:
 
 
 def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:
-    """Whether more than one of IDLE_PERIOD blocks along an axis is there only because blocks come in groups."""
+    """True where more than one of IDLE_PERIOD blocks along an axis is there only because blocks come in groups."""
     group = np.prod(rows[:, _columns([t], "g")], axis=1)
     blocks = -(-t.extent // (np.prod(rows[:, t.columns], axis=1) // group))
     return -(-blocks // group) * group * (IDLE_PERIOD - 1) > blocks * IDLE_PERIOD

@@ -52,7 +52,7 @@ class Multiples:
 
 @dataclass(frozen=True, slots=True)
 class Unmoved:
-    """Whether a divided index is constant inside a stage: all of these columns are 1."""
+    """True where a divided index is constant inside a stage: all of these columns are 1."""
 
     columns: tuple[int, ...]
 

@@ -137,7 +137,7 @@ class Records:
             )
 
     def _sound(self, table: str, *values: Any) -> bool:
-        """Whether the contents of a row make sense; if not, it is among the faults."""
+        """True where the contents of a row make sense; if not, it is among the faults."""
         wrong = exchange.stored_fault(table, values, OUTCOMES)
         if wrong:
             self._faults[table, str(values[0])] = wrong

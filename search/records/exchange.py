@@ -144,7 +144,7 @@ def _search_fault(content: Mapping[str, Any]) -> str:
 
 
 def _finite(n: int | float) -> bool:
-    """Whether a number is finite, and no integer beyond all floats."""
+    """True where a number is finite, and no integer beyond all floats."""
     try:
         return isfinite(n)
     except OverflowError:

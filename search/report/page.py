@@ -35,7 +35,7 @@ def write(path: str | Path, result: Result) -> None:
 
 
 def cached(result: Result) -> bool:
-    """Whether all arrays fit into the last cache, so that memory is no limit of a kernel that is called again and again."""
+    """True where all arrays fit into the last cache, so that memory is no limit of a kernel that is called again and again."""
     target = Target(result.task.target)
     return backend(target).device is None and buffer_nbytes(*result.task.func.buffers) <= target.l3
 

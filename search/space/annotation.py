@@ -59,7 +59,7 @@ def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], .
 
 
 def _movable(state: OpenSchedule, block: str) -> bool:
-    """Whether a stage is neither tiled, nor tied to one that is, nor an output."""
+    """True where a stage is neither tiled, nor tied to one that is, nor an output."""
     return state.scheduled.get(block) in (None, Stage.FACTORED) and not state.is_output(block)
 
 

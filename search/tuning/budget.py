@@ -65,7 +65,7 @@ class Budget:
 
     @property
     def late(self) -> bool:
-        """Whether the seconds are used up, except those reserved for the final races."""
+        """True where the seconds are used up, except those reserved for the final races."""
         return self._searched() >= 1
 
     @property
@@ -75,12 +75,12 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """Whether the budget of the search is used up."""
+        """True where the budget of the search is used up."""
         return self.used >= 1
 
     @property
     def polishing(self) -> bool:
-        """Whether the rest of the budget is for polishing."""
+        """True where the rest of the budget is for polishing."""
         begun = 0.0 if self.trials is None else (self.measured + self.under_way) / self.trials
         return max(begun, self.used) >= 1 - POLISH_SHARE
 

@@ -140,7 +140,7 @@ class Journal:
         self.best = self._fastest()
 
     def _own(self, measurement: Measurement) -> bool:
-        """Whether it is of the device that counts: times of others are no more than a hint."""
+        """True where it is of the device that counts: times of others are no more than a hint."""
         origin = measurement.provenance
         return self._device is None or origin is None or origin.fingerprint == self._device
 
@@ -169,7 +169,7 @@ class Journal:
 
     @property
     def found(self) -> bool:
-        """Whether any candidate was valid, in this run or earlier, duplicates included."""
+        """True where any candidate was valid, in this run or earlier, duplicates included."""
         return self.outcomes["ok"] > 0 or self._copied or any(m.outcome == "ok" for m in self.earlier)
 
     def raced(
@@ -199,7 +199,7 @@ class Journal:
         return min(checked, key=lambda m: m.seconds, default=None)
 
     def recorded(self, m: Measurement) -> bool:
-        """Whether a measurement is in the records."""
+        """True where a measurement is in the records."""
         return id(m) in self._identifiers
 
     # --- the end -----------------------------------------------------------------------------------------------------------

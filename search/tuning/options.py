@@ -127,7 +127,7 @@ def check_names(**chosen: Any) -> None:
 
 
 def _is_list(values: Any, good: Callable[[Any], bool]) -> bool:
-    """Whether these are a sequence, other than a text, of good values."""
+    """True where these are a sequence, other than a text, of good values."""
     return isinstance(values, Sequence) and not isinstance(values, str) and all(map(good, values))
 
 

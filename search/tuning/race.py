@@ -88,7 +88,7 @@ def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
 
 
 def disturbed(raced: Sequence[Entry]) -> bool:
-    """Whether everything took much longer than before: then the machine was busy."""
+    """True where everything took much longer than before: then the machine was busy."""
     return bool(raced) and all(after.seconds > BUSY_SLOWDOWN * before.seconds for before, after in raced)
 
 

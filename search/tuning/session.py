@@ -93,12 +93,12 @@ class Session:
 
     @property
     def begun(self) -> bool:
-        """Whether it has had a step."""
+        """True where it has had a step."""
         return self._measurer is not None or self.error is not None
 
     @property
     def exhausted(self) -> bool:
-        """Whether the policy has nothing new to propose, or nothing can be measured."""
+        """True where the policy has nothing new to propose, or nothing can be measured."""
         return self.error is not None or (self._exhausted and not self.under_way)
 
     def turns(self) -> Iterator[Turn]:

@@ -1,4 +1,4 @@
-"""Whether two iterations of a loop nest can touch one element.
+"""Proofs that two iterations of a loop nest touch different elements.
 
 Accesses are index tuples over loop variables (block variables and lets substituted). Two instances of a nest are compared
 through a relation: for each loop of interest the first instance's variable is less than, greater than, equal to, or unrelated
@@ -141,7 +141,7 @@ class Instances:
         return polynomial(self.expansion[atom.name]) if atom.name in self.expansion else None
 
     def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
-        """Whether `a` in the first instance and `b` in the second are provably different, under a relation between the loop
+        """True where `a` in the first instance and `b` in the second are provably different, under a relation between the loop
         variables of the two instances (SAME for loops that are not in it)."""
         for x, y in zip(a, b, strict=True):
             if type(x) is Var and type(y) is Var and x.name == y.name and relation.get(x.name) in (LESS, GREATER):
@@ -158,7 +158,7 @@ class Instances:
         return all(self._differ(pairs, case) or self._contradicted(same, case) for case in self._cases(relation))
 
     def _contradicted(self, polynomials: list[Polynomial], case: Case) -> bool:
-        """Whether instances that agreed in all of `polynomials` would agree in a variable in which they differ in this case."""
+        """True if instances that agreed in all of `polynomials` would agree in a variable in which they differ in this case."""
         first, second, _ = case
         changed = {**first, **second}
         plain = [p for p in polynomials if not any(loads(atom) for m in p for atom in m)]  # memory may have changed
@@ -166,7 +166,7 @@ class Instances:
         return any(len(changed[name]) > 1 for name in changed.keys() & determined(plain, known, self.ranges))
 
     def _differ(self, pairs: list[tuple[Polynomial, Polynomial]], case: Case) -> bool:
-        """Whether some pair provably differs in this case."""
+        """True where some pair provably differs in this case."""
         first, second, ranges = case
         return any(_nonzero(add(self._renamed(p, first, "l"), self._renamed(q, second, "r"), -1), ranges) for p, q in pairs)
 
@@ -248,7 +248,7 @@ def _with_atoms(p: Polynomial, of: Callable[[Expr], Polynomial | None]) -> Polyn
 
 
 def _nonzero(p: Polynomial, ranges: Ranges) -> bool:
-    """Whether a polynomial is provably never zero."""
+    """True where a polynomial is provably never zero."""
     terms = sorted(((abs(c), *polynomial_bounds({m: c}, ranges)) for m, c in p.items() if m), key=lambda term: term[0])
     return _never_zero(p.get((), 0), terms)
 
@@ -257,7 +257,7 @@ Term = tuple[int, int | None, int | None]  # |coefficient|, lowest and highest v
 
 
 def _never_zero(const: int, terms: list[Term]) -> bool:
-    """Whether const + a multiple of each coefficient, within its bounds, is never zero.
+    """True where const + a multiple of each coefficient, within its bounds, is never zero.
 
     With P the terms of small coefficients and S the others, all multiples of g: a zero needs a multiple of g among the values
     of P. If there is none the sum is never zero; if it is m alone, P = m and S = -m must both be possible.

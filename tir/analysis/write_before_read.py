@@ -1,4 +1,4 @@
-"""Whether a statement writes each element of a buffer before it reads it, so that it may be privatised."""
+"""Proofs that a statement writes each element of a buffer before it reads it, so that it may be privatised."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Box:
 
 
 def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bool:
-    """Whether every element of `buffer` that `body` reads is certainly written before, in the same execution of `body`.
+    """True where every element of `buffer` that `body` reads is certainly written before, in the same execution of `body`.
 
     A write is certain if it has no condition; or if its condition only keeps its index within the buffer; or if its condition
     holds in the first iteration of loops within `body` on which its index does not depend, as the one of an init does; or, for a
@@ -167,7 +167,7 @@ def _expanded(block: Block) -> Stmt:
 
 
 def _holds(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
-    """Whether the element of the buffer that is read provably lies in the box, for all values of its indices."""
+    """True where the element of the buffer that is read provably lies in the box, for all values of its indices."""
     facts = [*facts]
     if not all(c in facts or prove(c, ranges, facts) for c in box.given):
         return False
@@ -264,7 +264,7 @@ def _cut(condition: Expr, box: _Box) -> _Box | None:
 
 
 def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:
-    """Whether the condition only states that an index is less than its dimension, or at least 0."""
+    """True where the condition only states that an index is less than its dimension, or at least 0."""
     limits = [] if wraps(condition) else nonnegative(simplify(condition))
     if len(limits) != 1:
         return False
@@ -277,7 +277,7 @@ def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:
 
 
 def _first_iteration(condition: Expr, box: _Box, first: set[str]) -> bool:
-    """Whether the condition holds in the first iteration of some loops on which the box does not depend."""
+    """True where the condition holds in the first iteration of some loops on which the box does not depend."""
     match condition:
         case Binary("==", a, b):
             p = add(polynomial(a), polynomial(b), -1)

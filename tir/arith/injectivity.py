@@ -56,7 +56,7 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
 
 
 def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) -> bool:
-    """Whether each value of a block's axes of a kind, such as a step of its reduction, provably comes at most once as those of
+    """True where each value of a block's axes of a kind, such as a step of its reduction, provably comes at most once as those of
     its `loops` run that drive them, all else fixed."""
     bindings = [it.binding for it in block.iters if it.axis is axis]
     if all(isinstance(e, Var) for e in bindings):
@@ -73,7 +73,7 @@ def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) ->
 def tried_injective(
     names: set[str], moving: set[str], places: Iterable[Expr], loops: Iterable[For], limit: int = 100_000
 ) -> bool:
-    """Whether iterations of the loops `moving` that differ in some of them, `names`, differ in a place, all other loops being at
+    """True if iterations of the loops `moving` that differ in some of them, `names`, differ in a place, all other loops being at
     one iteration: by trying all. False where there are more than `limit`, or extents are not known before the program runs."""
     parts = [to_expr(split_terms(polynomial(e), moving)[0], e.dtype) for e in places]
     used = variables(*parts)

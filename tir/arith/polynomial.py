@@ -152,7 +152,7 @@ def excess(condition: Expr) -> Polynomial | None:
 
 
 def wraps(e: Expr) -> bool:
-    """Whether integer arithmetic in `e` may wrap around: it involves loaded or narrow values, so it must not be rearranged."""
+    """True where integer arithmetic in `e` may wrap around: it involves loaded or narrow values, so it must not be rearranged."""
     kind = type(e)
     if kind is Var or kind is Const:
         return e.dtype != "int32" and e.dtype != "int64"

@@ -12,7 +12,7 @@ from .simplify import normal_form, simplify
 
 
 def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
-    """Whether `condition` holds for all values within `ranges` for which `facts` hold. False means unknown, not untrue."""
+    """True where `condition` holds for all values within `ranges` for which `facts` hold. False means unknown, not untrue."""
     result = simplify(condition, ranges)
     if result == TRUE:
         return True
@@ -27,7 +27,7 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
 
 
 def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: int) -> bool:
-    """Whether goal >= 0 because it is a sum of at most `depth` multiples of `known`, all >= 0, and something that is >= 0."""
+    """True where goal >= 0 because it is a sum of at most `depth` multiples of `known`, all >= 0, and something that is >= 0."""
     if _at_least_zero(goal, ranges):
         return True
     if depth == 0:
@@ -41,7 +41,7 @@ def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: i
 
 
 def equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
-    """Whether two integer expressions are provably equal."""
+    """True where two integer expressions are provably equal."""
     return not add(normal_form(a, ranges or {}), normal_form(b, ranges or {}), -1)
 
 
@@ -75,7 +75,7 @@ def nonnegative(condition: Expr) -> list[Polynomial]:
 
 
 def _may_wrap(e: Expr) -> bool:
-    """Whether an integer is computed, from loaded elements or in a narrow type, so that it may wrap around."""
+    """True where an integer is computed, from loaded elements or in a narrow type, so that it may wrap around."""
     match e:
         case Binary() | Unary() | Select():
             return wraps(e)

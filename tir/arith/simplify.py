@@ -166,12 +166,12 @@ def _difference(x: Interval, y: Interval) -> Interval:
 
 
 def _exact(a: Expr, b: Expr) -> bool:
-    """Whether both are integers whose arithmetic may be rearranged."""
+    """True where both are integers whose arithmetic may be rearranged."""
     return dtypes.is_int(a.dtype) and not wraps(a) and not wraps(b)
 
 
 def _always(op: str, interval: Interval) -> bool:
-    """Whether `d op 0` for all d of an interval."""
+    """True where `d op 0` for all d of an interval."""
     low, high = -inf if interval[0] is None else interval[0], inf if interval[1] is None else interval[1]
     if op == "==":
         return low == high == 0

@@ -180,17 +180,17 @@ def _with_formula(value: int, op: str, a: int, b: int) -> int:
 
 
 def may_be_zero(n: int) -> bool:
-    """Whether an integer has a factor made by `symbolic_less`, and thus is 0 for some candidates."""
+    """True where an integer has a factor made by `symbolic_less`, and thus is 0 for some candidates."""
     return any(f[0] == "<" for f in _factors(formula(n)))
 
 
 def is_fixed(n: int) -> bool:
-    """Whether an integer is the same for all candidates."""
+    """True where an integer is the same for all candidates."""
     return not isinstance(n, SymbolicInt)
 
 
 def is_one(n: int) -> bool:
-    """Whether an integer is 1 for all candidates."""
+    """True where an integer is 1 for all candidates."""
     return n == 1 and is_fixed(n)
 
 

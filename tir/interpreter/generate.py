@@ -306,7 +306,7 @@ class Generator:
         return f"{python}[{', '.join(texts) or '()'}]", declared
 
     def _inside(self, index: Expr, extent: Expr) -> bool:
-        """Whether the index needs no check: a variable that counts from 0 to within `extent`, or a constant inside."""
+        """True where the index needs no check: a variable that counts from 0 to within `extent`, or a constant inside."""
         if not isinstance(extent, Const):
             return False
         match index:
@@ -399,7 +399,7 @@ class Generator:
 
 
 def _accumulates(loop: For) -> bool:
-    """Whether this is a loop over threads that reduce together: its first iteration initialises for all."""
+    """True where this is a loop over threads that reduce together: its first iteration initialises for all."""
     return loop.kind is Kind.THREAD and any(b.init and loop.name in driving(b, Axis.REDUCE) for b in blocks(loop))
 
 

@@ -282,7 +282,7 @@ class Declarations(Expressions):
         return tuple(given)
 
     def stands_for(self, given: Expr, value: Expr) -> bool:
-        """Whether `given` is `value`, or a size that only names it: it is none any more."""
+        """True where `given` is `value`, or a size that only names it: it is none any more."""
         if isinstance(given, Var) and any(given is size for size in self.sizes):
             self.sizes = [size for size in self.sizes if size is not given]
             for name in [n for s in self.scope.chain() for n, bound in s.names.items() if bound is given]:

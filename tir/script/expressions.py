@@ -153,7 +153,7 @@ class Expressions(Operators, Elements):
         return called if isinstance(called, (namespace.Form, namespace.Type)) else None
 
     def alias(self, node: ast.expr) -> bool:
-        """Whether a node is a name that is bound to a form or type: `f = T.alloc_buffer`."""
+        """True where a node is a name that is bound to a form or type: `f = T.alloc_buffer`."""
         if not isinstance(node, ast.Name):
             return False
         bound = self.scope.find(node.id)

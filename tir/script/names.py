@@ -52,7 +52,7 @@ class Names:
                     self._views.setdefault(data.id, set()).add(ast.dump(args[0]))
 
     def one_shape(self, pointer: str) -> bool:
-        """Whether all views of an allocation are of one shape."""
+        """True where all views of an allocation are of one shape."""
         return len(self._views.get(pointer, ())) <= 1
 
     def _fresh(self, wanted: str, also: set[str] | None = None) -> str:

@@ -270,7 +270,7 @@ def _mapping(annotations) -> str:
 
 
 def _fits_grid(loop: For) -> bool:
-    """Whether `T.grid` can express a loop: a serial one without annotations."""
+    """True where `T.grid` can express a loop: a serial one without annotations."""
     return loop.kind is Kind.SERIAL and not loop.annotations and loop.var.dtype == loop.extent.dtype
 
 
@@ -381,5 +381,5 @@ def _block(out: Printed, b: Block, depth: int) -> None:
 
 
 def _remapped(out: Printed, it: Iter) -> bool:
-    """Whether `T.axis.remap` can declare an iteration variable: it takes the extent of the loop that it is bound to."""
+    """True where `T.axis.remap` can declare an iteration variable: it takes the extent of the loop that it is bound to."""
     return isinstance(it.binding, Var) and out.extents.get(it.binding.name) == it.extent and it.var.dtype == it.extent.dtype

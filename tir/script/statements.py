@@ -317,7 +317,7 @@ class Function(Loops, Blocks):
         raise self.error(f"`{self.text(target)}` cannot be assigned to", target, "a name, or an element A[i, j]")
 
     def declares_size(self, value: ast.expr) -> bool:
-        """Whether a value is `T.int32()`, or of another dtype."""
+        """True where a value is `T.int32()`, or of another dtype."""
         plain = isinstance(value, ast.Call) and not value.args and not value.keywords
         return plain and isinstance(self.form(value), namespace.Type)
 

@@ -88,5 +88,5 @@ _DIALECT_VALUES = (Expr, Region, Handle, Thread, ModuleType, *NAMEABLE)
 
 
 def is_python_value(value: Any) -> bool:
-    """Whether a value is Python's own, to be computed with now."""
+    """True where a value is Python's own, to be computed with now."""
     return not isinstance(value, _DIALECT_VALUES) and value is not namespace.axis

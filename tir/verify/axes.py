@@ -167,7 +167,7 @@ def _repeated(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: I
 
 
 def _starts_anew(b: Block, loop: For, scope: IterationScope) -> bool:
-    """Whether all that a block updates is overwritten before in each iteration of a loop, so that the last of these decides."""
+    """True if all that a block updates is overwritten before in each iteration of a loop, so that the last of these decides."""
     buffers = {s.buffer for s in stores(b)} - {*b.allocs}
     return all(writes_before_reads(loop.body, buffer, scope.ranges) for buffer in buffers)
 

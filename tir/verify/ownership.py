@@ -1,4 +1,4 @@
-"""Whether iterations touch elements that other iterations write: by proof from polynomials, else by enumeration."""
+"""Elements that iterations touch and others write: by proof from polynomials, else by enumeration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REST = "<rest>"  # the part of an index that belongs to no axis under question;
 
 
 def provably_disjoint(accesses: Sequence[Access], owners: set[str], scope: IterationScope) -> bool:
-    """Whether iterations that differ in `owners` provably touch different elements, within one iteration of the outer loops."""
+    """True if iterations that differ in `owners` provably touch different elements, within one iteration of the outer loops."""
     ranges, fixed = dict(scope.ranges), set(scope.outer)
     indices = []
     for a in accesses:

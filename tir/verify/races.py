@@ -58,7 +58,7 @@ def _races(s: For, scope: IterationScope, uses: Mapping[str, int]) -> Iterator[F
 
 
 def _apart_by_scope(loop: For, buffer: Buffer) -> bool:
-    """Whether each GPU thread has a buffer of its own, or the threads of a block share it and synchronise."""
+    """True where each GPU thread has a buffer of its own, or the threads of a block share it and synchronise."""
     shared = buffer.scope in SHARED and not loop.thread.startswith("blockIdx")
     return loop.kind is Kind.THREAD and (buffer.scope in PER_THREAD or shared)
 

@@ -42,7 +42,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no errors; there may be unproved findings."""
+        """True where there are no errors; there may be unproved findings."""
         return not self.errors
 
     def __iter__(self) -> Iterator[Finding]:

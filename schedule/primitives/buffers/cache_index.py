@@ -95,7 +95,7 @@ def _expressions(block: Block, cse_thresh: int, axes: Collection[str]) -> list[E
 
 
 def _computes(e: Expr, axes: Collection[str]) -> bool:
-    """Whether an expression computes something from these axes alone, for any values of them."""
+    """True where an expression computes something from these axes alone, for any values of them."""
     return (
         isinstance(e, Binary)
         and not loads(e)

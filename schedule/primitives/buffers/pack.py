@@ -64,7 +64,7 @@ def pack(
 
 
 def _is_part(block: Block, source: Buffer) -> bool:
-    """Whether a block reads elements at a constant in a dimension of more than one: it needs no copy of the others."""
+    """True where a block reads elements at a constant in a dimension of more than one: it needs no copy of the others."""
     return any(
         isinstance(i, Const) and not n.is_one
         for load in loads(block) if load.buffer.name == source.name

@@ -231,7 +231,7 @@ def _access_indices(block: Block, buffer: Buffer, number: int | None = None) -> 
 
 
 def _whole(block: Block, ranges: Ranges) -> bool:
-    """Whether the axes of a block take their first and their last values."""
+    """True where the axes of a block take their first and their last values."""
     return all(bounds(it.binding, ranges) == (0, it.extent.value - 1) for it in block.iters if isinstance(it.extent, Const))
 
 

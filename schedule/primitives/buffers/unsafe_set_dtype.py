@@ -72,7 +72,7 @@ def _converted(value: Expr, dtype: str) -> Expr:
 
 
 def _fits(value: Expr, dtype: str, ranges: Ranges) -> bool:
-    """Whether a dtype can hold a value exactly."""
+    """True where a dtype can hold a value exactly."""
     if dtypes.holds(dtype, value.dtype):
         return True
     match value:
@@ -90,6 +90,6 @@ def _fits(value: Expr, dtype: str, ranges: Ranges) -> bool:
 
 
 def _within(low: int, high: int, dtype: str) -> bool:
-    """Whether a dtype holds all integers of an interval."""
+    """True where a dtype holds all integers of an interval."""
     least, most = (-exact, exact) if (exact := dtypes.exact_integers(dtype)) else dtypes.limits(dtype)
     return least <= low and high <= most

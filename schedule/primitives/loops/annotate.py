@@ -58,5 +58,5 @@ def unannotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str) -> 
 
 
 def _is_hint(func: PrimFunc, name: str, key: str) -> bool:
-    """Whether a key is that of a hint for a search, on the whole function."""
+    """True where a key is that of a hint for a search, on the whole function."""
     return name == "root" and key.startswith("meta_schedule.") and not path(func, Block, name)

@@ -49,20 +49,20 @@ def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: li
 
 
 def _same_for_all(loop: For, name: str) -> bool:
-    """Whether all iterations of a thread loop store the same values to a buffer, so that one buffer may serve them all."""
+    """True where all iterations of a thread loop store the same values to a buffer, so that one buffer may serve them all."""
     written = stored_names(loop.body) - {name}
     writers = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
     return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in writers)
 
 
 def _fills_shared_memory(outer: For, inner: For) -> bool:
-    """Whether a loop inside a thread loop of the same axis only fills shared memory, in the same way for every thread."""
+    """True where a loop inside a thread loop of the same axis only fills shared memory, in the same way for every thread."""
     scopes = {s.buffer.scope for s in stores(inner)}
     return scopes <= set(SHARED) and outer.name not in variables(inner)
 
 
 def _reduces_together(loop: For, outside: list[For]) -> bool:
-    """Whether the loop drives only the reduction of one block, so that threads can reduce together; refuses several results."""
+    """True if the loop drives only the reduction of one block, so that threads can reduce together; refuses several results."""
     found = blocks_below(loop.body)
     block = found[0] if len(found) == 1 else None
     if block is None or block.init is None or loop.extent.is_one:

@@ -247,7 +247,7 @@ def _matched_axes(scope: Scope, made: Leaf, leaf: Leaf, store: Store) -> tuple[d
 
 
 def _reads_at_axis(index: Expr, source: Source | None, axes: Mapping[str, Iter]) -> bool:
-    """Whether an index is an axis plus a constant, or 0 where all is that the producer writes."""
+    """True where an index is an axis plus a constant, or 0 where all is that the producer writes."""
     if source is not None and affine_index(index, axes) is not None:
         return True
     return index.is_zero and (source is None or source[1].is_one)

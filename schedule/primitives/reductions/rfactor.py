@@ -181,7 +181,7 @@ def _axis_number(block: Block, factor_axis: int, rank: int) -> int:
 
 
 def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
-    """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
+    """True where the partial results, one after another, take the elements in the order in which the reduction took them."""
     reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and not x.extent.is_one]
     return target.extent.is_one or (bool(reducing) and reducing[0] is target)
 

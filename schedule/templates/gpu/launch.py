@@ -23,12 +23,12 @@ RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which an SM has registers
 
 
 def has_threads(s: OpenSchedule, block: str) -> bool:
-    """Whether a loop around the block is bound to threads already."""
+    """True where a loop around the block is bound to threads already."""
     return any(s.loop(x).thread for x in s.get_loops(block))
 
 
 def reduces_along_memory(b: Block) -> bool:
-    """Whether the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
+    """True where the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
     reduce_axes = b.reduction
     if not reduce_axes or not isinstance(b.body, Store):
         return False
@@ -129,14 +129,14 @@ def source_of(s: OpenSchedule, copy: str) -> Load | None:
 
 
 def _aligned(source: Load | None, lanes: int) -> bool:
-    """Whether what is loaded lies in groups of `lanes` elements, which start where vectors may."""
+    """True where what is loaded lies in groups of `lanes` elements, which start where vectors may."""
     if source is None or not source.indices or not isinstance(source.buffer.shape[-1], Const):
         return False
     return int(source.buffer.shape[-1].value) % lanes == 0 and _moves_by_lanes(source.indices[-1], lanes)
 
 
 def _moves_by_lanes(index: Expr, lanes: int) -> bool:
-    """Whether an index follows one axis through whole groups of `lanes`."""
+    """True where an index follows one axis through whole groups of `lanes`."""
     match index:
         case Var():
             return True

@@ -91,12 +91,12 @@ def matches(block: Block) -> Contraction | None:
 
 
 def is_matrices(c: Contraction) -> bool:
-    """Whether a contraction is a product of matrices, or a batch of them."""
+    """True where a contraction is a product of matrices, or a batch of them."""
     return at_axes(c.left) and at_axes(c.right) and len(c.rows) == len(c.columns) == len(c.reduction) == 1
 
 
 def few_results(block: Block, gpu: GPU) -> bool:
-    """Whether a reduction has too few results for tiles (the opposite of Ansor's condition)."""
+    """True where a reduction has too few results for tiles (the opposite of Ansor's condition)."""
     results = size(block.spatial)
     return results < size(it for it in block.iters if not is_spatial(it)) and results <= gpu.threads
 
@@ -263,7 +263,7 @@ def _read_once(block: Block) -> list[str]:
 
 
 def _paddable(s: OpenSchedule, block: str) -> bool:
-    """Whether all axes of a block can be padded to any multiple."""
+    """True where all axes of a block can be padded to any multiple."""
     try:
         s.copy().pad_einsum(block, [2 * extent(it) + 1 if extent(it) > 1 else 1 for it in s.block(block).iters])
     except ScheduleError:

@@ -89,7 +89,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
         return ours and any(tiled(p) and epilogue(s, p, anywhere=True) == name for p in s.get_producers(name))
 
     def tiled(name: str) -> bool:
-        """Whether it is worth tiles: a product of matrices, or in the paper all that reuses data."""
+        """True where it is worth tiles: a product of matrices, or in the paper all that reuses data."""
         b = s.block(name)
         if b.init is None or not all(isinstance(it.extent, Const) for it in b.iters):
             return False
@@ -110,7 +110,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
 
 
 def _costly(s: OpenSchedule, name: str) -> bool:
-    """Whether an elementwise stage is costly to compute again at each use."""
+    """True where an elementwise stage is costly to compute again at each use."""
     b = s.block(name)
     return b.init is None and any(isinstance(n, Call) for n in walk(b.body)) and len(s.get_consumers(name)) > 1
 
@@ -190,7 +190,7 @@ def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
 
 
 def _whole_row(x: Load, b: Block, rank: int) -> bool:
-    """Whether an element is that of the row which the block works on, at the place where it is: all axes in order."""
+    """True where an element is that of the row which the block works on, at the place where it is: all axes in order."""
     return len(x.indices) == rank + 1 and x.indices == tuple(it.var for it in b.iters)
 
 

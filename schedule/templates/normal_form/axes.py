@@ -74,7 +74,7 @@ def split(s: OpenSchedule, b: Block) -> IndexMap | None:
 
 
 def _groups(b: Block, it: Iter) -> bool:
-    """Whether an axis of the result, not the last, says by its quotient which group of channels a convolution sums."""
+    """True where an axis of the result, not the last, says by its quotient which group of channels a convolution sums."""
     if stored(b).indices[-1:] == (it.var,):
         return False
     summed = {r.var for r in b.iters if not is_spatial(r) and extent(r) > 1}
@@ -109,7 +109,7 @@ def _divided(e: Expr) -> set[str]:
 
 
 def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool:
-    """Whether an axis that is made of its parts occurs in an index as multiples of these: only of one if it is to be `alone`, and
+    """True if an axis that is made of its parts occurs in an index as multiples of these: only of one if it is to be `alone`, and
     in each sum that is divided by something else."""
     if it.var.name not in variables(index):
         return True
@@ -119,13 +119,13 @@ def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool
 
 
 def _fill_vectors(s: OpenSchedule, b: Block, factors: list[int]) -> bool:
-    """Whether each part of an axis fills vectors, or vectors are filled with some of it."""
+    """True where each part of an axis fills vectors, or vectors are filled with some of it."""
     lanes = s.target.machine.lanes(max(32, element_bits(b)))
     return all(n % lanes == 0 or lanes % n == 0 for n in factors)
 
 
 def _exchanged(b: Block, x: Load | Store, it: Iter, factors: list[int]) -> bool:
-    """Whether a part of an axis moves an element by more than one that is made of more of its digits."""
+    """True where a part of an axis moves an element by more than one that is made of more of its digits."""
     replaced, mine = _in_parts(address(b, x), it, factors)
     terms = _plain_terms(polynomial(replaced), mine) or {}
     distances = [terms[name] for name in sorted(terms)]
@@ -179,7 +179,7 @@ def fused(s: OpenSchedule, b: Block) -> IndexMap | None:
 
 
 def _digits(index: Expr, outer: Iter, inner: Iter) -> bool:
-    """Whether two axes occur in an index as one number times something, if they do."""
+    """True where two axes occur in an index as one number times something, if they do."""
     low, high = inner.var.name, outer.var.name
     for p in _sums(index):
         found = _plain_terms(p, {low, high})
@@ -189,7 +189,7 @@ def _digits(index: Expr, outer: Iter, inner: Iter) -> bool:
 
 
 def _used_elsewhere(b: Block, names: set[str]) -> bool:
-    """Whether axes occur outside of the indices of what is accessed."""
+    """True where axes occur outside of the indices of what is accessed."""
 
     def count(node) -> int:
         return sum(isinstance(n, Var) and n.name in names for n in walk(node))

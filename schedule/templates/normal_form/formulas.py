@@ -58,7 +58,7 @@ def stages_inside(s: OpenSchedule, block: str) -> None:
 
 
 def _read_once(s: OpenSchedule, producer: str, reader: Block) -> bool:
-    """Whether a block is elementwise, and each element is read in one iteration of `reader` alone."""
+    """True where a block is elementwise, and each element is read in one iteration of `reader` alone."""
     p = s.block(producer)
     if not is_elementwise(p) or not regular(p) or s.get_consumers(producer) != [reader.name] or producer in s.get_output_blocks():
         return False

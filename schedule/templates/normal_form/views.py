@@ -125,7 +125,7 @@ def _operand(s: OpenSchedule, block: str) -> bool:
 
 
 def _folded(b: Block, x: Load) -> bool:
-    """Whether an element is not at an axis in each dimension, though it is another one for all values of the axes in it, and
+    """True where an element is not at an axis in each dimension, though it is another one for all values of the axes in it, and
     these reach all of the array; but for windows that lie side by side, which are left to convolutions."""
     plain = [i for i in x.indices if isinstance(i, Var)]
     if len(plain) == len(x.indices) or (not plain and all(isinstance(i, Const) for i in x.indices)):
@@ -136,7 +136,7 @@ def _folded(b: Block, x: Load) -> bool:
 
 
 def _window(b: Block, index: Expr, strides: dict[str, int]) -> bool:
-    """Whether a sum walks windows of several dimensions: steps of the sum within those of the result; or one step long."""
+    """True where a sum walks windows of several dimensions: steps of the sum within those of the result; or one step long."""
     reduced = {it.var.name for it in b.iters if not is_spatial(it) and extent(it) > 1}
     single = {it.var.name for it in b.iters if not is_spatial(it)} - reduced
     if single & variables(index) and variables(index) - single:

@@ -96,7 +96,7 @@ def block_of_rows(state: OpenSchedule, block: str) -> list[int]:
 
 
 def by_rows(state: OpenSchedule, block: str, consumers: Sequence[str], depth: int) -> bool:
-    """Whether each consumer reads only the rows of a block that it writes itself, given by the first `depth` indices."""
+    """True where each consumer reads only the rows of a block that it writes itself, given by the first `depth` indices."""
     written = stored_names(state.block(block))
 
     def own(consumer: Block) -> bool:

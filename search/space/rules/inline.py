@@ -78,13 +78,13 @@ def _legal(state: OpenSchedule, block: str) -> bool:
 
 
 def _read_once(state: OpenSchedule, block: str) -> bool:
-    """Whether a block has one consumer, which reads each element once."""
+    """True where a block has one consumer, which reads each element once."""
     body, consumers = state.block(block).body, state.get_consumers(block)
     return isinstance(body, Store) and len(consumers) == 1 and _point_by_point(state.block(consumers[0]), body.buffer.name)
 
 
 def _point_by_point(consumer: Block, buffer: str) -> bool:
-    """Whether each point of a consumer reads one element of a buffer, and each another one."""
+    """True where each point of a consumer reads one element of a buffer, and each another one."""
     places = {x.indices for x in loads(consumer.body) if x.buffer.name == buffer}
     lengths = {it.var.name: extent(it) for it in consumer.iters}
     if len(places) != 1:
@@ -96,7 +96,7 @@ def _point_by_point(consumer: Block, buffer: str) -> bool:
 
 
 def _counts(index: Expr, lengths: dict[str, int]) -> bool:
-    """Whether an index is another one for each value of its axes: they are its parts in mixed radix."""
+    """True where an index is another one for each value of its axes: they are its parts in mixed radix."""
     p = polynomial(index)
     steps = sorted((abs(coefficient(p, name) or 0), lengths.get(name, 0)) for name in variables(index))
     reach = 1

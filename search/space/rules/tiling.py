@@ -19,7 +19,7 @@ CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: the
 
 
 def needs_tiling(block: Block) -> bool:
-    """Whether Ansor tiles a block (its NeedsMultiLevelTiling): two of the buffers it reads lack a spatial axis, or one does and
+    """True if Ansor tiles a block (its NeedsMultiLevelTiling): two of the buffers it reads lack a spatial axis, or one does and
     it is a reduction. Blocks that index constant tensors are not tiled."""
     if annotation(block.annotations, CONSTANT_TENSORS, ()):
         return False
@@ -27,7 +27,7 @@ def needs_tiling(block: Block) -> bool:
 
 
 def reuses_vectors(block: Block) -> bool:
-    """Whether a block reuses data and its vectors are contiguous in memory."""
+    """True where a block reuses data and its vectors are contiguous in memory."""
     return reuses_data(block) and walks_memory(block)
 
 
@@ -47,7 +47,7 @@ class Tiling:
     needed: Callable[[Block], bool] = reuses_vectors
 
     def applies(self, state: OpenSchedule, block: str) -> bool:
-        """Whether the block is to be tiled, and its loops are unchanged and contain no other block."""
+        """True where the block is to be tiled, and its loops are unchanged and contain no other block."""
         return state.untouched(block) and self.needed(state.block(block))
 
     def apply(self, state: OpenSchedule, block: str) -> None:
