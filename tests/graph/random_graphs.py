@@ -401,7 +401,8 @@ class Drawing:
         if deciding:
             far = {name: beyond(k.numbers, given[name]) for name, k in known.items()}
             if operator in QUANTISING and n < len(ENDS):  # of copies near a tie, all may be on one side of it
-                far = {name: k.moved(ENDS[n]) for name, k in known.items()}
+                off = 1 + ENDS[n] * SAFETY * unit(self.values[names[0]].dtype.name)
+                far = {name: k.moved(ENDS[n]) * (off if name == names[0] else 1) for name, k in known.items()}
             further = made(far)
             loose = any(is_float(a) and not np.array_equal(a, known[name].numbers, equal_nan=True) for name, a in far.items())
             for exact, a, b in zip(arrays, results, further, strict=True):
