@@ -139,3 +139,10 @@ def test_a_program_that_does_little_is_tuned():
     result = tir.autotune(te.create_prim_func(tensors), "llvm -num-cores 1", trials=2)
     assert result.outcomes["ok"] == len(result.measurements)
     np.testing.assert_allclose(result.kernel(*arrays(tensors)[:2]), formula(*arrays(tensors)[:2]))
+
+
+def test_iterations_of_nothing_are_independent():
+    A = te.placeholder((13, 0), name="A")
+    s = tir.Schedule(te.create_prim_func([A, te.compute((13, 0), lambda i, j: A[i, j] + 1.0, name="B")]))
+    s.parallel("j")
+    tir.build(s)(np.zeros((13, 0), "float32"), np.zeros((13, 0), "float32"))

@@ -312,6 +312,24 @@ def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[st
             )
 
 
+def only_reducing(block: Block) -> set[str]:
+    """The loops that drive the reduction of a block, and no other axis."""
+    return driving(block, Axis.REDUCE) - driving(block, Axis.SPATIAL, Axis.OPAQUE)
+
+
+def need_iterations(reduction: Block, loops: Iterable[For], ranges: Ranges, facts: Sequence[Expr]) -> None:
+    """Refuse a loop that only reduces and may have no iterations: the init that runs nevertheless would be lost."""
+    for x in loops:
+        if x.name in only_reducing(reduction) and not prove(x.extent >= 1, ranges, facts):
+            raise ScheduleError(
+                f"`{x.name}`, which drives the reduction of `{reduction.name}`, may have no iterations, and the init would not "
+                "run then",
+                (x, f"runs over {x.extent}"),
+                (reduction, "a reduction"),
+                hint=f"decompose_reduction({reduction.name!r}, {x.name!r}) first",
+            )
+
+
 def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mapping[str, Expr], ranges: Ranges) -> None:
     """Refuse a reduction that does not start, given the bindings of its axes, where its loops do, all of them being `zeros`."""
     for it in reduction.reduction:

@@ -81,9 +81,11 @@ def tried_injective(
     if counts.keys() != used | names or any(wraps(e) for e in parts) or prod(counts.values()) > limit:
         return False
     points = enumerate_points(counts, used | names, (), limit)
-    columns = points and points.evaluate([*parts, *map(Var, used - moving)])
+    columns = None if points is None else points.evaluate([*parts, *map(Var, used - moving)])
     if points is None or columns is None:
         return False
+    if not len(points):
+        return True
     rows = (columns, [points.values[n] for n in names])
     group, own = (distinct_rows(np.array(x, np.int64).reshape(len(x), len(points)).T)[1] for x in rows)
     some = np.zeros(len(points), np.int64)

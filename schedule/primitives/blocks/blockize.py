@@ -11,6 +11,7 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, polynomial, scale, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
+from tir.assumptions import assumptions
 from tir.ir import (
     TRUE,
     Axis,
@@ -40,7 +41,7 @@ from ...legality.axis_windows import need_distinct
 from ...legality.dataflow import shared
 from ...legality.independence import independent_iterations
 from ...legality.iter_map import proving
-from ...legality.requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
+from ...legality.requirements import need_iterations, need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
 from ...primitive import (
     DEPENDENT_EXTENT_HINT,
     BlockName,
@@ -108,9 +109,9 @@ def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_i
               on both concerns one axis only; and where an init moves outside, each loop inside drives spatial or reduce axes, not
               both, and is bound to no thread if it drives the reduction, they visit each point once, and the reduction starts
               where they start. Several blocks: if they stand in neighbouring statements that hold no others, no thread drives a
-              reduction that has its init, and no extent of the loops that they use depends on another loop around. An iteration
-              variable is spatial if the iterations of its loop are independent, as for `parallel`, and so are those of the loops
-              around, else opaque.
+              reduction that has its init, nor a loop that may have no iterations, and no extent of the loops that they use
+              depends on another loop around. An iteration variable is spatial if the iterations of its loop are independent, as
+              for `parallel`, and so are those of the loops around, else opaque.
     Example   matmul: s.blockize("k")
     """
     if isinstance(target, list):
@@ -173,6 +174,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     for b in inside:
         if b.init is not None:
             need_no_threads(b, loops_on(common), driving(b, Axis.REDUCE))
+            need_iterations(b, loops_on(common), ranges_of(common), assumptions(func))
     outer = [x for x in loops_on(common) if x.name in variables(*held)]
     for x in outer:
         if variables(x.extent) & {o.name for o in loops_on(common)}:

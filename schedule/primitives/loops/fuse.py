@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from operator import mul
 
 from tir.arith.bounds import ranges_of
-from tir.arith.intervals import Ranges
-from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
 from tir.dtypes import promote
-from tir.ir import Axis, Expr, For, PrimFunc, Var, all_zero, cast
-from tir.traverse import blocks, driving, loops_in, variables
+from tir.ir import Expr, For, PrimFunc, Var, all_zero, cast
+from tir.traverse import blocks, loops_in, variables
 
 from ...error import ScheduleError
+from ...legality.requirements import need_iterations, only_reducing
 from ...primitive import DEPENDENT_EXTENT_HINT, LoopName, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
 from ...rewriting.loops import not_nested, substitute_loops
 
@@ -29,7 +27,8 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
     Rewrite   for i, j in T.grid(M, N): S(i, j)
            => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
     Legal     if each loop is the whole body of the one before it, none is annotated, and the extent of none depends on another:
-              the iterations and their order are unchanged.
+              the iterations and their order are unchanged. Beside a loop that drives another axis, one that only reduces has
+              iterations, for certain: a reduction over nothing has its init.
     Example   matmul: s.fuse("i", "j")
     """
     if not loops:
@@ -53,7 +52,9 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
         need_serial(loop, "fused")
     if len(nest) == 1:
         return func, nest[0].name
-    _need_inits(nest, ranges_of(above[:-1]), assumptions(func))
+    for b in blocks(nest[-1].body):
+        if b.init is not None and not all(x.name in only_reducing(b) for x in nest):
+            need_iterations(b, nest, ranges_of(above[:-1]), assumptions(func))
 
     dtype = reduce(promote, (loop.var.dtype for loop in nest))
     extents = {loop.name: simplify(cast(loop.extent, dtype)) for loop in nest}
@@ -73,20 +74,3 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
     folded = () if preserve_unit_iters else (name,)
     body = substitute_loops(fused.body, mapping, [*around, fused], folded)
     return replace_path(func, above, fused.with_(body=body)), name
-
-
-def _need_inits(nest: list[For], ranges: Ranges, facts: Sequence[Expr]) -> None:
-    """Refuse a loop that reduces over what may be nothing beside one that places the init, which ran nevertheless."""
-    for b in blocks(nest[-1].body):
-        placing = driving(b, Axis.SPATIAL, Axis.OPAQUE)
-        reducing = [x for x in nest if x.name in driving(b, Axis.REDUCE) - placing] if b.init is not None else []
-        placed = next((x for x in nest if x not in reducing), None)
-        empty = next((x for x in reducing if not prove(x.extent >= 1, ranges, facts)), None)
-        if placed is not None and empty is not None:
-            raise ScheduleError(
-                f"`{empty.name}`, which drives the reduction of `{b.name}`, may have no iterations, so the init would not run "
-                f"for any of `{placed.name}`",
-                (empty, f"runs over {empty.extent}"),
-                (b, "a reduction"),
-                hint=f"decompose_reduction({b.name!r}, {empty.name!r}) first",
-            )

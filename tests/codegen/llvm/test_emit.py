@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import codegen
+import tir
 from codegen.llvm.emit import CodegenError, emit, symbol
 from schedule import Schedule
 from tests.arrays import integers
@@ -33,6 +34,7 @@ from tir.ir import (
     Var,
     seq,
 )
+from tir.script import parse
 
 
 def vec(name: str, n: int | Expr = 13, dtype: str = "float32") -> Buffer:
@@ -502,3 +504,24 @@ def test_a_place_that_a_division_by_a_size_decides(size):
     s.fuse(i, j)
     s.vectorize(s.split(c, [None, 8])[1])
     same(s.func, integers(s.func, 0, {"m": size}))
+
+
+def test_threads_of_a_last_tile_of_which_nothing_is_left():
+    """In the version for the last iteration of `i`, less than no iteration of the parallel loop is left."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((7, 7), "float32")):
+    for i in range(4):
+        for j in T.parallel(2):
+            if i * 2 + j < 5:
+                for k in range(7):
+                    C[i * 2 + j, k] = A[i * 2 + j, k]
+        for j in T.unroll(2):
+            if i * 2 + j < 7:
+                for k in range(7):
+                    C[i * 2 + j, k] = C[i * 2 + j, k] + T.float32(1)
+""")
+    assert "T.parallel(-1)" in codegen.lower(func, codegen.Target("llvm -num-cores 2")).script()
+    a, c = np.ones((5, 7), "float32"), np.zeros((7, 7), "float32")
+    tir.build(func, target="llvm -num-cores 2")(a, c)
+    np.testing.assert_array_equal(c, [[2.0] * 7] * 5 + [[1.0] * 7] * 2)

@@ -2,6 +2,7 @@ from schedule import Schedule
 from tests.programs import chain, elementwise, matmul, reduction, relu_of_matmul, stencil, vector, window_sums
 from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.primitives.reductions.programs import IN_TURN
+from tir import te
 from tir.ir import Const, For, Var
 from tir.script import parse
 from tir.traverse import path_to, replace_stmt
@@ -555,5 +556,21 @@ def main(A: T.Buffer((7,), "float32")):
                         v_i = T.axis.spatial(T.int64(4), i_1)
                         T.where(T.Cast("int32", v_o) * 4 + i_1 < 7)
                         A[v_o * T.int64(4) + v_i] = T.float32(1.0)
+        """,
+    )
+
+
+def test_refuses_a_reduction_over_nothing_whose_init_would_be_inside():
+    A, k = te.placeholder((7, 0), name="A"), te.reduce_axis((0, 0), name="k")
+    s = Schedule(te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")]))
+    refuse(
+        s,
+        """
+        blockize(['C']): `k`, which drives the reduction of `C`, may have no iterations, and the init would not run then
+            8 |     for i, k in T.grid(7, 0):
+              |            ^ runs over 0
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ a reduction
+          hint: decompose_reduction('C', 'k') first
         """,
     )

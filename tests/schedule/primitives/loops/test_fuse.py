@@ -179,7 +179,7 @@ def sums(k) -> Checked:
 
 def test_refuses_a_reduction_that_may_be_over_nothing_beside_what_places_its_init():
     expected = """
-        fuse('i', 'k_1'): `k_1`, which drives the reduction of `C`, may have no iterations, so the init would not run for any of `i`
+        fuse('i', 'k_1'): `k_1`, which drives the reduction of `C`, may have no iterations, and the init would not run then
             8 |     for i, k_1 in T.grid(7, k - 0):
               |            ^^^ runs over k - 0
             9 |         with T.block("C"):
