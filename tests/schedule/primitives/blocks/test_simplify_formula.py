@@ -3,7 +3,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tir import te
 from tir.interpreter import run
 
@@ -118,3 +118,11 @@ def test_refuses_what_is_simple():
               |         ^^^^^^^^^^^^^^^^^^ the block
         """,
     )
+
+
+def test_a_reduction_over_nothing_keeps_its_init():
+    A, k = te.placeholder((7,), name="A"), te.reduce_axis((0, 0), name="k")
+    s = Checked(te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i] * 2.0, axis=k), name="C")]))
+    s.simplify_formula(s.blockize([s.cache_read("C", "A", "local"), "C"]))
+    well_formed(s.func)
+    same_numbers(s.before, s.func)
