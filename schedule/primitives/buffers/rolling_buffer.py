@@ -195,7 +195,7 @@ def _rolling_dimension(
         at = [substitute(step, {loop.var: Const(n, loop.var.dtype)}) for n in range(1, loop.extent.value)]
         steps = [as_constant(polynomial(simplify(e))) for e in at]
     known = [n for n in steps if n is not None]
-    if len(known) < len(steps) or type(extent) is not Const or min(known) < 0 or not min(known) < extent.value or not max(known):
+    if not known or len(known) < len(steps) or type(extent) is not Const or not 0 <= min(known) < extent.value or not max(known):
         moves = f"by {step} element(s)" if type(step) is Const else "by a changing number of elements"
         raise ScheduleError(
             f"the window of {extent} element(s) that `{block.name}` computes in an iteration of `{loop.name}` moves {moves}, "

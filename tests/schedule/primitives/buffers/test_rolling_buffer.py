@@ -472,3 +472,13 @@ rolling_buffer('X', 0): it cannot be shown which part of `X` an iteration of `r`
       |             ^^^^^^^^^^^^^^^^^^ computes
 """,
     )
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_refuses_a_loop_that_takes_no_step(rows):
+    A, k = te.placeholder((9,), name="A"), te.reduce_axis((0, 3), name="k")
+    B = te.compute((9,), lambda i: A[i] + 1.0, name="B")
+    s = Schedule(te.create_prim_func([A, te.compute((rows,), lambda i: te.sum(B[i // 2 + k], axis=k), name="C")]))
+    s.compute_at("B", "i_1")
+    with pytest.raises(ScheduleError, match=r"so nothing of it is computed again|moves in no dimension"):
+        s.rolling_buffer("B", 0)
