@@ -507,7 +507,7 @@ def test_a_place_that_a_division_by_a_size_decides(size):
 
 
 def test_threads_of_a_last_tile_of_which_nothing_is_left():
-    """In the version for the last iteration of `i`, less than no iteration of the parallel loop is left."""
+    """In the version for the last iteration of `i`, less than no iteration of the parallel loop is left: it goes."""
     func = parse("""
 @T.prim_func
 def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((7, 7), "float32")):
@@ -521,7 +521,7 @@ def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((7, 7), "float32")):
                 for k in range(7):
                     C[i * 2 + j, k] = C[i * 2 + j, k] + T.float32(1)
 """)
-    assert "T.parallel(-1)" in codegen.lower(func, codegen.Target("llvm -num-cores 2")).script()
+    assert codegen.lower(func, codegen.Target("llvm -num-cores 2")).script().count("T.parallel") == 1
     a, c = np.ones((5, 7), "float32"), np.zeros((7, 7), "float32")
     tir.build(func, target="llvm -num-cores 2")(a, c)
     np.testing.assert_array_equal(c, [[2.0] * 7] * 5 + [[1.0] * 7] * 2)
