@@ -30,6 +30,7 @@ from .traverse import (
     blocks,
     driving,
     map_statements,
+    only_reducing,
     stored_names,
     substatements,
     substitute,
@@ -102,7 +103,7 @@ def init_of_nothing(s: Stmt) -> Stmt | None:
     match s:
         case For():
             inner = [b for b in blocks(s.body) if b.init is not None]
-            reduces = {s.name in driving(b, Axis.REDUCE) and s.name not in driving(b, Axis.SPATIAL, Axis.OPAQUE) for b in inner}
+            reduces = {s.name in only_reducing(b) for b in inner}
             if True not in reduces:
                 found = None if is_empty(s.extent) else init_of_nothing(s.body)
                 return None if found is None else s.with_(body=found)

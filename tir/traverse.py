@@ -406,6 +406,11 @@ def driving(block: Block, *axes: Axis) -> set[str]:
     return variables(*(it.binding for it in block.iters if it.axis in axes))
 
 
+def only_reducing(block: Block) -> set[str]:
+    """The loops that drive the reduction of a block, and no other axis."""
+    return driving(block, Axis.REDUCE) - driving(block, Axis.SPATIAL, Axis.OPAQUE)
+
+
 def loads(node: Node) -> list[Load]:
     return [n for n in walk(node) if type(n) is Load]
 

@@ -27,7 +27,7 @@ def is_terminal(stream: IO[str]) -> bool:
 
 
 def displayed(live: type, lines: type, args: argparse.Namespace, options: dict[str, Any], target: Target) -> Callable[..., Any]:
-    """What makes the display of a run, with these further arguments: `live` in a terminal, `lines` elsewhere."""
+    """The maker of the display of a run, with these further arguments: `live` in a terminal, `lines` elsewhere."""
 
     def make(*more: Any) -> Any:
         workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None

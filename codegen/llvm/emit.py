@@ -17,7 +17,6 @@ from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
-from tir.empty import is_empty
 from tir.ir import (
     Allocate,
     Binary,
@@ -273,8 +272,6 @@ class Function(Arithmetic, Threads, Parts, Streams):
         self.fork(some, run, None)
 
     def loop(self, s: For) -> None:
-        if is_empty(s.extent):  # a last tile of which nothing is left
-            return
         if tiles.write(self, s):
             return
         outer = self.ahead

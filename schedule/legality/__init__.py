@@ -1,1 +1,1 @@
-"""What must hold for a step: questions to `tir.analysis`, and refusals. `tir.verify` has what must hold for any program."""
+"""Requirements of steps: questions to `tir.analysis`, and refusals. `tir.verify` has what must hold for any program."""

@@ -13,7 +13,7 @@ from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
-from tir.traverse import driving, loops_in, stores, substatements, substitute, variables, walk_stmts
+from tir.traverse import driving, loops_in, only_reducing, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, is_parameter
@@ -310,11 +310,6 @@ def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[st
                 (reduction, "the block"),
                 hint=f"choose a loop inside of `{x.name}`",
             )
-
-
-def only_reducing(block: Block) -> set[str]:
-    """The loops that drive the reduction of a block, and no other axis."""
-    return driving(block, Axis.REDUCE) - driving(block, Axis.SPATIAL, Axis.OPAQUE)
 
 
 def need_iterations(reduction: Block, loops: Iterable[For], ranges: Ranges, facts: Sequence[Expr]) -> None:

@@ -123,7 +123,7 @@ class Chart:
             self._parts.append(f'<path class="{kind} line" d="{path}"/>')
 
     def band(self, low: Sequence[Point], high: Sequence[Point], kind: str) -> None:
-        """What lies between two lines."""
+        """The area between two lines."""
         if low:
             places = " ".join(f"{self.x(x):g},{self.y(y):g}" for x, y in (*low, *high[::-1]))
             self._parts.append(f'<polygon class="{kind} band" points="{places}"/>')

@@ -1,1 +1,1 @@
-"""What the search is compared with: policies of other systems, and studies and comparisons that time them side by side."""
+"""Experiments: policies of other systems, and studies and comparisons that time them side by side."""

@@ -109,7 +109,7 @@ class Measurer(ABC):
 
     @property
     def slots(self) -> int:
-        """How many candidates are measured at once on devices that are kept full: some are submitted whenever there is `room`.
+        """The number of candidates measured at once on devices that are kept full: some are submitted whenever there is `room`.
         0 for a measurer that gets a round at a time, and the next one when all of it has come."""
         return 0
 

@@ -412,7 +412,7 @@ def chosen(d: Drawing) -> str:
     return d.add("TopK", [x, k], count=2, axis=axis, largest=d.one([0, 1]))
 
 
-def undecided(extent: int, size: int, whole: bool, half_pixel: bool) -> bool:
+def on_a_tie(extent: int, size: int, whole: bool, half_pixel: bool) -> bool:
     """Some pixel is as near to two others, or (`whole`) just on one, and the reference's scale, which is rounded, decides."""
     scale = Fraction(size, extent)
     exact = scale.denominator & (scale.denominator - 1) == 0
@@ -442,7 +442,7 @@ def resize(d: Drawing) -> str:
     if 0 in extents:  # of nothing only nothing can be made
         raise Dropped("Resize")
     whole = attributes.get("nearest_mode") in ("floor", "ceil")
-    if mode == "nearest" and any(undecided(*ends, whole, "half" in how) for ends in zip(extents, sizes, strict=True)):
+    if mode == "nearest" and any(on_a_tie(*ends, whole, "half" in how) for ends in zip(extents, sizes, strict=True)):
         raise Dropped("Resize")
     return d.add("Resize", [x, "", "", d.constant([*d.values[x].shape[:2], *sizes])], **attributes)
 

@@ -41,7 +41,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Context:
-    """What encloses a node, outermost first: the loops, the blocks, and the conditions that hold of statements, that do not
+    """The surroundings of a node, outermost first: the loops, the blocks, and the conditions that hold of statements, that do not
     (`otherwise`), and that hold of lazy selects (`selected`); `stmt` is the statement that the node is a part of. `bindings` maps
     the variables of lets and blocks to their values over loop variables."""
 

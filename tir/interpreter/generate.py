@@ -40,7 +40,7 @@ from ..ir import (
     Var,
 )
 from ..script.printer import PRECEDENCE, last_index, stmt_text
-from ..traverse import blocks, driving, fresh, loads, variables, walk
+from ..traverse import blocks, driving, fresh, loads, only_reducing, variables, walk
 from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised
 from .plain import plain_names
 
@@ -222,9 +222,7 @@ class Generator:
         """The inits that are left of a loop that takes the steps of reductions, where a size makes it one of none."""
         if isinstance(loop.extent, Const) or not variables(loop.extent) <= {p.name for p in self.func.sizes}:
             return
-        reduces = any(
-            b.init and loop.name in driving(b, Axis.REDUCE) - driving(b, Axis.SPATIAL, Axis.OPAQUE) for b in blocks(loop)
-        )
+        reduces = any(b.init and loop.name in only_reducing(b) for b in blocks(loop))
         if reduces and (inits := init_of_nothing(loop)) is not None:
             self._stmt(If(loop.extent < 1, inits))
 

@@ -10,10 +10,10 @@ from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
 from tir.dtypes import promote
 from tir.ir import Expr, For, PrimFunc, Var, all_zero, cast
-from tir.traverse import blocks, loops_in, variables
+from tir.traverse import blocks, loops_in, only_reducing, variables
 
 from ...error import ScheduleError
-from ...legality.requirements import need_iterations, only_reducing
+from ...legality.requirements import need_iterations
 from ...primitive import DEPENDENT_EXTENT_HINT, LoopName, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
 from ...rewriting.loops import not_nested, substitute_loops
 
