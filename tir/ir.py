@@ -335,6 +335,9 @@ class Kind(Enum):
     THREAD = "thread_binding"
 
 
+IN_ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)  # kinds of loops whose iterations may run side by side
+
+
 class Axis(Enum):
     """What a block iteration variable is: data parallel, a commutative reduction, or ordered."""
 

@@ -14,6 +14,7 @@ from tir.arith.intervals import UNBOUNDED, Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import (
+    IN_ANY_ORDER,
     NOTHING,
     TRUE,
     Axis,
@@ -25,7 +26,6 @@ from tir.ir import (
     For,
     If,
     Iter,
-    Kind,
     Let,
     Load,
     Node,
@@ -148,7 +148,7 @@ def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf], name: str) -> 
     position = next(n for n, s in enumerate(parts(path[-1])) if writer.under(s)) + 1
     place = CopyPlace(path, position, *loops_and_ranges(common, scope.ranges))
     for loop in writer.inside(place.loops):
-        if loop.kind in (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD):
+        if loop.kind in IN_ANY_ORDER:
             _need_one_for_all(scope, writer, loop, name)
     return place
 

@@ -14,6 +14,7 @@ from ..arith.simplify import wraps
 from ..empty import init_of_nothing
 from ..intrinsics import SHIFTS
 from ..ir import (
+    IN_ANY_ORDER,
     TRUE,
     Allocate,
     Axis,
@@ -208,7 +209,7 @@ class Generator:
 
     def _for(self, loop: For) -> None:
         extent = self._expr(loop.extent)
-        shuffles = self.traps and loop.kind in (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD) and not _accumulates(loop)
+        shuffles = self.traps and loop.kind in IN_ANY_ORDER and not _accumulates(loop)
         with self._scoped():
             python = self._name(loop.name, "int")
             self._scope[loop.name] = _Binding(python, loop.extent.value if isinstance(loop.extent, Const) else None)

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from ..analysis.context import Context, accesses_and_blocks
 from ..analysis.write_before_read import writes_before_reads
-from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc
+from ..ir import IN_ANY_ORDER, Axis, Block, Buffer, For, Kind, PrimFunc
 from ..memory import PER_THREAD, SHARED
 from ..traverse import blocks, stored_names, variables
 from .accesses import IterationScope, accesses_in, grouped, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
-
-_ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
 
 
 def check_races(func: PrimFunc) -> Iterator[Finding]:
@@ -24,7 +22,7 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
         groups = grouped(accesses_in(body)) if buffers else {}
         uses |= {b.name: len(groups[b.name]) for b in buffers if b.name in groups}
     for scope in iteration_scopes(func):
-        if isinstance(scope.stmt, For) and scope.stmt.kind in _ANY_ORDER and scope.own[scope.stmt.name] != 1:
+        if isinstance(scope.stmt, For) and scope.stmt.kind in IN_ANY_ORDER and scope.own[scope.stmt.name] != 1:
             yield from _races(scope.stmt, scope, uses)
 
 

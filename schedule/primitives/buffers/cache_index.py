@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from tir.ir import Binary, Block, Buffer, Const, Expr, Load, Node, PrimFunc, Stmt, Store, seq
+from tir.ir import IN_ANY_ORDER, Binary, Block, Buffer, Const, Expr, Load, Node, PrimFunc, Stmt, Store, seq
 from tir.traverse import (
     divisions,
     loaded_names,
     loads,
+    loops_to,
     map_children,
     move_accesses,
     stored_names,
@@ -32,9 +33,10 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
     """Compute the indices at which a block reads buffers before its nest, and read them from memory; returns the names of the
     new blocks, one for each expression.
 
-    An index counts if it computes something from the axes, of a buffer that the block does not write: a variable, a constant and
-    what is loaded do not. With `cse_thresh`
-    above 0 it is instead what occurs so often among the indices and their parts, the largest such expressions.
+    An index counts if it computes something from the axes: a variable, a constant and what is loaded do not. Buffers that the
+    block writes, or any block in the same iterations that run side by side, are read as they were: what such iterations read
+    stays provable. With `cse_thresh` above 0 it is instead what occurs so often among the indices and their parts, the largest
+    such expressions.
 
     Rewrite   for i, j: S(A[i // 3 + j % 2])
            => for i, j: index_0[i, j] = i // 3 + j % 2
@@ -47,12 +49,14 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
     need_scope(storage_scope)
     target = leaf.block
     axes = {it.var.name: it for it in target.iters}
-    found = _expressions(target, cse_thresh, axes.keys())
+    side_by_side = next((x for x in loops_to(func.body, block) if x.kind in IN_ANY_ORDER), target)
+    written = stored_names(side_by_side)
+    found = _expressions(target, written, cse_thresh, axes.keys())
     if not found:
         raise ScheduleError(
             f"no index of `{block}` computes anything from its axes",
             (target, "the block"),
-            hint="indices that are variables, constants or loaded are read as they are",
+            hint="indices that are variables, constants or loaded, or of what is written side by side, are read as they are",
         )
     names = Names.of(func)
     made: list[str] = []
@@ -73,7 +77,7 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
         return copies[n] if n in copies else map_children(n, replaced)
 
     def place_of(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
-        return None if buffer.name in leaf.writes else (buffer, tuple(map(replaced, indices)))  # type: ignore[arg-type]
+        return None if buffer.name in written else (buffer, tuple(map(replaced, indices)))  # type: ignore[arg-type]
 
     new = move_accesses(unstated(target, *loaded_names(target)), place_of)
     at = next(n for n, s in enumerate(parts(scope.root)) if leaf.under(s))
@@ -83,9 +87,8 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
     return func, made
 
 
-def _expressions(block: Block, cse_thresh: int, axes: Collection[str]) -> list[Expr]:
-    """The expressions over the axes of a block that its indices compute, in order of their first use."""
-    written = stored_names(block)
+def _expressions(block: Block, written: Collection[str], cse_thresh: int, axes: Collection[str]) -> list[Expr]:
+    """The expressions over the axes of a block that its indices of buffers not among `written` compute, in order."""
     indices = [i for x in loads(block) if x.buffer.name not in written for i in x.indices]
     if not cse_thresh:
         return [*dict.fromkeys(i for i in indices if _computes(i, axes))]

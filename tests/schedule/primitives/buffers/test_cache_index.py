@@ -66,8 +66,36 @@ def test_plain_indices_are_refused():
 cache_index('C', 'global'): no index of `C` computes anything from its axes
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
-  hint: indices that are variables, constants or loaded are read as they are
+  hint: indices that are variables, constants or loaded, or of what is written side by side, are read as they are
 """,
+    )
+
+
+def test_what_lanes_write_is_read_as_it_was():
+    """Through memory, nothing would prove that lanes keep apart."""
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[6 - i] + 1.0, name="B")
+    s = Checked(te.create_prim_func([A, te.compute((6,), lambda i: B[i + 1] * A[i + 1], name="C")]))
+    s.compute_at("B", s.get_loops("C")[0])
+    s.vectorize(s.get_loops("C")[0])
+    s.cache_index("C", "local")
+    check(
+        s,
+        """
+        B = T.alloc_buffer((7,))
+        index_0 = T.alloc_buffer((6,), "int32", scope="local")
+        for ax0 in range(6):
+            with T.block("index_0"):
+                v0 = T.axis.spatial(6, ax0)
+                index_0[v0] = v0 + 1
+        for i_1 in T.vectorized(6):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i_1 + 1)
+                B[v_i] = A[6 - v_i] + T.float32(1.0)
+            with T.block("C"):
+                v_i = T.axis.spatial(6, i_1)
+                C[v_i] = B[v_i + 1] * A[index_0[v_i]]
+        """,
     )
 
 
