@@ -50,6 +50,7 @@ PARTLY_FOLDED = {"GRU", "LSTM", "RNN"}  # sums of biases that are constant, in t
 IN_FLOAT32 = {"GroupNormalization"}  # of doubles, too, as the standard writes it out
 OVER_NAN = {"GlobalMaxPool": -np.inf, "MaxPool": -np.inf, "ReduceMax": -np.inf, "ReduceMin": np.inf}  # docs/networks.md
 FINITE = {*QUANTISING, *PARTLY_FOLDED, "ArgMax", "ArgMin", "Cast", "GridSample", "LRN", "Resize"}  # of others references disagree
+FINITE |= {"Hardmax"}  # a reference counts NaN as the first largest
 FINITE |= {"ConvTranspose"}  # its kernel is filled up with zeros: docs/networks.md
 Maker = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 CHOOSING = ("max", "min")  # reductions of scatters
@@ -323,7 +324,8 @@ class Drawing:
         """Take a node, with all that is known of what it makes. Raises Dropped where that does not suit."""
         operator, names = node.op_type, [n for n in node.input if n]
         dilated = any(a.name == "dilations" and max(a.ints) > 1 for a in node.attribute)  # a reference fills kernels with zeros
-        if (operator in FINITE or dilated) and not all(finite(self.values[n]) for n in names):
+        rounded = operator == "Attention" and self.values[names[0]].dtype == "float64"  # a reference has weights in float32
+        if (operator in FINITE or dilated or rounded) and not all(finite(self.values[n]) for n in names):
             raise Dropped(operator)
         if operator in ("MaxPool", "ReduceMean") and self.values[names[0]].size == 0:  # a reference pads other axes, or makes 0
             raise Dropped(operator)
