@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import tir
 from tir.files import replace_file
 from tir.notices import degraded
 
@@ -206,10 +207,10 @@ def data_key(data: Any) -> str:
 def compiler_sources(*others: str) -> str:
     """A hash of the sources of this compiler, from the IR to the search, which make schedules and code, of other files, and of
     what makes objects of modules."""
-    root = Path(__file__).resolve().parents[1]
-    packages = ("tir", "schedule", "codegen", "costmodel", "search")
+    rooms = Path(__file__).resolve().parents[1]
+    packages = (Path(tir.__file__).resolve().parent, *(rooms / name for name in ("schedule", "codegen", "costmodel", "search")))
     found = hashlib.sha256(json.dumps([*_compiler(), machine_kind()]).encode())
-    for file in (*(f for p in packages for f in sorted((root / p).rglob("*.py"))), *map(Path, others)):
+    for file in (*(f for p in packages for f in sorted(p.rglob("*.py"))), *map(Path, others)):
         found.update(f"{file.name}\0".encode() + file.read_bytes())
     return found.hexdigest()
 

@@ -31,5 +31,5 @@ __all__ = ["Call", "Graph", "GraphError", "Model", "Value", "compile", "load_onn
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(import_module(f"graph.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'graph' has no attribute {name!r}")
+        return getattr(import_module(f".{_NAMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -54,5 +54,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(import_module(f"search.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'search' has no attribute {name!r}")
+        return getattr(import_module(f".{_NAMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -79,7 +79,7 @@ def peak(dtype: str) -> float | None:
 
 def warm_up(target: str) -> None:
     """Load the compiler, so that the first candidate is not charged for it."""
-    import codegen.cuda
+    import codegen
     from codegen.cuda.compile import available
 
     if missing := available():

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+import tir
 from codegen.openmp import spin
 
 from . import wire
@@ -21,7 +22,7 @@ from .guard import Guard
 from .memory import Watch
 from .provenance import Provenance
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(tir.__file__).resolve().parents[1]
 START_SECONDS = 120.0  # seconds until a worker must be ready
 
 # The libraries that start threads of their own and read how many from the environment when they are loaded.

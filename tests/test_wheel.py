@@ -1,0 +1,107 @@
+"""The wheel: it occupies `tir` alone, whatever else is installed that is called `schedule`."""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+from runpy import run_path
+from shutil import copy, copytree, ignore_patterns
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SETUP = run_path(str(ROOT / "setup.py"), run_name="setup")
+
+WORK = """
+import sys
+from pathlib import Path
+
+import schedule
+import numpy as np
+import tir
+from tir import workloads
+from tir.schedule import Schedule
+
+assert schedule.every() == "the other one" and Schedule is tir.Schedule
+for name in tir.__all__:
+    getattr(tir, name)
+instance = workloads.make("gmm", (8, 16, 24))
+inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
+tir.build(instance.func, "llvm -num-cores 1")(*inputs, *outputs)
+assert instance.check(outputs, inputs).ok
+site = Path(tir.__file__).parents[1]
+files = [str(getattr(module, "__file__", "")) for module in sys.modules.values()]
+assert not [f for f in files if f.startswith(tuple(f"CHECKOUT/{p}/" for p in ("tir", "schedule", "search", "codegen")))]
+assert Path(schedule.__file__).is_relative_to(site)
+"""
+
+
+def run(*command, cwd):
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """The wheel of this project, and one of another project with a package of the same name as one here."""
+    folder = tmp_path_factory.mktemp("wheels")
+    ours, other = folder / "ours", folder / "other"
+    for name in ("tir", *SETUP["PACKAGES"]):
+        copytree(ROOT / name, ours / name, ignore=ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        copy(ROOT / name, ours)
+    (other / "schedule").mkdir(parents=True)
+    (other / "schedule" / "__init__.py").write_text("def every():\n    return 'the other one'\n")
+    (other / "pyproject.toml").write_text('[project]\nname = "schedule"\nversion = "1.0"\n')
+    options = ("-q", "--no-deps", "--no-index", "--no-build-isolation", "-w", folder)
+    for project in (ours, other):
+        run(sys.executable, "-m", "pip", "wheel", *options, project, cwd=folder)
+    return next(folder.glob("tir*.whl")), next(folder.glob("schedule*.whl"))
+
+
+def test_it_occupies_one_name(wheels):
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        names = [name for name in wheel.namelist() if ".dist-info/" not in name]
+        (top,) = (wheel.read(name).decode().split() for name in wheel.namelist() if name.endswith("top_level.txt"))
+    assert top == ["tir"] and {name.partition("/")[0] for name in names} == {"tir"}
+    ours = {f for p in ("tir", *SETUP["PACKAGES"]) for f in (ROOT / p).rglob("*") if f.is_file() and "__pycache__" not in f.parts}
+    door = Path("tir", "workloads.py")  # to `workloads`, which is in its place
+    files = {f.relative_to(ROOT) for f in ours} - {door}
+    assert {str(f if f.parts[0] == "tir" else "tir" / f) for f in files} == set(names)
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["before the other", "after the other"])
+def test_it_works_beside_another_package_of_the_name(wheels, order, tmp_path):
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = next((tmp_path / "venv").glob("[bS]*/python*"))
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))  # numpy, llvmlite and so on
+    for wheel in wheels[::order]:
+        run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    run(python, "-W", "error::ImportWarning", "-c", WORK.replace("CHECKOUT", str(ROOT)), cwd=tmp_path)
+    shown = run(python, "-m", "tir.tune", "gmm", "--shape", "8,16,24", "--trials", "1", "--threads", "1", cwd=tmp_path)
+    assert "gmm" in shown
+
+
+@pytest.mark.parametrize(
+    ("source", "below"),
+    [
+        ("from schedule import Schedule", "from tir.schedule import Schedule"),
+        ("    from search.measure.local import X  # why", "    from tir.search.measure.local import X  # why"),
+        ("import workloads", "from tir import workloads"),
+        ('["-m", "search.measure.worker"]', '["-m", "tir.search.measure.worker"]'),
+        ('x = {"schedule": "search.nothing"}', 'x = {"schedule": "search.nothing"}'),
+        ("from scheduled import x", "from scheduled import x"),
+        ("from .schedule import x", "from .schedule import x"),
+    ],
+)
+def test_imports_are_from_below(source, below):
+    assert SETUP["below_tir"](source, "x.py") == below
+
+
+def test_an_import_that_binds_the_first_package_is_refused():
+    with pytest.raises(ValueError, match=r"x\.py: write `from codegen import \.\.\.` for `import codegen\.cuda`"):
+        SETUP["below_tir"]("import codegen.cuda", "x.py")
