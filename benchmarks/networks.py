@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 
 from . import pages
 from .options import Options

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import schedule.intrinsics.cpu  # noqa: F401 (registers what `tensorize` uses)
-from codegen.timing import without_collector
+from codegen.runtime.timing import without_collector
 from schedule import Schedule, ScheduleError
 from tir import te
 from tir.ir import Expr, PrimFunc, seq

@@ -94,7 +94,7 @@ def warm(threads: int) -> float:
 
 def race(contenders: Mapping[str, Callable[[], object]], effort: Effort = Effort()) -> dict[str, Timing]:
     """Time the contenders in turns; the timings are in their order. ValueError if there are none."""
-    from codegen.timing import without_collector  # which loads numpy
+    from codegen.runtime.timing import without_collector  # which loads numpy
 
     if not contenders:
         raise ValueError("there is nothing to time: no contender was given")
@@ -155,7 +155,7 @@ class Timed(Protocol):
 
 def _seconds(call: Callable[[], object], calls: int) -> float:
     """Seconds a call, the mean of `calls` in a row."""
-    from codegen.timing import seconds_of
+    from codegen.runtime.timing import seconds_of
 
     return call.seconds(calls) if isinstance(call, Timed) else seconds_of(call, calls)
 

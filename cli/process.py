@@ -58,7 +58,7 @@ def run_main(module: str) -> NoReturn:
     """Import a command line, run its `main`, and end the process, which is its own, with its status; Ctrl-C ends it while it is
     imported, too."""
     try:
-        from codegen.openmp import spin
+        from codegen.runtime.openmp import spin
 
         os.environ.update(spin(os.environ))
         status = import_module(module).main()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from codegen.timing import duration, sampled, seconds_of
+from codegen.runtime.timing import duration, sampled, seconds_of
 from tir import dtypes
 from tir.display import counted
 

@@ -14,7 +14,7 @@ from tir.verify.bounds import refuse_out_of_bounds
 
 from .backend import backend
 from .cache import ObjectCache
-from .kernel import Kernel
+from .runtime.kernel import Kernel
 from .target import Target
 
 if TYPE_CHECKING:

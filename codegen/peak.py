@@ -14,8 +14,8 @@ from tir import te
 
 from .backend import backend
 from .build import build
-from .kernel import Kernel
 from .passes.memory_hints import NON_TEMPORAL
+from .runtime.kernel import Kernel
 from .target import Target
 
 ROUNDS = 5

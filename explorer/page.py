@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from codegen.backend import backend
+from codegen.runtime.timing import duration
 from codegen.target import Target
-from codegen.timing import duration
 from schedule import Schedule
 from search.drawing.html import data, document, resource, side_by_side
 from search.measure.provenance import processor, versions_text

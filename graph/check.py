@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen.arguments import address, block
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.program import entry
+from codegen.runtime.arguments import address, block
 from search.measure.carried import NoBound
 from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tir import dtypes

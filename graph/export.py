@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codegen.alignment import ALIGNMENT
 from codegen.export import KEYWORDS, Parameter, checked, declared, framed, parallel, parameters, write
 from codegen.llvm.compile import optimize
 from codegen.llvm.cores import without_moving
 from codegen.llvm.program import entry
 from codegen.llvm.scratch import RELEASE
+from codegen.runtime.alignment import ALIGNMENT
 
 from .memory import WEIGHTS, aligned, buffer
 

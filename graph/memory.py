@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codegen.alignment import ALIGNMENT
 from codegen.llvm.program import Address, Copy
+from codegen.runtime.alignment import ALIGNMENT
 from tir.ir import Buffer, Const
 
 from .fusion import Group

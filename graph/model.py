@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from codegen import Target, backend
-from codegen.arguments import DECLINED, address, block
-from codegen.faults import NO_MEMORY, failure
-from codegen.kernel import maker
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
 from codegen.llvm.program import STEP, TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from codegen.processor import host_cores
-from codegen.timing import duration
+from codegen.runtime.arguments import DECLINED, address, block
+from codegen.runtime.faults import NO_MEMORY, failure
+from codegen.runtime.kernel import maker
+from codegen.runtime.timing import duration
 from tir.arrays import like
 from tir.ir import Buffer, Const, PrimFunc
 

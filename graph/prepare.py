@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen.arguments import address, block
+from codegen.runtime.arguments import address, block
 from tir.constants import constants
 from tir.dtypes import storage
 from tir.ir import PrimFunc, const_shape

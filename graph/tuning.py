@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.timing import in_turns
+from codegen.runtime.timing import in_turns
 from search.keys import key
 from search.measure.provenance import fingerprint
 from search.records import Records

@@ -58,7 +58,7 @@ _NAMES = {
         "graph.onnx": ("load_onnx",),
         "graph.tuning": ("tune_graph",),
         "codegen.build": ("build", "dump"),
-        "codegen.kernel": ("Kernel",),
+        "codegen.runtime.kernel": ("Kernel",),
         "codegen.target": ("Target",),
         "search.policy.default_schedule": ("default_schedule",),
         "search.records": ("Records", "best_schedule"),

@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir.display import aligned, counted
 
 from ..networks import export, exportable, load, parse_processor

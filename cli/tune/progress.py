@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir.display import tally
 
 from .cluster import Workers

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir.files import write_atomically
 
 from ..options import Usage, parse_target, refusing, writable

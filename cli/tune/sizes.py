@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir.display import aligned
 
 from ..options import Usage, input_shape, measurable, parse_target, positive_int, refusing

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir.display import counted, tally
 
 from ..options import sizes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dlpack import contiguous, exported
+from ..runtime.dlpack import contiguous, exported
 from .compile import INSTALL, available
 
 if TYPE_CHECKING:

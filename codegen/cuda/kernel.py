@@ -16,9 +16,9 @@ from tir.arith.enumeration import evaluate
 from tir.empty import written_names
 from tir.ir import Buffer, PrimFunc
 
-from ..arguments import ArgumentError, checked
-from ..signature import LibraryOfOne
-from ..timing import Timing, sampled
+from ..runtime.arguments import ArgumentError, checked
+from ..runtime.signature import LibraryOfOne
+from ..runtime.timing import Timing, sampled
 from .banks import ways
 from .compile import Binary, Resources
 from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize

@@ -7,8 +7,8 @@ from tir.ir import PrimFunc
 from ..build import lower
 from ..cache import ObjectCache, object_key
 from ..constants import split_constants
-from ..kernel import Kernel, SplitKernel
 from ..passes.lend_temporaries import lend_temporaries
+from ..runtime.kernel import Kernel, SplitKernel
 from ..target import Target
 from .compile import assembly, object_code
 from .emit import emit

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from ..llvm_binding import llvm
-from ..openmp import runtime_symbols
 from ..processor import UnsupportedProcessor, described_machine, missing_features
+from ..runtime.openmp import runtime_symbols
 from .scratch import RELEASE
 
 # What LLVM does to a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller

@@ -9,7 +9,7 @@ from tir.ir import Buffer, PrimFunc
 
 from ..build import lower
 from ..cache import ObjectCache
-from ..kernel import Kernel
+from ..runtime.kernel import Kernel
 from ..target import Target
 from .build import cached_code
 from .compile import linked

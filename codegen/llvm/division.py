@@ -13,7 +13,7 @@ from tir.arith.statements import min_operands
 from tir.ir import Binary, Const, Expr, Select, Unary, Var, conjunction
 from tir.traverse import children, loads, variable_names
 
-from ..faults import DIVIDED
+from ..runtime.faults import DIVIDED
 from .memory import Memory
 from .values import Value, number
 

@@ -43,12 +43,12 @@ from tir.ir import (
 )
 from tir.traverse import children, loads, stored_names, stores, substitute, variable_names, walk
 
-from ..alignment import ALIGNMENT
-from ..faults import numbered
 from ..passes.free_variables import size_ranges
 from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import IN_ORDER, NON_TEMPORAL, prefetches
+from ..runtime.alignment import ALIGNMENT
+from ..runtime.faults import numbered
 from . import scratch, tiles
 from .arithmetic import Arithmetic
 from .division import factors

@@ -15,8 +15,8 @@ from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Call, Cast, Const, Expr, For, Load, Store, Var, as_int
 from tir.traverse import rewrite, substitute, variable_names, variables, walk
 
-from ..alignment import ALIGNMENT
 from ..passes.combine_lanes import updated
+from ..runtime.alignment import ALIGNMENT
 from .transpose import transposed
 from .values import CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer

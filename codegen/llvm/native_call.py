@@ -22,9 +22,9 @@ from tir import dtypes
 from tir.arith.polynomial import polynomial
 from tir.ir import Buffer, Expr, Var
 
-from ..arguments import DECLINED
 from ..llvm_binding import llvm
 from ..processor import host_processor
+from ..runtime.arguments import DECLINED
 from ..target import Target
 from .compile import Library, machine
 

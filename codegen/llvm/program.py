@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..faults import NO_MEMORY, PLACES
+from ..runtime.faults import NO_MEMORY, PLACES
 from .scratch import RELEASE
 
 STEP = 2 * PLACES

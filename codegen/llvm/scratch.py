@@ -7,7 +7,7 @@ and each thread of a parallel loop has its own block.
 
 from __future__ import annotations
 
-from ..alignment import HUGE_PAGE_BYTES
+from ..runtime.alignment import HUGE_PAGE_BYTES
 
 MAX_STACK_BUFFER_BYTES = 32 * 1024  # bytes; larger temporaries come from the heap
 MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little

@@ -12,8 +12,8 @@ from tir.ir import Binary, Const, Expr, For, If, Kind, Load, Node, Stmt, Store
 from tir.ir import nest as nest_of
 from tir.traverse import iterations, rewrite, stores, substatements, substitute, variables
 
-from ..alignment import ALIGNMENT
 from ..passes.contiguous import contiguous, moves
+from ..runtime.alignment import ALIGNMENT
 from .memory import STREAMED_ELEMENTS
 from .values import Value
 from .writer import Writer

@@ -11,9 +11,9 @@ from tir.arith.polynomial import Polynomial
 from tir.ir import Buffer, Expr, For, Kind, Stmt
 from tir.traverse import stores, variable_names
 
-from ..alignment import ALIGNMENT, rounded
-from ..faults import NO_MEMORY
 from ..passes.free_variables import free_names
+from ..runtime.alignment import ALIGNMENT, rounded
+from ..runtime.faults import NO_MEMORY
 from . import scratch
 from .values import Frame, Instructions, Module, Place, Value, ascii_name, typed
 

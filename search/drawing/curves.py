@@ -7,7 +7,7 @@ from itertools import cycle
 
 import numpy as np
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 
 from .svg import COLOURS, Chart
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from codegen import Kernel, Target, backend, build
-from codegen.timing import duration, in_turns
+from codegen.runtime.timing import duration, in_turns
 from schedule import Schedule
 from tir import display
 from tir.ir import Const, PrimFunc, need_func

@@ -16,7 +16,7 @@ import numpy as np
 
 from codegen import Target
 from codegen.cache import data_key
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir import display
 from tir.files import write_atomically
 from tir.ir import PrimFunc, need_func

@@ -19,7 +19,7 @@ from .builder import schedule
 if TYPE_CHECKING:
     from codegen.cuda import CudaKernel
     from codegen.cuda.driver import DeviceArray
-    from codegen.timing import Timing
+    from codegen.runtime.timing import Timing
 
 __all__ = ["DeviceKernel", "compile", "peak", "schedule", "warm_up"]
 

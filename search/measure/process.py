@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 import tir
-from codegen.openmp import spin
+from codegen.runtime.openmp import spin
 
 from . import wire
 from .guard import Guard

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.timing import seconds_of, without_collector
+from codegen.runtime.timing import seconds_of, without_collector
 
 WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on a device, in a race
 TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones

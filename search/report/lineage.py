@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from schedule import ScheduleError, replay
 
 from ..drawing.html import changed_lines

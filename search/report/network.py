@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir.display import counted
 from tir.files import write_atomically
 

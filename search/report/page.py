@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 
 from codegen.backend import backend
+from codegen.runtime.timing import duration
 from codegen.target import Target
-from codegen.timing import duration
 from schedule import replay_json
 from tir.display import counted
 from tir.files import write_atomically

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from tir.display import bundle, preformatted, table, tally
 from tir.script.outline import signature_text
 

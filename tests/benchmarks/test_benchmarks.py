@@ -22,7 +22,7 @@ from benchmarks.__main__ import main, measured, select, standard_table
 from benchmarks.compile_time import PHASES
 from benchmarks.options import Options
 from benchmarks.runner import THREAD_VARIABLES, Effort, Timing, race, ratios, spread
-from codegen import timing
+from codegen.runtime import timing
 from schedule.primitive import REGISTRY
 from search.measure import Measurement
 from search.policy.evolution import Settings

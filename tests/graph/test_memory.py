@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 
 import tir
-from codegen.alignment import ALIGNMENT
 from codegen.llvm.program import Address, Copy
+from codegen.runtime.alignment import ALIGNMENT
 from graph.fusion import fuse
 from graph.ir import Value
 from graph.memory import Lifetime, lifetimes, place, plan

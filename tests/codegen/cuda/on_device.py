@@ -164,7 +164,7 @@ def tensors(target: str, timeout: float = 120.0) -> str:
 def _tensors(pipe: Connection, target: str) -> None:
     import torch
 
-    from codegen.kernel import ArgumentError
+    from codegen.runtime.kernel import ArgumentError
     from tir import te
 
     stream, problems = torch.cuda.Stream(), []

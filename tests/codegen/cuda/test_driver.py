@@ -19,7 +19,7 @@ import pytest
 import tir
 from codegen.cuda import driver, lower_cuda
 from codegen.cuda.compile import available
-from codegen.dlpack import DLTensor
+from codegen.runtime.dlpack import DLTensor
 from schedule.templates import gpu
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import compiler, library

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen.arguments import DECLINED, ArgumentError
-from codegen.kernel import _locked_size
 from codegen.llvm import native_call
+from codegen.runtime.arguments import DECLINED, ArgumentError
+from codegen.runtime.kernel import _locked_size
 from tests.codegen.harness import ONE
 from tir import te
 

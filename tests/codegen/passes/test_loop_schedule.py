@@ -11,7 +11,7 @@ import codegen
 from schedule import Schedule
 from tests.codegen.harness import ONE, TWO, at_once, same
 from tests.codegen.matmul import tiled
-from tests.codegen.test_openmp import caller
+from tests.codegen.runtime.test_openmp import caller
 from tir import te
 from tir.ir import Buffer, Const, Expr, For, Kind, Load, PrimFunc, Store, Var
 

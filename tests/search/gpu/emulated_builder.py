@@ -7,8 +7,8 @@ from math import prod
 
 from codegen.cuda import lower_cuda
 from codegen.cuda.launch import launches
+from codegen.runtime.timing import Timing
 from codegen.target import Target
-from codegen.timing import Timing
 from search.measure.gpu_builder import schedule
 from tests.codegen.cuda.emulation import emulate
 

@@ -10,7 +10,7 @@ import pytest
 
 import tir
 from codegen import ArgumentError
-from codegen.signature import Signature
+from codegen.runtime.signature import Signature
 from tests.codegen.harness import ONE
 from tir import te
 from tir.script import tir as T

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 
 import codegen
-from codegen import NoOpenMP, Target, openmp
+from codegen import NoOpenMP, Target
 from codegen.llvm import cores
 from codegen.llvm.compile import Library, object_code
 from codegen.processor import host_cores
+from codegen.runtime import openmp
 from search.measure.process import library_environment
 
-from .harness import ONE, TWO, at_once
-from .matmul import matmul, operands, tiled
+from ..harness import ONE, TWO, at_once
+from ..matmul import matmul, operands, tiled
 
 CALLS = 20
 
@@ -131,7 +132,9 @@ def test_the_lock_of_python_is_released():
 def test_the_environment_is_left_alone():
     """What libgomp goes by is what the process says; a command line's own process says that threads soon sleep."""
     inherited = {k: v for k, v in os.environ.items() if k not in openmp.WAITING} | {"OMP_DISPLAY_ENV": "verbose"}
-    loads = "import os; from codegen import openmp; before = dict(os.environ); openmp.library(); print(os.environ == before)"
+    loads = (
+        "import os; from codegen.runtime import openmp; before = dict(os.environ); openmp.library(); print(os.environ == before)"
+    )
     for code, given, spins in ((loads, {}, "(default|[1-9]\\d{5,})"), (loads, {"GOMP_SPINCOUNT": "7"}, "7")):
         done = subprocess.run([sys.executable, "-c", code], env=inherited | given, capture_output=True, text=True)
         assert done.stdout.strip() == "True", done.stderr
@@ -178,7 +181,7 @@ print(right(), fork(lambda: right() and fork(right)), right(), *answers)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_a_forked_process_has_threads_of_its_own():
     """And one that it forks; whichever thread called before and forks."""
-    root = Path(__file__).resolve().parent.parent.parent
+    root = Path(__file__).resolve().parents[3]
     done = subprocess.run([sys.executable, "-c", FORKS], cwd=root, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "True True True True", done.stderr
 
@@ -195,7 +198,7 @@ def core():
     with open("/proc/self/stat") as f:
         return int(f.read().rsplit(")", 1)[1].split()[36])
 
-codegen.openmp.library()
+codegen.runtime.openmp.library()
 kernel = codegen.build(tiled(97, 13, 109, 6, 32, parallel=True), "llvm -num-cores 2")
 call = kernel.bind(*operands(97, 13, 109))
 before = tasks()
@@ -219,7 +222,7 @@ print(now == {{place}}, os.sched_getaffinity(0) == allowed)
 @pytest.mark.parametrize("narrow", [False, True])
 def test_where_threads_may_run_stays_as_it_was(narrow):
     """Threads, which whoever uses the runtime next shares, as well as the caller."""
-    root = Path(__file__).resolve().parent.parent.parent
+    root = Path(__file__).resolve().parents[3]
     done = subprocess.run(
         [sys.executable, "-c", MEETS.format(narrow=narrow)], cwd=root, capture_output=True, text=True, timeout=60
     )

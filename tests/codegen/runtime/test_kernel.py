@@ -5,7 +5,7 @@ import pytest
 
 import codegen
 from codegen import ArgumentError, Timing
-from codegen.timing import duration
+from codegen.runtime.timing import duration
 from schedule import Schedule
 from tests.codegen.harness import ONE
 from tir import te

@@ -27,7 +27,7 @@ from .signature import LibraryOfOne
 from .timing import Timing, sampled, seconds_of, without_collector
 
 if TYPE_CHECKING:
-    from .report import Report
+    from ..report import Report
 
 # The most elements that a kernel stores in a call during which no other thread of Python runs. To let them run takes some 50 ns,
 # and where one computes, up to 5 ms (`sys.getswitchinterval`) until it gives way again. So many stores take at most a
@@ -89,8 +89,8 @@ class Kernel(LibraryOfOne):
     @cached_property
     def _entry(self):
         """The machine code as a function of addresses and sizes, which returns its status."""
-        from .llvm.compile import Library
-        from .llvm.emit import symbol
+        from ..llvm.compile import Library
+        from ..llvm.emit import symbol
 
         name = symbol(self.func)
         return Library([self.code], [name], self.target).function(name, len(self.func.params))
@@ -98,7 +98,7 @@ class Kernel(LibraryOfOne):
     @cached_property
     def _run(self) -> Callable[..., int]:
         """The same as a function of arrays and sizes, which returns DECLINED where they may not fit the parameters."""
-        from .llvm.native_call import native_call
+        from ..llvm.native_call import native_call
 
         run = native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
         return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # `arguments.checked` tells whether they hold
@@ -178,13 +178,13 @@ class Kernel(LibraryOfOne):
 
     def asm(self) -> str:
         """The assembly of the kernel."""
-        from .llvm.compile import assembly
+        from ..llvm.compile import assembly
 
         return assembly(self._llvm_ir, self.target)
 
     def report(self) -> Report:
         """What the innermost loops of the assembly do: multiply-adds, loads, spills, and the share of the peak they allow."""
-        from .report import report
+        from ..report import report
 
         return report(self)
 
@@ -194,7 +194,7 @@ class Kernel(LibraryOfOne):
         `name` is the C function's, by default as the file without "lib" and suffix; `compiler` links the library (default: cc,
         gcc or clang). Neither Python nor LLVM is needed to use them. Raises ExportError.
         """
-        from .export import export
+        from ..export import export
 
         return export(self, path, name, compiler=compiler)
 
