@@ -149,9 +149,10 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     """A block around the neighbouring statements that hold some blocks."""
     if not targets:
         raise ScheduleError("the list of blocks is empty", hint="give the loop of a nest, or blocks")
-    paths = [block_at(func, name)[1] for name in dict.fromkeys(targets)]
+    targets = list(dict.fromkeys(targets))
+    paths = [block_at(func, name)[1] for name in targets]
     wanted = [p[-1] for p in paths]
-    for (*above, _), name in zip(paths, dict.fromkeys(targets), strict=True):
+    for (*above, _), name in zip(paths, targets, strict=True):
         for holder in (b for b in above if type(b) is Block and b.name in targets):
             raise ScheduleError(f"`{name}` is inside `{holder.name}`", (holder, "in the list, too"), hint="leave one of them out")
     common = paths[0][:-1]
@@ -160,6 +161,11 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     if common and type(common[-1]) is If and len(paths) > 1:  # which stands below the loop, with all its branches
         common.pop()
     held = list({id(s): s for s in (p[len(common)] for p in paths)}.values())
+    if len(held) > 1 and type(common[-1]) is Block:
+        inits = [p[len(common)] is common[-1].init for p in paths]
+        starting, computing = (targets[inits.index(x)] for x in (True, False))
+        reason = f"`{starting}` is in the init of `{common[-1].name}`, and `{computing}` is not"
+        raise ScheduleError(reason, (common[-1], "the block that holds both"), hint="blockize those of the init, or the others")
     around = list(parts(common[-1])) if common and type(common[-1]) is Seq else held
     first, last = (f(n for n, s in enumerate(around) if any(s is x for x in held)) for f in (min, max))
     held = around[first : last + 1]

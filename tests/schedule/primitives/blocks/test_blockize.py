@@ -398,6 +398,20 @@ def test_the_branches_of_a_condition():
     )
 
 
+def test_blocks_of_an_init_and_of_the_body_are_refused():
+    s = Schedule(matmul())
+    s.blockize("k")
+    refuse(
+        s,
+        """
+blockize(['C_init', 'C']): `C_init` is in the init of `C_o`, and `C` is not
+    9 |         with T.block("C_o"):
+      |         ^^^^^^^^^^^^^^^^^^^^ the block that holds both
+  hint: blockize those of the init, or the others
+""",
+    )
+
+
 def test_a_block_in_between_is_refused():
     refuse(
         Schedule(relu_of_matmul()),
