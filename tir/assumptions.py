@@ -1,4 +1,4 @@
-"""What a function takes for granted of its sizes: conditions such as `n % 16 == 0`, which each call is checked for.
+"""Assumptions of a function about its sizes: conditions such as `n % 16 == 0`, which each call is checked for.
 
 A function states them in its attribute `ASSUMED`, a list of conditions as text. Proofs about the function may use them.
 """
@@ -45,7 +45,7 @@ def with_assumption(func: PrimFunc, condition: Expr) -> PrimFunc:
 
 
 def broken_assumption(func: PrimFunc, values: Mapping[str, int]) -> str | None:
-    """Which assumption does not hold for these values of sizes, in words; None where all do that are of these sizes alone."""
+    """The first assumption that these values of sizes break, in words; None where all that are of these sizes alone hold."""
     for condition in assumptions(func):
         if variables(condition) <= values.keys() and not _holds(condition, values):
             given = ", ".join(f"{name} = {values[name]}" for name in sorted(variables(condition)))

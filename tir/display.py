@@ -1,4 +1,4 @@
-"""How objects show themselves in a notebook: highlighted scripts, coloured diffs, tables, beside the text that `print` gives."""
+"""Display of objects in a notebook: highlighted scripts, coloured diffs, tables, beside the text that `print` gives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GREEN, RED = "#1a7f37", "#b8362f"
 
 
 def bundle(text: str, html: str) -> Bundle:
-    """What `_repr_mimebundle_` returns."""
+    """The result of `_repr_mimebundle_`: a text and its HTML."""
     return {"text/plain": text.rstrip("\n"), "text/html": html}
 
 

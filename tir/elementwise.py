@@ -88,7 +88,7 @@ shl, shr = map(intrinsic, ("shl", "shr"))
 
 
 def popcount(x) -> Expr:
-    """How many bits of an integer are 1, in its dtype; of a negative one those of its two's complement."""
+    """The number of bits of an integer that are 1, in its dtype; for a negative one, of its two's complement."""
     value = as_expr(x)
     if dtypes.TABLE[value.dtype].kind != "int":
         return intrinsic("popcount")(value)

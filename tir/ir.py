@@ -53,7 +53,7 @@ def make_room(levels: int = MAX_DEPTH) -> bool:
 
 
 def deeply(call: Callable[[], R]) -> R:
-    """What a function without effects gives; where Python's limit of calls ends it, that is raised, and it is called again."""
+    """The result of a function without effects; where Python's limit of calls ends it, a second call with a raised limit."""
     try:
         return call()
     except RecursionError:
@@ -326,7 +326,7 @@ FALSE = Const(False, "bool")
 
 
 class Kind(Enum):
-    """How the iterations of a loop run."""
+    """The way the iterations of a loop run."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -339,7 +339,7 @@ IN_ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)  # kinds of loops w
 
 
 class Axis(Enum):
-    """What a block iteration variable is: data parallel, a commutative reduction, or ordered."""
+    """The kind of a block iteration variable: data parallel, a commutative reduction, or ordered."""
 
     SPATIAL = "S"
     REDUCE = "R"

@@ -579,7 +579,7 @@ def _iters(domain: Domain, taken: set[str], iter_names: _IterNames) -> tuple[lis
 
 
 def _converter(domain: Domain, iters: Sequence[Iter], buffers: Buffers) -> Callable[[Expr], Expr]:
-    """What makes of expressions over tensors and a domain those over buffers and the variables of a block."""
+    """A function from expressions over tensors and a domain to expressions over buffers and the variables of a block."""
     to_block = {v.name: it.var for (v, _, _), it in zip(domain, iters, strict=True)}
 
     def visit(n: Node):

@@ -110,7 +110,7 @@ def make_room_for(node: N) -> N:
 
 
 def too_large(*nodes: Node) -> str:
-    """What is too much of an expression or a statement: its nodes, written out, or how deep they are nested. Empty if nothing."""
+    """The limit that expressions or statements exceed, of nodes, written out, or of their levels, in words; empty if none."""
     sizes, depths = zip(*map(_extent, nodes), strict=True)
     if sum(sizes) > MAX_NODES:
         return f"{sum(sizes)} nodes, and at most {MAX_NODES} can be compiled"

@@ -1,4 +1,4 @@
-"""Where elements lie in memory."""
+"""The positions of elements in memory."""
 
 from __future__ import annotations
 

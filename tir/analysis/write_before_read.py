@@ -53,7 +53,7 @@ class _Extent:
         return found
 
     def length(self) -> int | None:
-        """How many integers from `base` on these are, if they follow one another without gaps."""
+        """The number of these integers, which follow one another from `base` on; None where they have gaps, or it is unknown."""
         runs = self.runs() or [(1, 1)]
         if len(runs) > 1 or runs[0][0] != 1:
             return None

@@ -135,7 +135,7 @@ def choice_to_int(value: Any, of: Callable[[Any], int]) -> int:
 
 
 def formula(value: int) -> Formula:
-    """How an integer depends on the columns; a plain one is a constant."""
+    """The formula of an integer over the columns; a plain integer is a constant."""
     return value.formula if isinstance(value, SymbolicInt) else ("const", int(value))
 
 

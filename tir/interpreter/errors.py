@@ -1,4 +1,4 @@
-"""What the interpreter raises."""
+"""Errors of the interpreter, and the trap that generated code raises."""
 
 from __future__ import annotations
 

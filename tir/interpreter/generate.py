@@ -59,7 +59,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """What a name of the IR means here: its Python name, and its exclusive bound if it counts from 0."""
+    """The meaning of a name of the IR here: its Python name, and its exclusive bound if it counts from 0."""
 
     python: str
     extent: int | None = None

@@ -157,14 +157,14 @@ def float_divisions() -> dict[str, Callable]:
 
 
 def allocator(dtype: str) -> Callable:
-    """What makes an uninitialised array of a shape."""
+    """A function that makes an uninitialised array of a shape."""
     narrow = np.uint16 if dtypes.is_half(dtype) else dtypes.storage(dtype).type
     fill = garbage(dtype)
     return lambda shape: np.full(shape, narrow(fill), narrow)
 
 
 def garbage(dtype: str) -> int | float | bool:
-    """What an element of an uninitialised buffer holds."""
+    """The value of an element of an uninitialised buffer."""
     if dtype == "float16":
         return 0x7E00
     if dtype == "bfloat16":

@@ -16,7 +16,7 @@ from .values import Thread
 
 @dataclass(frozen=True)
 class Header:
-    """What the variables of a `for` run over: start and stop of each, and how."""
+    """The header of a `for`: start and stop of each of its variables, and how its loops run."""
 
     spans: tuple[tuple[Expr, Expr], ...]
     kind: Kind = Kind.SERIAL
@@ -54,7 +54,7 @@ class Loops(Declarations):
         return body
 
     def header(self, call: ast.expr) -> Header:
-        """What a loop runs over."""
+        """The header of a `for`, read from the call that it runs over."""
         form = self.form(call)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
             return self.python_range(call)

@@ -65,7 +65,7 @@ def _deep(text: str) -> list[tuple[int, int]]:
 
 
 def _inside(opening: str, text: str, first: int, inner: str) -> Any:
-    """What an opening parenthesis makes of the piece of a text that stands in it, with its places in the text."""
+    """The expression that an opening parenthesis makes of the piece of text inside it, with its places in the text."""
     line = text.count("\n", 0, first)
     column = len(text[text.rfind("\n", 0, first) + 1 : first].encode()) - len(opening)
     try:

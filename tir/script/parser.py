@@ -80,7 +80,7 @@ def _parsed(text: Source) -> PrimFunc | Module:
 
 
 def _not_too_deep(filename: str, read: Callable[[], R]) -> R:
-    """What was read; ScriptError where Python has not as many calls as it would take."""
+    """The result of `read`; ScriptError where it takes more calls than Python has."""
     try:
         return deeply(read)
     except RecursionError:

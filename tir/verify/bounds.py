@@ -41,7 +41,7 @@ def check_bounds(func: PrimFunc) -> Iterator[Finding]:
 
 
 def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None, place: ProgramPoint) -> Iterator[Finding]:
-    """Where an index may be outside 0 .. extent - 1."""
+    """Findings where an index may be outside 0 .. extent - 1."""
     # Over the loops: what the loops around reach may be less than the domains of the axes.
     loops = [(x.var, simplify(place.closed(x.extent))) for x in place.loops]
     conditions = (*place.conditions, *(below(var, e) for var, e in loops if not isinstance(e, Const)))

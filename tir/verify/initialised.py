@@ -41,9 +41,8 @@ def check_initialised(func: PrimFunc) -> Iterator[Finding]:
 
 
 def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequence[Finding] | None:
-    """What is wrong, as trying all iterations shows; None where they or the elements are too many, or not known. To copy what
-    was never written is no fault: the copy counts as never written, too. `owned` are the accesses of the buffers that have one
-    owner."""
+    """Findings of trying all iterations; None where these or the elements are too many, or not known. To copy what was never
+    written is no fault: the copy counts as never written, too. `owned` are the accesses of the buffers that have one owner."""
     accesses = owned[buffer.name]
     reads = [a for a in accesses if not a.is_store]
     if not reads or 0 in constant_shape(buffer):  # nothing of which can be read
@@ -67,7 +66,7 @@ def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequenc
 
 
 def _written(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]) -> np.ndarray | None:
-    """Which elements of a buffer are written, with more than copies of what is never written; None where that is not known."""
+    """A mask of a buffer's elements that are written, copies of never written ones aside; None where that is not known."""
     shape = constant_shape(owned[name][0].buffer)
     if None in shape or prod(d or 0 for d in shape) > MAX_MARKED_ELEMENTS:
         return None

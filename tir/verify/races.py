@@ -27,7 +27,7 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
 
 
 def _races(s: For, scope: IterationScope, uses: Mapping[str, int]) -> Iterator[Finding]:
-    """Where iterations touch what others write, private temporaries aside; `uses` counts each temporary's accesses."""
+    """Findings where iterations touch what others write, private temporaries aside; `uses` counts each temporary's accesses."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
     combined: frozenset[str] = frozenset()  # buffers of a reduction over threads, whose partial results are combined; see `bind`
     reduces = _reduces_over(s)

@@ -1,4 +1,4 @@
-"""What `verify` finds: findings, their report, and the error that raises it."""
+"""Results of `verify`: findings, their report, and the error that raises it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` found of a function, in program order within each check, and of the others of its module."""
+    """The findings of `verify` in a function, in program order within each check, and the reports of its module's others."""
 
     func: PrimFunc
     findings: tuple[Finding, ...]
