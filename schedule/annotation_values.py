@@ -1,4 +1,4 @@
-"""What the values of annotations may be that code generation gives a meaning to."""
+"""Valid values of the annotations that code generation gives a meaning to."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RULES: dict[str, Rule] = {
 
 
 def refusal(key: str, value: Any) -> str | None:
-    """Why an annotation cannot have `value`, or one of the values of an open choice; None where it can."""
+    """The reason why an annotation cannot have `value`, or one of the values of an open choice; None where it can."""
     if key in RULES:
         words, valid = RULES[key]
         for v in value.values if isinstance(value, SymbolicChoice) else (value,):

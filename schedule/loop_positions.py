@@ -79,5 +79,5 @@ def apply_step(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], mad
 
 
 def new_names(planned: Step, taken: Step) -> dict[str, str]:
-    """What a step made, by the name that it was planned to have."""
+    """The names that a step made, by the names that it was planned to make."""
     return {old: new for old, new in zip(planned.results, taken.results, strict=True) if isinstance(old, str)}

@@ -1,4 +1,4 @@
-"""What the machine is: facts about processors and GPUs, each with its source, and small formulas over them.
+"""Descriptions of machines: facts about processors and GPUs, each with its source, and small formulas over them.
 
 Templates, cost models and limits read these records. A number that is one template's alone stands in it. Only ratios of cycles
 matter.
@@ -79,7 +79,7 @@ class CPU:
     features: frozenset[str] = frozenset()  # LLVM's names of its instruction sets that templates use
 
     def lanes(self, bits: int) -> int:
-        """How many elements of `bits` bits fill a vector register."""
+        """The number of elements of `bits` bits that fill a vector register."""
         return max(1, self.vector_bits // bits)
 
     @property

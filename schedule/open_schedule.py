@@ -53,7 +53,7 @@ class NoSeed(Declined):
 
 
 class Stage(StrEnum):
-    """What became of a block that has no tiles of its own."""
+    """The treatment of a block that has no tiles of its own."""
 
     FUSED = "computed in a tile of another block"
     ROW = "computed row by row in the loops of its consumers"
@@ -104,7 +104,7 @@ class Tiled:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """How a tiled block may read packed copies of its operands.
+    """The ways in which a tiled block may read packed copies of its operands.
 
     `gathered`: one whose vectors lie across memory may also be read as it is. Where the outermost level has loops each iteration
     of which reads another panel of an operand, `panels` lets it be packed there. With `by_blocks` an operand without the
@@ -241,7 +241,7 @@ class OpenSchedule(Schedule):
         return binding.name if isinstance(binding, Var) else None
 
     def tiled(self, name: str) -> Tiled | None:
-        """How a block was tiled; None if it was not."""
+        """The tiling of a block; None if it is not tiled."""
         found = self.scheduled.get(name)
         return found if isinstance(found, Tiled) else None
 
@@ -250,7 +250,7 @@ class OpenSchedule(Schedule):
         return {t.axis for t in self.tiles if t.block == block and t.vector}
 
     def tiling(self, name: str) -> Tiled:
-        """How a block was tiled that was."""
+        """The tiling of a block that is tiled."""
         found = self.tiled(name)
         assert found is not None
         return found

@@ -95,7 +95,7 @@ class Tile:
 
 
 class Role(StrEnum):
-    """What a choice decides. Mutations, populations and cost models find the columns that they need by it."""
+    """The role of a choice. Mutations, populations and cost models find the columns that they need by it."""
 
     OTHER = "other"
     PARALLEL = "parallel"  # which loops run in parallel, on how many threads, and how threads share the iterations
@@ -209,7 +209,7 @@ class OpenTrace:
         return np.stack(found, axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
 
     def used(self, rows: np.ndarray) -> np.ndarray:
-        """Which columns the steps of each row have numbers from: an (n, columns) boolean matrix for one of rows."""
+        """A mask of the columns from which the steps of each row take numbers, of the shape of `rows`."""
         result = np.zeros(rows.shape, dtype=bool)
 
         def visit(run: _Run, active: np.ndarray) -> None:

@@ -279,7 +279,7 @@ def _shown(value: Any) -> str:
 
 
 def _hint_for(value: Any) -> str | None:
-    """What to try where a node stands in for its name, or a list for several arguments."""
+    """A hint where a node stands in for its name, or a list for several arguments."""
     match value:
         case Node() if name := getattr(value, "name", None):
             return f"loops, blocks and buffers are given by name, here {name!r}"

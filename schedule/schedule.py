@@ -205,7 +205,7 @@ class Schedule:
         return map_leaves(given, lambda v: str(v) if type(v) is NameIn else v)
 
     def _known_here(self, result: Any) -> Any:
-        """What a step or a look gave; where there are several functions, its names know theirs."""
+        """The result of a step or a look; where there are several functions, its names know theirs."""
         if len(self._states) == 1 or self._place is None:
             return result
         place = self._place
@@ -254,7 +254,7 @@ class Schedule:
         self._func, self._steps = before._func, before._steps
 
     def diff(self, since: int = 0) -> str:
-        """What the steps since a `checkpoint`, from the start without one, have changed in the script, as a unified diff."""
+        """The changes to the script since a `checkpoint`, or since the start without one, as a unified diff."""
         return diff(self._at_step(since, "diff")._func, self._func)
 
     def _at_step(self, steps: int, caller: str) -> Schedule:
@@ -350,7 +350,7 @@ class Schedule:
                 raise
 
     def _random(self, decision: Any) -> np.random.Generator | None:
-        """What a choice draws from: nothing where its decision is given."""
+        """The generator that a choice draws from; None where its decision is given."""
         if decision is not None:
             return None
         if self._rng is None:
@@ -358,7 +358,7 @@ class Schedule:
         return self._rng
 
     def _look(self, call: str, fn: Callable[[], Any], name: str = "") -> Any:
-        """What `fn` finds in the function that `name` is of."""
+        """The result of `fn`, a look at the function that `name` belongs to."""
         self._work_where({"name": name})
         try:
             return self._known_here(fn())

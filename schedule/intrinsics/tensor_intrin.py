@@ -62,7 +62,7 @@ class TensorIntrin:
         return known.get(name)
 
     def difference(self) -> str | None:
-        """Where `impl` computes something else than `desc`, tried on small integers; None if nowhere."""
+        """The first difference between the results of `desc` and `impl` on small random integers, in words; None if none."""
         return _difference(self)
 
 

@@ -279,7 +279,7 @@ def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For]
 
 
 def facts_of(scope: Scope, loops: Iterable[For]) -> list[Expr]:
-    """What holds in some loops of a scope, of variables with symbolic extents and of sizes."""
+    """Conditions that hold in some loops of a scope: on variables with symbolic extents, and on sizes."""
     axes = [(it.var, it.extent) for s in scope.around if type(s) is Block for it in s.iters]
     bound = [*axes, *((x.var, x.extent) for x in loops)]
     return [*(v < extent for v, extent in bound if type(extent) is not Const), *assumptions(scope.func)]

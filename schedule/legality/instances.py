@@ -21,8 +21,8 @@ from .requirements import conditions_on_axes
 
 
 def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], list[Expr]]:
-    """Where a block runs: for axes of which its loops leave out values at an end the window of the others; all conditions, the
-    ends of these windows included, that its axes say, over these; and those that only its loops do.
+    """The windows of axes whose loops leave out values at an end, and the conditions of a block's instances. Those over its axes
+    come first, the ends of windows included; then those that only its loops can express.
 
     Where the loops leave out values of an axis otherwise, `axis == binding` is one of the last.
     """

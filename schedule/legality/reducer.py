@@ -64,7 +64,7 @@ class Accumulation:
 
 
 def accumulation(block: Block) -> Accumulation | None:
-    """What a block accumulates by one store, from an init at the same place; None where it does something else."""
+    """The accumulation of a block by one store, from an init at the same place; None where the block does something else."""
     body, init = block.body, block.init
     if type(body) is not Store or type(init) is not Store or (init.buffer, init.indices) != (body.buffer, body.indices):
         return None
@@ -76,7 +76,7 @@ def accumulation(block: Block) -> Accumulation | None:
 
 
 def reducer_of(block: Block, reordered: bool) -> Reducer:
-    """What a reduction block computes; refuses what is not recognised as an associative operation on one or several values.
+    """The reducer of a block; refuses what is not recognised as an associative operation on one or several values.
 
     `reordered` says that elements will be combined in another order, so that the operation must be commutative, too.
     A reduction of one value by +, *, min, max, and, or is known; one of several values is taken apart where each old value
@@ -170,7 +170,7 @@ def _common_condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Ex
 
 
 def _source(block: Block, old: Var, values: list[Expr]) -> Expr:
-    """What meets an old value: the other operand, or the other choice of a select."""
+    """The expression that meets an old value: the other operand, or the other choice of a select."""
     found: list[Expr] = []
     for n in (n for v in values for n in walk(v)):
         match n:

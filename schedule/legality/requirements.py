@@ -197,8 +197,8 @@ def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
 
 
 def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]]:
-    """What of a block's predicate does not follow from its iteration variables being within their domains: the conditions that
-    its axes say, over these, and those that only its loops do."""
+    """The conditions of a block's predicate that the domains of its iteration variables do not imply: those over its axes, and
+    those that only its loops can express."""
     block = leaf.block
     ranges = ranges_of(leaf.above, scope.ranges)
     facts = [f for it in block.iters for f in it.domain]

@@ -96,7 +96,7 @@ def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list
 
 @dataclass(frozen=True, slots=True)
 class CopyPlace:
-    """Where a buffer is copied: before statement `position` at the end of `path`, in `loops`; the ranges of variables there."""
+    """The place of a copy: before statement `position` at the end of `path`, in `loops`; the ranges of variables there."""
 
     path: tuple[Stmt, ...]
     position: int

@@ -29,7 +29,7 @@ class Guarded:
 
 
 def guarded_statements(stmt: Stmt) -> list[Guarded]:
-    """What runs below a statement, in program order. Blocks are not looked into."""
+    """The statements that run below a statement, with their guards and loops, in program order. Blocks are not looked into."""
     result: list[Guarded] = []
 
     def visit(s: Stmt, conditions: tuple[Expr, ...], loops: tuple[For, ...]) -> None:

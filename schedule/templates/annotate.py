@@ -33,7 +33,7 @@ def roots(state: OpenSchedule) -> list[str]:
 
 
 def block_runs(state: OpenSchedule, loop: str) -> int:
-    """How often blocks run below a loop."""
+    """The number of instances of the blocks below a loop."""
     found = [b for b in walk_stmts(state.loop(loop)) if isinstance(b, Block)]
     return sum(size(state.block(b.name).iters) for b in found)
 
@@ -212,8 +212,8 @@ def _legal(state: OpenSchedule, loops: list[str]) -> bool:
 
 
 def _depths(first: Tiled | None, loops: int, units: int) -> Sequence[int]:
-    """How many loops of a nest may be parallel: of a tiled block, the first of the nest, what it says, its seed among them;
-    elsewhere all but the last of the nest, or one, after the `units` outermost ones that have one iteration."""
+    """The numbers of loops of a nest that may be parallel: of a tiled block, the first of the nest, its own, the seed among them;
+    elsewhere all but the last of the nest, or one after the `units` outermost ones that have one iteration."""
     if first is None:
         return [loops - 1, units + 1]
     return [*first.depths, *([first.shared] if first.shared else [])]
@@ -238,7 +238,7 @@ def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, the
 
 
 def _unroll(state: OpenSchedule, block: str) -> None:
-    """How far the innermost reductions of a tiled block are unrolled."""
+    """Choose how far the innermost reductions of a tiled block are unrolled."""
     tiled = state.tiled(block)
     if tiled is not None and tiled.pragma is not None:
         most = state.choose(f"{block} unroll", UNROLL_LIMITS, seed=tiled.statements, block=block, role=Role.PRAGMA)

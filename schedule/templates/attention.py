@@ -37,7 +37,7 @@ class Attention:
 
 
 def matches(s: Schedule, block: str, processor: CPU) -> Attention | None:
-    """What ends with the product `block`, if its left operand is made row by row and for it alone."""
+    """The attention that ends with the product `block`, if its left operand is made row by row and for it alone."""
     result = gemm.matches(find_block(s.func, block))
     if result is None or not _plain(result, processor) or not by_rows(result):
         return None

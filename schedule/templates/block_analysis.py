@@ -1,4 +1,4 @@
-"""What a block computes, read from its formula: names are never looked at."""
+"""Analysis of a block's computation by its formula: names are never looked at."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Contraction:
         return size((*self.batch, *self.rows, *self.columns, *self.reduction))
 
     def threads(self, processor: CPU) -> int:
-        """How many threads are worth waking for it: one where it is small."""
+        """The number of threads that are worth waking for it: one where it is small."""
         return processor.threads(self.work * processor.fma_cycles(self.bits))
 
 
@@ -177,7 +177,7 @@ def last_axis(load: Load) -> str | None:
 
 
 def stride(x: Load, axis: Var) -> int:
-    """How many elements of a buffer lie between two neighbours along an axis, 1 at least."""
+    """The largest factor of an axis in the indices of a load, 1 at least."""
     return max([1, *(polynomial(i).get((axis,), 0) for i in x.indices)])
 
 
@@ -305,7 +305,7 @@ def reuses_data(block: Block) -> bool:
 
 
 def lacking(block: Block) -> int:
-    """How many of the buffers read lack, in all their indices, a spatial axis of more than one iteration."""
+    """The number of buffers read that lack, in all their indices, a spatial axis of more than one iteration."""
     written = stored_names(block)
     spatial = {it.var.name for it in block.spatial if extent(it) > 1}
     used: dict[str, set[str]] = {}

@@ -164,7 +164,7 @@ def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
 
 
 class Sum(StrEnum):
-    """How the sum of a convolution runs."""
+    """A way to run the sum of a convolution."""
 
     WHOLE = ""
     IN_PARTS = ", the sum in parts"

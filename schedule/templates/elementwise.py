@@ -53,7 +53,7 @@ def inline_chain(s: Schedule, block: str) -> None:
 
 
 def _reads(reader: Block, made: Block) -> int:
-    """How often a block reads what another one makes."""
+    """The number of loads in a block of the result of another one."""
     return sum(x.buffer.name == stored(made).buffer.name for x in loads(reader))
 
 
@@ -147,7 +147,7 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
 
 
 def _wraps(e: Expr, length: int) -> set[int]:
-    """Where the quotient changes of an axis of this length, plus a number, by a number, if it does so a few times."""
+    """The values of an axis of this length at which its quotient, after adding a number, by another changes, if these are few."""
     match e:
         case Binary("//" | "%", a, Const(int(n))) if (found := linear(polynomial(a))) is not None and found[1] == 1:
             offset = found[2]

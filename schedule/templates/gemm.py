@@ -106,8 +106,8 @@ def _in_dots(c: Contraction, columns: int, processor: CPU) -> float:
 
 
 def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> int:
-    """How many of the last columns, too few for a vector, are better dot products of rows that are read in place, whose lanes
-    are steps of the sum."""
+    """The number of last columns, too few for a vector, that are better dot products: rows are read in place, and the lanes are
+    steps of the sum."""
     few = extent(c.columns[-1]) % processor.lanes(c.bits)
     if few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
         return 0
@@ -261,12 +261,12 @@ def rows_cycles(M: int, m: int, vectors: int, K: int, processor: CPU, padded: bo
 
 
 def _shared(length: int, tile: int, threads: int) -> float:
-    """How busy threads are that share the tiles of a length: 1 where all have as much of it."""
+    """The utilisation of threads that share the tiles of a length: 1 where all have as much of it."""
     return length / (ceil(ceil(length / tile) / threads) * tile * threads)
 
 
 class Sum(StrEnum):
-    """How the sum of a product runs, and what threads share."""
+    """A way to run the sum of a product, and to share it among threads."""
 
     WHOLE = ""
     IN_PARTS = ", the sum in parts"

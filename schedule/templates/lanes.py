@@ -19,7 +19,7 @@ def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
 
 
 def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int:
-    """How many partial results a reduction of so many steps has, two rounds of vectors or more."""
+    """The number of partial results of a reduction of so many steps, which are two rounds of vectors or more: an open choice."""
     machine: CPU = s.target.machine
     loaded = int(machine.core.latency * machine.loads)  # while a sum waits for the one before
     options = [n * lanes for n in (PARTIAL_REGISTERS, *OTHER_PARTIAL_REGISTERS) if 2 * n * lanes <= length]

@@ -44,7 +44,7 @@ LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What multiplies `rows` by `columns` over `groups` of `parts` adjacent steps of the sum, and its tensor intrinsic."""
+    """An instruction that multiplies `rows` by `columns` over `groups` of `parts` adjacent steps of a sum, and its intrinsic."""
 
     rows: int
     columns: int

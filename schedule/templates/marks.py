@@ -132,8 +132,8 @@ def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
 
 
 def prefetch(s: OpenSchedule, block: str) -> None:
-    """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache; and a
-    packed constant with the vectorised axis, which other kernels have pushed out of it since the last call."""
+    """Choose how far ahead a reduction fetches a packed constant with the vectorised axis, which other kernels have pushed out of
+    the caches since the last call, or else a parameter that it reads once and that is too large for the second-level cache."""
     b = s.block(block)
     if not b.is_reduction:
         return

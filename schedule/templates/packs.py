@@ -47,7 +47,7 @@ def _operands(state: OpenSchedule, block: str) -> list[str]:
 
 
 def operands_of(state: OpenSchedule, block: str) -> Operands:
-    """How a tiled block may read packed copies."""
+    """The ways in which a tiled block may read packed copies."""
     tiled = state.tiled(block)
     assert tiled is not None and tiled.operands is not None
     return tiled.operands

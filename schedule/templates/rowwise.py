@@ -36,8 +36,8 @@ class Rows:
 
 
 def matches(s: Schedule, block: str, taken: Collection[str] = ()) -> Rows | None:
-    """What ends with an elementwise block over rows and columns, with all producers that work by the same rows: at least one of
-    them reduces the row, and no one else uses what they make. Blocks in `taken` are left alone."""
+    """The rows that end with an elementwise block over rows and columns, with all producers that work by the same rows: at least
+    one of them reduces the row, and no one else uses their results. Blocks in `taken` are left alone."""
     b = find_block(s.func, block)
     axes = written_axes(b)
     if axes is None or len(axes) < 2 or not is_elementwise(b):

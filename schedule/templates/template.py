@@ -1,4 +1,4 @@
-"""What a template is: a pattern, and the ways to schedule a block that is one, with open numbers."""
+"""Templates: a pattern, and the ways to schedule a block that matches it, with open numbers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SumOfProducts(Template):
         return self.pattern.NAME
 
     def found(self, s: OpenSchedule, block: str) -> Any:
-        """What a block is to the pattern, if it suits; None else."""
+        """The match of a block with the pattern, if it suits; None else."""
         found = self.pattern.matches(s.block(block))
         return found if found is not None and self.pattern.suits(found, s.target.machine) else None
 

@@ -96,7 +96,7 @@ def tiles(t: Transposed, processor: CPU) -> ConvolutionTile:
 
 
 def pixels_of_class(t: Transposed) -> int:
-    """How many pixels of a class a row has at most."""
+    """The largest number of pixels of a class in a row."""
     row = t.c.rows[-1]
     return ceil(extent(row) / strides(t).get(row.var.name, 1))
 

@@ -109,8 +109,8 @@ def chosen(block: Block) -> Iter | None:
 
 
 def _tile(outputs: Sequence[Block]) -> tuple[int, ...]:
-    """How many outputs a tile has along each axis of the image, 1 along one that is not transformed: the lengths of dimensions
-    that the transforms put behind those of the tiles. Empty where they put them elsewhere."""
+    """The number of outputs of a tile along each axis of the image, 1 along one that is not transformed: the lengths of
+    dimensions that the transforms put behind those of the tiles. Empty where they put them elsewhere."""
     inner = set[int]()  # the dimensions of outputs in a tile, of what the last block writes
     for block in outputs:
         dims, read, axis = stored(block).indices, loads(block.body)[0].indices, chosen(block)
@@ -137,7 +137,7 @@ def cycles(w: Filtered, s: Schedule, processor: CPU) -> float:
     bits = w.products.bits
 
     def elements(*blocks: str) -> int:
-        """What blocks write, in whole vectors."""
+        """The number of elements that blocks write, in whole vectors."""
         shapes = [const_shape(stored(find_block(s.func, b)).buffer) for b in blocks]
         return sum(prod(shape[:-1]) * ceil(shape[-1] / processor.lanes(bits)) * processor.lanes(bits) for shape in shapes)
 
@@ -175,7 +175,7 @@ def _reading(elements: int, bits: int, processor: CPU) -> float:
 
 
 def _counts(w: Filtered) -> tuple[int, int]:
-    """How many tiles there are along the last two axes of the image."""
+    """The numbers of tiles along the last two axes of the image."""
     counts = [1, *map(extent, w.products.rows[1:])]
     return counts[-2], counts[-1]
 

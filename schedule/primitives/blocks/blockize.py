@@ -205,7 +205,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
 
 
 def _axis_of(above: list[Stmt]) -> Axis:
-    """What an iteration variable of a new block is that a loop drives, the last of a path."""
+    """The kind of a new block's iteration variable that the last loop of a path drives."""
     try:
         independent_iterations(above, "spatial")
     except ScheduleError:
@@ -214,7 +214,7 @@ def _axis_of(above: list[Stmt]) -> Axis:
 
 
 def _tile_nest(above: Sequence[Stmt]) -> TileNest:
-    """What stands at the end of a path: perfectly nested loops and one block; refuses anything else."""
+    """The nest at the end of a path: perfectly nested loops and one block; refuses anything else."""
     inner, block = nest_at(above[-1])
     if type(block) is not Block:
         raise ScheduleError(

@@ -64,7 +64,7 @@ def _power(e: Expr) -> Expr | None:
 
 
 def _larger_or_smaller(e: Expr) -> Expr | None:
-    """Where both are equal, `max` and `min` are the first; where one is a NaN, they may be either."""
+    """The `max` or `min` that equals a select. Of equal values it is the first; where one is a NaN, it may be either."""
     match e:
         case Select(Binary("<" | "<=" | ">" | ">=" as op, a, b), t, f) if a != b and (t, f) in ((a, b), (b, a)):
             larger = (op[0] == ">") == (t == a)

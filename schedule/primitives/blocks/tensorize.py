@@ -128,7 +128,7 @@ def _with_wide_indices(func: PrimFunc, name: str) -> PrimFunc:
 
 
 def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, BufferView]:
-    """Where the parameters of an intrinsic's description lie in a block; refuses a block that computes something else."""
+    """The places of an intrinsic's parameters in a block; refuses a block that computes something else than its description."""
     what = f"`{named.name}` is not what `{name}` computes"
     try:
         description = _without_blocks(intrinsic.desc.body)
@@ -166,8 +166,8 @@ def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For
 
 @dataclass(frozen=True, slots=True)
 class BufferView:
-    """Where a parameter of an intrinsic lies: its dimension number n is `dims[n]` of `buffer` (None for a dimension of extent 1
-    that is not there), from `base` on."""
+    """The place of a parameter of an intrinsic: its dimension number n is `dims[n]` of `buffer` (None for a dimension of extent 1
+    that `buffer` lacks), from `base` on."""
 
     buffer: Buffer
     dims: tuple[int | None, ...]
@@ -176,14 +176,14 @@ class BufferView:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """What has been found equal so far: loops of the description as expressions, and the windows of its buffers."""
+    """The equalities found so far: loops of the description as expressions, and the windows of its buffers."""
 
     loops: tuple[tuple[str, Expr], ...] = ()
     windows: Mapping[str, BufferView] = field(default_factory=dict)
 
 
 def _what_to_try(description: Stmt, actual: Stmt) -> str:
-    """What to try where something else was found than a description."""
+    """A hint where a block computes something else than a description."""
     wanted, found = ([str(loop.extent) for loop in loops(x)] for x in (description, actual))
     if wanted and wanted != found:
         return f"split and reorder first, to loops over {', '.join(wanted)} in this order"
@@ -331,7 +331,7 @@ def _dimension_choices(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]
 def _view_base(
     wanted: list[Polynomial], parts: list[tuple[Polynomial, Polynomial]], dims: tuple[int | None, ...], dtypes: Sequence[str]
 ) -> tuple[Expr, ...] | None:
-    """Where the window starts, if in its dimensions the loops of the tile enter as wanted, and in the others not at all."""
+    """The start of the window, if the loops of the tile enter its dimensions as wanted, and the others not at all; else None."""
     base: list[Expr] = []
     for n, (here, there) in enumerate(parts):
         place = next((k for k, d in enumerate(dims) if d == n), None)

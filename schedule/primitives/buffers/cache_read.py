@@ -82,8 +82,8 @@ def cache_read(
 
 
 def _place(scope: Scope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:
-    """Where a buffer is copied, and those of its readers, if not all, that stand in the same loops behind: nothing writes it
-    between these and the others."""
+    """The readers that a copy of a buffer serves, and its place: all readers, or else those in the same loops behind it, if
+    nothing writes the buffer between these and the others."""
     try:
         return consumers, place_to_copy(scope, consumers, name)
     except ScheduleError:

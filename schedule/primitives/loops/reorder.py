@@ -126,7 +126,7 @@ def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For],
 
 
 def _relation(a: For, b: For, chain: list[For], order: list[For]) -> dict[str, str]:
-    """How two instances that change their order, by `a` and `b`, stand to each other in each loop."""
+    """The relation in each loop of two instances that change their order, by `a` and `b`."""
     relation = dict.fromkeys((x.name for x in chain), ANY)
     for nest_loops, end in ((chain, a), (order, b)):
         names = [x.name for x in nest_loops]

@@ -155,7 +155,7 @@ def _need_complete_reduction(producer: Block, target: For, common: Iterable[For]
 
 
 def _loops_around(readers: list[Leaf]) -> str:
-    """What to try for a block that only a loop around all its readers can take in."""
+    """A hint for a block that only a loop around all its readers can take in."""
     found = [x for x in readers[0].loops if all(any(x is other for other in r.loops) for r in readers)]
     if not found:
         return "its readers share no loop; merge their loops first"

@@ -102,7 +102,7 @@ def reverse_compute_at(
 
 
 def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
-    """What writes inputs of a block under a loop; refuses where there is none, or one that comes after the block."""
+    """The producers of a block under a loop; refuses where there is none, or one that comes after the block."""
     block, consumer = moved.name, moved.stmt
     found = [p for p in scope.leaves_under(target) if p.writes & moved.inputs]
     if not found:
@@ -125,8 +125,8 @@ def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
 
 
 def _producers_between(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
-    """What writes inputs of a block between its place and the end of `path`, where its `last` producer is; refuses what is in the
-    way, and what comes too late."""
+    """The producers of a block between its place and the end of `path`, where the `last` one is; refuses statements that are in
+    the way, and producers that run too late."""
     block, consumer = moved.name, moved.stmt
     top = path[len(shared(moved.above, path))]
     between = [x for x in span(scope, (*moved.above, consumer), path) if x is not moved]

@@ -94,7 +94,7 @@ def reverse_compute_inline(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, 
 
 
 def _instead(block: str) -> str:
-    """What to try where a block cannot become a part of its producer."""
+    """A hint where a block cannot become a part of its producer."""
     return f"reverse_compute_at({block!r}, ...) runs it right after its producer"
 
 
@@ -179,8 +179,8 @@ Source = tuple[Expr, Expr]  # the index at which the producer writes a dimension
 
 
 def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list[Source | None]:
-    """Where the producer writes each dimension, None where at 0: at an axis of its own, or, if it is `apart` from its reader, at
-    an index map of its axes, one to one, that leaves nothing out."""
+    """The index at which the producer writes each dimension, None for 0: an axis of its own, or, if it is `apart` from its
+    reader, an index map of its axes, one to one, that leaves nothing out."""
     theirs = {it.var.name: it for it in producer.iters}
     try:
         return [None if v is None else (theirs[v].var, theirs[v].extent) for v in own_axes(producer, store)]

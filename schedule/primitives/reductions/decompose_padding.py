@@ -22,7 +22,7 @@ from ...rewriting.edits import Insertion, Names, edited, with_extents
 
 @dataclass
 class ValueRanges:
-    """Where the value of a padding block is not the padding: for some axes a range, and other conditions."""
+    """The iterations in which a padding block's value is not the padding: for some axes a range, and other conditions."""
 
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     others: list[Expr] = field(default_factory=list)

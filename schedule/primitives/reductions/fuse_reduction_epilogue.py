@@ -82,7 +82,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: BlockName, epilogue
 
 
 def _accumulated(block: Block) -> Accumulation:
-    """What a reduction accumulates, from its inputs alone."""
+    """The accumulation of a reduction, from its inputs alone; refuses any other block."""
     found = accumulation(block)
     if found is not None and block.is_reduction and not _uses(found.added, found.store.buffer.name) and not loads(found.start):
         return found
@@ -99,7 +99,7 @@ def _refusal(reason: str, epilogue: str, *marks: Mark) -> ScheduleError:
 
 
 def _combined_with(block: Block, value: Expr, name: str, op: str) -> tuple[list[Expr], tuple[Expr, ...]]:
-    """What a value combines with an element of a buffer by an operation, and the place of that element."""
+    """The values that an operation combines with an element of a buffer, and the place of that element."""
     rest: list[Expr] = []
     while True:
         match value:
@@ -124,7 +124,7 @@ def _uses(value: Expr, name: str) -> bool:
 
 
 def _matched_axes(reduction: Block, epilogue: Block, own: list[str | None], place: tuple[Expr, ...]) -> dict[str, Expr]:
-    """What the axes of the epilogue are in the reduction."""
+    """The axis of the reduction that each axis of the epilogue is."""
     written = {it.var.name: it for it in reduction.iters}
     read = {it.var.name: it for it in epilogue.iters}
     result: dict[str, Expr] = {}

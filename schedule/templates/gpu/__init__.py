@@ -36,7 +36,7 @@ ANSOR: tuple[Template, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What templates ask of a target."""
+    """The part of a target that templates ask for."""
 
     machine: GPU
 

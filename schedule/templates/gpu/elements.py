@@ -88,7 +88,7 @@ def build(s: OpenSchedule, name: str) -> None:
 
 
 def _lanes(s: OpenSchedule, name: str) -> tuple[int, ...]:
-    """How many elements a thread may move at once: what follows one another in memory and divides the rows."""
+    """The numbers of elements that a thread may move at once: neighbours in memory, which divide the rows."""
     b = s.block(name)
     if not isinstance(b.body, Store) or not b.body.indices or not isinstance(b.body.indices[-1], Var):
         return (1,)

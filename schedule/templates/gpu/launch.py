@@ -1,4 +1,4 @@
-"""What templates for GPUs have in common: tiles that all threads fetch, and loops bound to blocks and threads."""
+"""Common parts of templates for GPUs: tiles that all threads fetch, and loops bound to blocks and threads."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def pad(
 
 
 def grouped(blocks: int) -> int:
-    """How many rows of blocks run together, so that L2 holds the tiles a wave of blocks reads: as many as leave none over."""
+    """The number of rows of blocks that run together, so that L2 holds the tiles that a wave reads, and none is left over."""
     return max(g for g in range(1, MAX_GROUPED_ROWS + 1) if blocks % g == 0)
 
 
@@ -116,7 +116,7 @@ def load_together(s: OpenSchedule, block: str, copy: str, buffer: str, threads: 
 
 
 def lanes_of(source: Load | None, shape: Sequence[int], threads: int) -> int:
-    """How many elements a thread loads at once from `source` into a tile of some shape, for all threads to have as many."""
+    """The number of elements that a thread loads at once from `source` into a tile of some shape, the same for all threads."""
     lanes = MAX_ACCESS_BYTES // dtypes.nbytes(source.dtype) if source is not None else 1
     while lanes > 1 and (shape[-1] % lanes or prod(shape) % (lanes * threads) or not _aligned(source, lanes)):
         lanes //= 2

@@ -248,7 +248,7 @@ def _levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
 
 
 def _lanes(s: OpenSchedule, copy: str, buffer: str, c: Contraction, tile: BlockTile) -> int:
-    """How many elements of a factor of a product of matrices a thread loads at once."""
+    """The number of elements of a factor of a product of matrices that a thread loads at once."""
     lengths = {c.rows[0].var.name: tile.rows, c.columns[0].var.name: tile.columns, c.reduction[0].var.name: tile.depth}
     factor = c.left if c.left.buffer.name == buffer else c.right
     shape = [lengths.get(i.name, 1) if isinstance(i, Var) else 1 for i in factor.indices]

@@ -35,8 +35,8 @@ ROWS_PER_BLOCK = (1, 2, 4, 8)  # that a block works on at a time
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """How a row lies in threads: `threads` of them have `width` neighbouring elements each, again and again; `rows` rows share a
-    block. `min_threads` is the minimum number of threads that can hold a row in registers."""
+    """The layout of a row in threads: `threads` of them have `width` neighbouring elements each, again and again; `rows` rows
+    share a block. `min_threads` is the minimum number of threads that can hold a row in registers."""
 
     threads: int
     width: int
@@ -81,7 +81,7 @@ def _rank(b: Block) -> int | None:
 
 
 def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
-    """What ends with a block and its producers by the same rows, one of which reduces rows along memory; none is tiled."""
+    """The group of a block and its producers by the same rows, one of which reduces rows along memory; none is tiled."""
 
     def apart(name: str) -> bool:
         if name in s.scheduled or tiled(name) or _rank(s.block(name)) is None:
@@ -169,7 +169,7 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
 
 
 def _count(b: Block, rank: int) -> int:
-    """How many rows a block works on."""
+    """The number of rows that a block works on."""
     return size(b.spatial[:rank])
 
 

@@ -71,7 +71,7 @@ _BY_DTYPE = {
 
 
 def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
-    """What a block multiplies, and the instruction that can do it: a product of matrices, whose last two dimensions are theirs.
+    """The product of matrices of a block, over the last two dimensions of its arrays, and the instruction that can do it.
 
     float32 has one only where the block is annotated `tf32`.
     """

@@ -168,8 +168,8 @@ def _view_of_operand(s: OpenSchedule, block: str, x: Load, number: int) -> None:
 
 
 def _merged(b: Block, x: Load) -> list[int]:
-    """How many dimensions of an array, one after the other, are to be one each: those of which an element is at parts of the same
-    number, and the last ones, of one element."""
+    """The numbers of consecutive dimensions of an array that merge into one each: those indexed by parts of the same number, and
+    those of one element that follow them."""
     counts: list[int] = []
     indices: list[Expr] = []
     for i, length in zip(x.indices, x.buffer.shape, strict=True):
