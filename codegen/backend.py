@@ -1,4 +1,4 @@
-"""What differs between kinds of targets: one `Backend` record a kind. No other code branches on the kind.
+"""Differences between kinds of targets: one `Backend` record a kind. No other code branches on the kind.
 
 A new kind is its own module and its record here; what the search must know of it is its record in `search/backends.py`.
 """

@@ -73,7 +73,7 @@ def pass_names(target: str | Target = "llvm") -> list[str]:
 
 
 def stage_names(target: str | Target = "llvm") -> list[str]:
-    """What `dump(after=...)` takes: the lowering passes in order, then `llvm_ir` and `asm`, or `cuda`, the CUDA C."""
+    """The stages that `dump(after=...)` takes: the lowering passes in order, then `llvm_ir` and `asm`, or `cuda`, the CUDA C."""
     return [*pass_names(target), *backend(Target(target)).texts]
 
 
@@ -107,7 +107,7 @@ def lower(
 
 
 def dump(func: PrimFunc | Schedule, target: str | Target = "llvm", after: str | None = None) -> str:
-    """What there is after one stage; by default the script after each lowering pass, and for cuda the CUDA C.
+    """The text of a function after one stage; by default the script after each lowering pass, and for cuda the CUDA C.
 
     `after` is the name of a pass, or `llvm_ir` (as it is emitted, before LLVM's own passes), `asm` or `cuda`. Raises ValueError
     for a name that is not in `stage_names(target)`.

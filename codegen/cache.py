@@ -32,7 +32,7 @@ ABANDONED_SECONDS = 3600.0  # seconds after which a partly written entry is take
 
 
 def default_path() -> Path:
-    """Where this system keeps caches of a user: `$XDG_CACHE_HOME/tir/objects`, or its like on macOS and Windows."""
+    """The folder of this cache for a user of this system: `$XDG_CACHE_HOME/tir/objects`, or its like on macOS and Windows."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -45,7 +45,7 @@ def default_path() -> Path:
 
 @dataclass
 class Statistics:
-    """What one ObjectCache did: entries found, not found, found damaged, written, refused by the system, evicted."""
+    """The counts of one ObjectCache: entries found, not found, found damaged, written, refused by the system, evicted."""
 
     hits: int = 0
     misses: int = 0
@@ -223,7 +223,7 @@ def object_key(text: str, target) -> str:
 
 @cache
 def _compiler() -> list:
-    """What makes objects of modules, as data."""
+    """The compiler's versions and options that determine the object of a module, as data."""
     import llvmlite
 
     from .llvm.compile import MACHINE, PASSES, TUNING

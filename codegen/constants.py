@@ -1,4 +1,4 @@
-"""What a scheduled function computes from constants alone becomes a function of its own, which runs once.
+"""Computations of a scheduled function from constants alone become a function of their own, which runs once.
 
     prepare, main = split_constants(func)
 
@@ -129,7 +129,7 @@ def prepared_statements(func: PrimFunc) -> list[Stmt]:
 
 @dataclass(frozen=True)
 class _Step:
-    """What is moved next, as one statement with its results, and the function without it."""
+    """The next step: a part to move, as one statement with its results, and the function without it."""
 
     found: _Found
     part: Stmt
@@ -149,7 +149,7 @@ def _steps(func: PrimFunc, taken: set[str]) -> Iterator[_Step]:
 
 
 def _candidates(func: PrimFunc, known: Mapping[str, frozenset[str]]) -> Iterator[_Found]:
-    """What can be moved, outer statements first; `known` has constants, and what was made of them, with the names of those."""
+    """The movable statements, outer ones first; `known` has constants and buffers made of them, with the constants' names."""
     search = _Search(func, known)
 
     def visit(path: tuple[Stmt, ...]) -> Iterator[_Found]:

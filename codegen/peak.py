@@ -1,4 +1,4 @@
-"""What this machine can do, measured: the arithmetic peak, with independent chains of multiply-adds kept in vector registers,
+"""Measured limits of this machine: the arithmetic peak, with independent chains of multiply-adds kept in vector registers,
 and the bandwidth of copying from memory to memory, with stores that bypass the caches. Both are kernels like any other."""
 
 from __future__ import annotations

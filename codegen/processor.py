@@ -130,7 +130,7 @@ def host_features() -> frozenset[str]:
 
 
 def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
-    """Why code for a processor cannot run on this one; empty if it can."""
+    """The reason why code for a processor cannot run on this one; empty if it can."""
     if mtriple:
         return f"this processor, {host_processor()[0]}, is none of {mtriple}"
     missing = sorted((processor_features(mcpu, mattr) & INSTRUCTION_SETS) - host_features())

@@ -1,4 +1,4 @@
-"""What a kernel's assembly does: operations of its innermost loops, register spills, the share of the peak that they allow.
+"""Analysis of a kernel's assembly: operations of its innermost loops, register spills, the share of the peak that they allow.
 
 The numbers are read off LLVM's annotated x86 assembly, whose comments mark loops, the blocks of the IR and spills. The bounds
 count how often each resource of the core is used in one iteration, as if all loads hit the first-level cache; they are
@@ -274,7 +274,7 @@ class Instruction:
 
     @property
     def elements(self) -> int:
-        """How many elements a gather or scatter moves, at most."""
+        """The largest number of elements that a gather or scatter moves."""
         return max(1, self.width // (64 if re.search(r"(pd|qq|dq)$", self.name) else 32))
 
 

@@ -20,7 +20,7 @@ M = TypeVar("M", bound="Machine")
 
 @dataclass(frozen=True, init=False)
 class Target:
-    """What code is generated for.
+    """The target of code generation.
 
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
     What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` (LLVM's name of the processor, by default what
@@ -60,7 +60,7 @@ class Target:
         return backend(self).spelling(self)
 
     def lanes(self, bits: int) -> int:
-        """How many elements of `bits` bits fill a vector register."""
+        """The number of elements of `bits` bits that fill a vector register."""
         return max(1, self.vector_bits // bits)
 
     @property

@@ -21,7 +21,7 @@ WORD = 4  # bytes of a bank that go out at once
 
 @dataclass(frozen=True)
 class BankAccess:
-    """What each thread loads or stores: `width` bytes at element number `offset` of a buffer whose elements have `size` bytes."""
+    """The load or store of each thread: `width` bytes at element number `offset` of a buffer whose elements have `size` bytes."""
 
     offset: Expr
     size: int
@@ -29,7 +29,7 @@ class BankAccess:
 
 
 def ways(access: BankAccess, kernel: DeviceFunction, ranges: Mapping[str, Interval]) -> int:
-    """How many different words of one bank some threads of a warp want at once: 1 where none waits for another.
+    """The number of different words of one bank that some threads of a warp want at once: 1 where none waits for another.
 
     At once are the 32, 16 or 8 threads that move 128 bytes with 4, 8 or 16 each (`ldmatrix`: 8 rows of 16 bytes). All threads are
     taken to be active; what else the place depends on is at its smallest value, and then at its largest. What depends on numbers

@@ -16,7 +16,7 @@ class CompileError(CodegenError):
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel takes: registers, spilled bytes stored and loaded, stack bytes a thread; shared, constant bytes a block."""
+    """Resources of a kernel: registers, spilled bytes stored and loaded, stack bytes a thread; shared, constant bytes a block."""
 
     name: str
     registers: int
@@ -61,7 +61,7 @@ def compile_cubin(text: str, arch: str, *, fast_math: bool = False, lines: dict[
 
 
 def available() -> str:
-    """Why CUDA C cannot be compiled here; empty if it can."""
+    """The reason why CUDA C cannot be compiled here; empty if it can."""
     try:
         _nvrtc()
     except ImportError as error:

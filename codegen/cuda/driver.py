@@ -120,7 +120,7 @@ def here() -> dict[str, str]:
 
 
 def missing(target: Target) -> str:
-    """Why no kernel for a target can run here; empty if one can."""
+    """The reason why no kernel for a target can run here; empty if one can."""
     if reason := available():
         return reason
     try:

@@ -253,7 +253,7 @@ class _Kernel:
         self.in_lanes(s, in_step(s.body, s.var, {**self.write.ranges, s.var.name: (0, n - 1)}), n)
 
     def in_lanes(self, s: For, body: Stmt, n: int) -> None:
-        """What a loop over n lanes does, of which `body` is left: conditions that all lanes share are branches around."""
+        """Write a loop over n lanes, of which `body` is left: conditions that all lanes share are branches around it."""
         inside = {**self.write.ranges, s.var.name: (0, n - 1)}
 
         def first(condition: Expr) -> str:

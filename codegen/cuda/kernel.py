@@ -32,8 +32,8 @@ ARRAY_ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
 
 @dataclass(frozen=True)
 class Report:
-    """What each kernel of a function takes, from NVRTC's assembler, with its threads and dynamic shared memory in bytes, and how
-    many threads of a warp wait for one bank of shared memory at worst (`banks.ways`: 1 if none waits for another)."""
+    """The resources of each kernel of a function, by NVRTC's assembler, with its threads and dynamic shared memory in bytes, and
+    the number of threads of a warp that wait for one bank of shared memory at worst (`banks.ways`: 1 if none waits)."""
 
     kernels: tuple[Resources, ...]
     threads: tuple[int, ...]
@@ -71,7 +71,7 @@ class CudaKernel(LibraryOfOne):
         self._written = written_names(self.func).union(*(k.written for k in program.kernels))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: nothing that is on the device."""
+        """The pickled state: nothing that is on the device."""
         return {name: value for name, value in vars(self).items() if name not in ("_module", "_signature")} | {"_workspaces": {}}
 
     def report(self) -> Report:

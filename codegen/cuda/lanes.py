@@ -1,4 +1,4 @@
-"""What the lanes of a vectorised loop have in common, by arithmetic on places that start at multiples of the number of lanes."""
+"""Expressions common to the lanes of a vectorised loop, for places that start at multiples of the number of lanes."""
 
 from __future__ import annotations
 

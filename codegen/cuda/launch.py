@@ -1,4 +1,4 @@
-"""What the host does: which kernels to launch, with which grids and scalars, in order."""
+"""The work of the host: the kernels to launch, with their grids and scalars, in order."""
 
 from __future__ import annotations
 

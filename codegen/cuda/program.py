@@ -45,7 +45,7 @@ def lower_cuda(func: PrimFunc, target) -> Program:
 
 
 def split_host_device(func: PrimFunc) -> Program:
-    """What the host does and the kernels of a function after all passes."""
+    """The host's part and the kernels of a function after all passes."""
     kernels: list[DeviceFunction] = []
     known = [*(p for p in func.params if isinstance(p, Buffer)), *func.allocs]
 

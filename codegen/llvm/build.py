@@ -1,4 +1,4 @@
-"""What the backend offers of a scheduled function: a kernel, its LLVM IR, its assembly."""
+"""Products of this backend for a scheduled function: a kernel, its LLVM IR, its assembly."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Library:
         weakref.finalize(self, _release, release, self._tracker).atexit = False
 
     def address(self, name: str) -> int:
-        """Where the code of one of the functions begins, as long as the library is there."""
+        """The address of the code of one of the functions, as long as the library exists."""
         return self._tracker[name]
 
     def function(self, name: str, arguments: int) -> Callable[..., int]:

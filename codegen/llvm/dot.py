@@ -104,7 +104,7 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
 
 
 def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Load]]] | None:
-    """What is added to, and the pairs of loads whose products are added, the first of the instruction's operands first."""
+    """The addend, and the pairs of loads whose products are added, the first of the instruction's operands first."""
     pairs: list[tuple[Load, Load]] = []
     while len(pairs) < instruction.count:
         match e:

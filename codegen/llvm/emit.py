@@ -106,7 +106,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
 
 
 def versions(func: PrimFunc, target) -> int:
-    """How often the body of a lowered function is written: see `emit`."""
+    """The number of times that the body of a lowered function is written: see `emit`."""
     arrays = {b.name for b in func.buffers} & {*annotation(func.attrs, NON_TEMPORAL, ())}
     return 2 if beside_streams(func.body, arrays, target.vector_bits // 8) else 1
 

@@ -82,7 +82,7 @@ class Memory(Writer):
         return self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "ptr", key=("gep", pointer, nbytes)).name
 
     def _copy(self, names: Iterable[str]) -> frozenset[tuple[str, int]]:
-        """Which copy of the unrolled loops around, as far as `names` depend on them."""
+        """The copy of the unrolled loops around, as far as `names` depend on them."""
         return frozenset((n, self.constants[n]) for n in names if n in self.constants)
 
     def _read(self, terms: Polynomial) -> frozenset[tuple[str, int] | Value | None]:
@@ -248,7 +248,7 @@ class Memory(Writer):
         return name
 
     def _absent_lanes(self, type: str, lanes: int) -> Value:
-        """What is loaded in lanes that are masked off."""
+        """The value loaded in lanes that are masked off."""
         return Value("zeroinitializer" if self.absent is None else f"splat ({self.absent})", type, lanes)
 
     def _width(self, b: Buffer) -> int:
@@ -408,8 +408,8 @@ class Memory(Writer):
         type: str,
         version: int,
     ) -> Value | None:
-        """What `_column` says, of groups of so many elements side by side, which begin `stride` elements apart. `offset` is the
-        part of the address that is the same in all lanes, and `base` gives a pointer and the bytes from there to the first."""
+        """The elements of `_column` for groups of so many elements side by side, which begin `stride` elements apart. `offset` is
+        the part of the address that all lanes share, and `base` gives a pointer and the bytes from there to the first."""
         lanes, size = self.lanes // group, dtypes.nbytes(place.access.buffer.dtype)
         conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
         if place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):

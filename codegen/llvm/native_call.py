@@ -42,7 +42,7 @@ RUNTIME = ("PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyEval_SaveTh
 
 
 class Kind(NamedTuple):
-    """What there is to check of an argument: an array of a rank, which may be written, or a size where that is None."""
+    """The form of an argument to check: an array of a rank, which may be written, or a size where the rank is None."""
 
     rank: int | None
     written: bool = False
@@ -229,7 +229,7 @@ class _Code:
         return value
 
     def array(self, argument: str, rank: int, sizes: Sequence[str]) -> tuple[str, str]:
-        """Where the elements of an array that fits begin and end."""
+        """The begin and the end of the elements of an array that fits."""
         self.need(f"eq i64 {self.load(argument, TYPE)}, {id(np.ndarray)}")
         kind, flags, nbytes = self.word(), self.op(f"trunc i64 {self.word()} to i32"), self.word()
         begin, dtype = self.load(argument, DATA), self.load(argument, DTYPE, "ptr")

@@ -67,7 +67,7 @@ class Threads(Writer):
         return self.op(f"sext i32 {core.name} to i64", "i64"), self.op("call i64 @pthread_self()", "i64")
 
     def _part(self) -> list[str]:
-        """What a thread does before its share: see `cores`."""
+        """The code that a thread runs before its share: see `cores`."""
         if not self._moving:
             return []
         return [

@@ -46,7 +46,7 @@ _CONFIGURATION, _ALLOW, _ALLOWED = "tir.tiles", "tir.tiles.allow", "tir.tiles.al
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where the tile of an access lies: its first element in the buffer, and the elements from one row to the next."""
+    """The place of an access's tile: its first element in the buffer, and the elements from one row to the next."""
 
     access: Load | Store
     start: Polynomial
@@ -54,13 +54,13 @@ class Window:
 
     @property
     def key(self) -> object:
-        """What windows of the same place have in common."""
+        """The key that windows of the same place share."""
         return self.access.buffer.name, frozenset(self.start.items()), self.stride
 
 
 @dataclass
 class TileRegisters:
-    """What the tile registers of a function hold at the point that is written."""
+    """The contents of a function's tile registers at the point that is written."""
 
     configured: bool = False
     cleared: bool = False  # whether the results of the sum that comes next start from 0
@@ -119,7 +119,7 @@ def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
 
 
 def _span(writer: Function, x: Load | Store, around: Sequence[For]) -> tuple[Polynomial, list[tuple[int, int]]]:
-    """Where an access starts, and its (stride, extent) in each of the loops around it; what is not linear in them stays."""
+    """The start of an access, with terms that are not linear in the loops around it, and its (stride, extent) in each of them."""
     extents = {loop.name: as_int(loop.extent) for loop in around}
     for loop in around:
         writer.runs_over(loop, extent_range(loop.extent, writer.ranges))

@@ -156,7 +156,7 @@ class Frame:
 
 @dataclass(eq=False)
 class Place:
-    """Where an access stands: `offset` in elements, without the lane and without the unrolled loops, which are in `copies` as
+    """The place of an access: `offset` in elements, without the lane and without the unrolled loops, which are in `copies` as
     (variable, stride); `stride` between lanes, None where they are not evenly spaced. `nested`: unrolled loops enter `offset`
     otherwise than linearly. `home` is the frame that holds its pointer."""
 
@@ -213,7 +213,7 @@ def typed(type: str, lanes: int) -> str:
 
 
 def suffix(type: str, lanes: int) -> str:
-    """How the names of overloaded intrinsics spell a type: f32, v16f32, v4i64."""
+    """The spelling of a type in the names of overloaded intrinsics: f32, v16f32, v4i64."""
     short = {"float": "f32", "double": "f64"}.get(type, type)
     return short if lanes == 1 else f"v{lanes}{short}"
 

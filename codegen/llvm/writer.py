@@ -144,7 +144,7 @@ class Writer(Instructions):
         return header + " {\n" + "\n".join(x if x.endswith(":") else "  " + x for x in body) + "\n}"
 
     def _kept(self) -> tuple[str, str]:
-        """How the block of large temporaries is taken, and given back for the next call."""
+        """The code that takes the block of large temporaries, and the code that gives it back for the next call."""
         module = self.module
         count = module.target.num_cores if self.in_parallel else 1
         slots = f"@tir.slots.{len(module.slots)}"
@@ -266,7 +266,7 @@ class Writer(Instructions):
         raise NotImplementedError
 
     def unpacked(self, v: Value, dtype: str) -> Value:
-        """What was loaded from memory as a value: 16-bit floats as float, bytes as bool."""
+        """The value of what was loaded from memory: 16-bit floats as float, bytes as bool."""
         raise NotImplementedError
 
     def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:

@@ -88,7 +88,7 @@ def _number(op: str, operand: Expr) -> Expr:
 
 
 def _only_statement(s: Stmt) -> Stmt:
-    """What stands under the conditions of `s`."""
+    """The statement under the conditions of `s`."""
     while isinstance(s, If) and s.orelse is None:
         s = s.then
     return s

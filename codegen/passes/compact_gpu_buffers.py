@@ -74,7 +74,7 @@ def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[st
 
 
 def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
-    """What `s` touches of the buffer, without what only threads would touch that have nothing left to copy:
+    """The region of the buffer that `s` touches, without elements that only threads with nothing left to copy would touch:
 
     f = k * 256 + t; if f < 100: tile[f // 5, f % 5] = ...   =>   the tile has 20 rows, not 52
     """

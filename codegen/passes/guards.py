@@ -100,13 +100,13 @@ def _pure(condition: Expr) -> bool:
 
 
 def loop_facts(loop: For) -> list[Expr]:
-    """What holds in a loop because of its extent, beyond the range of its variable: min(16, n - i * 16) is two bounds."""
+    """Facts in a loop from its extent, beyond the range of its variable: min(16, n - i * 16) is two bounds."""
     limits = [part for part in min_operands(loop.extent) if not isinstance(part, Const)]
     return [*(Binary("<", loop.var, limit) for limit in limits), *(f for limit in limits for f in _multiplied(loop.var, limit))]
 
 
 def _multiplied(v: Var, limit: Expr) -> list[Expr]:
-    """What v < a // n + rest says of a: n (v - rest + 1) <= a."""
+    """Facts about each a that v < a // n + rest implies: n (v - rest + 1) <= a."""
     terms, found = polynomial(limit), list[Expr]()
     for m, factor in terms.items():
         match m:
@@ -118,7 +118,7 @@ def _multiplied(v: Var, limit: Expr) -> list[Expr]:
 
 
 def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
-    """What is found in conditions under which anything in `s` happens, and in all of its parts alike."""
+    """The findings in conditions under which anything in `s` happens, common to all of its parts."""
     match s:
         case If(condition, then, None):
             own = [x for c in conjuncts(condition) if (x := found(c)) is not None]
@@ -179,7 +179,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
         return map_statements(s, lambda c: visit(c, ranges, extents))
 
     def body(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
-        """Those of a loop, or of the function, or those of its statements that have the same guards."""
+        """The versions of the body of a loop or of the function, or of those of its statements that have the same guards."""
         tests = _full_tile_tests(s, ranges, masks_cost)
         return _versioned(tests, s, ranges, extents, target) if tests else visit(s, ranges, extents)
 

@@ -1,4 +1,4 @@
-"""How the iterations of a parallel loop are divided among threads."""
+"""Division of the iterations of a parallel loop among threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Chunks(NamedTuple):
 
 
 def chunks(loop: For) -> Chunks:
-    """What the annotations `schedule: "static"` or `"dynamic"` and `chunk: n` of a parallel loop ask for; static without them.
+    """The division of a loop by its annotations `schedule: "static"` or `"dynamic"` and `chunk: n`; static without them.
 
     A chunk of 0 says nothing. ValueError for other values.
     """

@@ -1,4 +1,4 @@
-"""What annotations say about memory: stores that bypass the caches, and elements to be fetched ahead of their use."""
+"""Annotations about memory: stores that bypass the caches, and elements to be fetched ahead of their use."""
 
 from __future__ import annotations
 

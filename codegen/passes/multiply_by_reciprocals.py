@@ -55,14 +55,14 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
 
 
 def _certain(n: Node) -> Iterator[Node]:
-    """What is evaluated whatever conditions say."""
+    """The nodes that are evaluated whatever conditions say."""
     yield n
     for part in (n.condition,) if isinstance(n, If) or (isinstance(n, Select) and n.lazy) else children(n):
         yield from _certain(part)
 
 
 def scale(y: Expr) -> Expr:
-    """What y, a float, is multiplied by so that it and its reciprocal are normal: a power of two, 1 for most numbers."""
+    """The factor that makes y, a float, and its reciprocal normal: a power of two, 1 for most numbers."""
     far, near = _bounds(y)
     size = magnitude(y)
     return Select(size < near, far, Select(size > far, near, Const(1.0, y.dtype)))

@@ -61,7 +61,7 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
 
 
 def live(nest: Sequence[For], values: set[Load]) -> int:
-    """How many loaded values are live in an unrolled nest: of each load as many as a later round of some loop uses again."""
+    """The number of loaded values live in an unrolled nest: of each load as many as a later round of some loop uses again."""
     total = 0
     for value in values:
         moving = variables(*value.indices)

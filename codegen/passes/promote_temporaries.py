@@ -73,7 +73,7 @@ class _Place(NamedTuple):
 
 
 def _place(x: Load | Store, around: Context) -> _Place | None:
-    """Where an access is, over unrollable loops; None elsewhere, as on threads that share the temporary, or for no vector. A
+    """The place of an access, over unrollable loops; None elsewhere, as on threads that share the temporary, or for no vector. A
     guarded one may lie beyond the buffer."""
     if any(s.kind is Kind.PARALLEL for s in around.loops):
         return None

@@ -43,7 +43,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
 
 
 def _named(func: PrimFunc) -> set[str]:
-    """What annotations name: those buffers are to stay what they are."""
+    """The names in annotations: buffers so named are to stay what they are."""
     values: list[Any] = [v for s in walk_stmts(func.body) if isinstance(s, For) for _, v in s.annotations]
     found = set(annotation(func.attrs, ALIGNED, {}))
     while values:

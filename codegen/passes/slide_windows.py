@@ -90,8 +90,8 @@ def _flat(s: Stmt) -> tuple[list[Buffer], list[Stmt]]:
 
 
 def _following(loops: Sequence[For], window: _Window, rest: Sequence[Stmt]) -> int:
-    """How many of the statements behind a window do something with each accumulator by itself, and with nothing that the others
-    change. Their number of the accumulator is one of the indices of all that they make for it."""
+    """The number of statements right behind a window that use each accumulator by itself, and nothing that the others change.
+    The number of the accumulator is one of the indices of all elements that they make for it."""
     update = loops[-1].body
     axes = {x.buffer: x.indices.index(window.step.var) for x in stores(update)}
     seen = {x.buffer for x in loads(update)} | axes.keys()
@@ -162,7 +162,7 @@ def _window_of(loops: Sequence[For], lane: Stmt, updated: Set[Buffer]) -> _Windo
 
 
 def _stride(x: Load, step: For, kernel: For) -> int | None:
-    """How many numbers of the kernel lie between what two neighbours read, if they read something in common."""
+    """The distance in the kernel, in elements, between the reads of two neighbours, if they read something in common."""
     offset = position(x.buffer, x.indices)
     across, along = coefficient(offset, step.name), coefficient(offset, kernel.name)
     if not across or not along or across % along:

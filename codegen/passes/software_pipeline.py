@@ -57,7 +57,7 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
 
 
 def stages(loop: For) -> int:
-    """How many tiles take turns in a loop, by its annotations; ValueError for what is no such number."""
+    """The number of tiles that take turns in a loop, by its annotations; ValueError for what is no such number."""
     n: int = value_of(loop, STAGES, 2 if value_of(loop, DOUBLE, False) else 1)
     return n
 

@@ -184,7 +184,7 @@ class _BarrierInsertion:
         return _union(pending, found)
 
     def depth(self, a: MemoryAccess, path: Path) -> int:
-        """How much of `path` leads to the statement before which a barrier separates `a` from what is there: the outermost
+        """The number of steps of `path` to the statement before which a barrier separates `a` from what is there: the outermost
         that is not around `a`; of an earlier iteration, the innermost in that iteration that is in no other loop or condition."""
         if a.carried:
             n = len(a.carried) + 1
@@ -203,7 +203,7 @@ class _BarrierInsertion:
 
 
 def _copies(pending: list[MemoryAccess]) -> list[MemoryAccess]:
-    """What a barrier leaves pending: asynchronous copies that their threads have not waited for."""
+    """The accesses that a barrier leaves pending: asynchronous copies that their threads have not waited for."""
     return [a for a in pending if a.copying]
 
 

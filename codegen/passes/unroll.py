@@ -1,4 +1,4 @@
-"""Which loops the backend writes out."""
+"""Loops that the backend writes out."""
 
 from __future__ import annotations
 

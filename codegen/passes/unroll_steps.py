@@ -40,7 +40,7 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
 
 
 def _steps(loop: For, limit: int) -> int:
-    """How many steps an iteration is to have."""
+    """The number of steps that an iteration is to have."""
     made = _statements(loop.body) if limit and loop.kind is Kind.SERIAL else None
     most = min(MAX_STEPS, limit // made) if made else 1
     if most > 1 and any(_meet(x, loop, most) for x in loads(loop.body)):

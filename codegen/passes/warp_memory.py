@@ -66,7 +66,7 @@ Place = tuple[int, int]  # a row and a column, or what one step adds to them
 
 @dataclass(frozen=True)
 class Layout:
-    """How a warp holds a tile. Lane l has the elements e = 0, 1, ... at
+    """The layout of a tile in a warp. Lane l has the elements e = 0, 1, ... at
 
         (row, column) = (l // 4) * group + (l % 4) * member + what each part of e adds,
 

@@ -1,4 +1,4 @@
-"""Where blocks of memory begin: at cache lines, and large ones at large pages."""
+"""Alignment of blocks of memory: at cache lines, and of large ones at large pages."""
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 MIN_HUGE_BYTES = 4 << 20  # bytes: larger blocks use large pages, where the system has them

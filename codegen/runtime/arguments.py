@@ -1,4 +1,4 @@
-"""What a kernel is called with, checked against the parameters of its function."""
+"""The arguments of a kernel, checked against the parameters of its function."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: A
 
 
 def address(array: np.ndarray) -> int:
-    """Where the elements of an array begin."""
+    """The address of the elements of an array."""
     return c_size_t.from_address(id(array) + DATA_OFFSET).value if CPYTHON else array.ctypes.data
 
 

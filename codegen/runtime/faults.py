@@ -34,7 +34,7 @@ def failure(lowered: PrimFunc, status: int, arguments: Sequence[Any] = (), name:
 
 
 def _first_zero(divisor: Expr, func: PrimFunc, arguments: Sequence[Any]) -> str:
-    """Where a divisor that is an element of a parameter is first 0, if that is known."""
+    """The first place where a divisor that is an element of a parameter is 0, in words; empty if unknown."""
     while isinstance(divisor, Cast):
         divisor = divisor.value
     given = {p.name: a for p, a in zip(func.params, arguments, strict=False) if isinstance(p, Buffer)}

@@ -51,11 +51,11 @@ class Kernel(LibraryOfOne):
         self._written = written_names(lowered)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: what is loaded into this process is not."""
+        """The pickled state, without what is loaded into this process."""
         return {name: value for name, value in vars(self).items() if name not in LOADED}
 
     def __str__(self) -> str:
-        """What it is called with, what it is made for, and how long its code is."""
+        """The parameters of the kernel, its target, and the length of its code."""
         lines = [f"kernel {self.func.name} for {self.target}"]
         for p in self.func.params:
             use = "a size" if not isinstance(p, Buffer) else "written" if p.name in self._written else "read"
@@ -68,7 +68,7 @@ class Kernel(LibraryOfOne):
 
     @property
     def main(self) -> Kernel:
-        """What runs at each call, once constants are prepared."""
+        """The kernel that runs at each call, once constants are prepared."""
         return self
 
     @property
@@ -144,7 +144,7 @@ class Kernel(LibraryOfOne):
 
     @cached_property
     def _makers(self) -> list[Callable[[], np.ndarray]]:
-        """What makes the outputs, where all lengths are known."""
+        """The functions that make the outputs, where all lengths are known."""
         whole = self._signature.whole
         return [maker(const_shape(b), b.dtype, b.name not in whole) for b in self._signature.outputs]
 
@@ -183,7 +183,7 @@ class Kernel(LibraryOfOne):
         return assembly(self._llvm_ir, self.target)
 
     def report(self) -> Report:
-        """What the innermost loops of the assembly do: multiply-adds, loads, spills, and the share of the peak they allow."""
+        """The work of the assembly's innermost loops: multiply-adds, loads, spills, and the share of the peak they allow."""
         from ..report import report
 
         return report(self)
@@ -301,8 +301,8 @@ class SplitKernel(Kernel):
 
 
 def _stores(s: Stmt, ranges: Ranges) -> float:
-    """How many elements a statement stores at most, for these ranges of variables; infinite where that is not known, and for
-    parallel loops."""
+    """The largest number of elements that a statement stores, for these ranges of variables; infinite where that is not known,
+    and for parallel loops."""
     if not isinstance(s, For):
         return isinstance(s, Store) + sum(_stores(x, ranges) for x in substatements(s))
     _, last = found = extent_range(s.extent, ranges)
@@ -322,7 +322,7 @@ def _locked_size(func: PrimFunc) -> int:
 
 
 def maker(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> Callable[[], np.ndarray]:
-    """What makes arrays of a shape for elements of a dtype of the IR, of zeros or not initialised."""
+    """A function that makes arrays of a shape for elements of a dtype of the IR, of zeros or not initialised."""
     found = np.dtype(dtypes.storage(dtype))
     nbytes = prod(shape) * found.itemsize
     if zeros or nbytes < MIN_ALIGNED_BYTES:

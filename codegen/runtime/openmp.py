@@ -20,7 +20,7 @@ class NoOpenMP(RuntimeError):
 
 
 def candidates() -> Iterator[str]:
-    """Where a runtime may be, best first: names for the dynamic loader, then files."""
+    """Possible places of a runtime, best first: names for the dynamic loader, then files."""
     yield "libgomp.so.1"
     if found := ctypes.util.find_library("gomp"):
         yield found

@@ -1,4 +1,4 @@
-"""How the arguments of a call fit the parameters of a kernel: by place or by name, with what is left out found or made."""
+"""Fitting of a call's arguments to the parameters of a kernel: by place or by name, with what is left out found or made."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Signature:
         return given
 
     def _planned(self, args: tuple, named: Mapping[str, Any]) -> _Plan:
-        """Where the arguments of a call are; outputs and sizes may be left out."""
+        """The plan of a call's arguments; outputs and sizes may be left out."""
         for name in named:
             if name not in self._names:
                 hint = did_you_mean(name, self._names)
