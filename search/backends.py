@@ -1,4 +1,4 @@
-"""What the search knows of each kind of target: one `SearchBackend` record a kind, as `codegen.backend.Backend` for code."""
+"""Facts about each kind of target for the search: one `SearchBackend` record a kind, as `codegen.backend.Backend` for code."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def of_schedules(
 
 
 def looked_up(func: PrimFunc, target: Target, records: Records | None) -> Lookup | None:
-    """What records say of a function; a warning where they are of another target."""
+    """The answer of records for a function; a warning where it is from another target."""
     if records is None:
         return None
     found = look_up(func, target, records)

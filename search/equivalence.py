@@ -95,7 +95,7 @@ def _parameters(func: PrimFunc) -> str:
 
 
 def _difference(p: Any, a: np.ndarray, b: np.ndarray, expected: Expected | None) -> str:
-    """Where two arrays first differ, or one from what is expected, by more than rounding may make."""
+    """The first place where two arrays differ, or one from what is expected, by more than rounding may make; empty if none."""
     x, y = (to_float(r, p.dtype) if is_float(p.dtype) else r for r in (a, b))
     with np.errstate(invalid="ignore"):
         wrong = ~((x == y) | (x != x) & (y != y)) if expected is None else expected.wrong(x) | expected.wrong(y)

@@ -68,7 +68,7 @@ class Jit:
         return self.kernels.get(key) or self._compiled(arguments, key)
 
     def func(self, *args: Any, **named: Any) -> PrimFunc:
-        """What the function computes of these arguments, not yet scheduled."""
+        """The function of the IR for these arguments, not yet scheduled."""
         return self._func(*self._arguments(args, named))
 
     def _arguments(self, args: tuple, named: dict[str, Any]) -> tuple[dict[str, Any], Specialization]:

@@ -16,7 +16,7 @@ COLOURS = ("blue", "orange", "green", "violet", "teal", "brown", "pink", "grey")
 
 
 class Scale:
-    """Where values lie between two places, on a linear or a logarithmic scale."""
+    """A linear or logarithmic scale of values between two places."""
 
     def __init__(self, span: Span, start: float, end: float, log: bool = False):
         low, high = span

@@ -62,7 +62,7 @@ class ActionBeam(TracePolicy):
         return chosen
 
     def _successors(self, rng: np.random.Generator) -> list[tuple[Schedule, float]]:
-        """What single actions make of the next beam, the best score first; of the beam after it where all is known."""
+        """The results of single actions on the next beam, the best score first; on the beam after it where all are known."""
         while beam := self._beam():
             self._expanded |= {s.trace.to_json() for s in beam}
             made: dict[str, Schedule] = {}
@@ -90,7 +90,7 @@ class ActionBeam(TracePolicy):
 
 
 def successors(schedule: Schedule, target: Target) -> Iterator[Schedule]:
-    """What each legal action makes of a schedule."""
+    """The results of the legal actions on a schedule."""
     for action in _actions(schedule.func, target):
         new = schedule.copy()
         try:

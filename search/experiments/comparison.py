@@ -28,7 +28,7 @@ Program = PrimFunc | Schedule | Kernel
 
 @dataclass(frozen=True)
 class Compared:
-    """What the programs of a comparison take: for each name the seconds of a call in each round, in which all had a turn.
+    """The times of compared programs: for each name the seconds of a call in each round, in which all had a turn.
 
     `flop` is the number of operations, 0 where it is not known; `reports` has what the innermost loops of each do.
     """
@@ -96,7 +96,7 @@ def compare(
 
 
 def _report(kernel: Kernel) -> str:
-    """What the innermost loops do; nothing where it is not x86 code."""
+    """The report on the innermost loops; empty where the kernel is not x86 code."""
     try:
         return str(kernel.report())
     except ValueError:

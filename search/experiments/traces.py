@@ -1,4 +1,4 @@
-"""What policies over whole schedules, rather than rows of sketches, have in common: what was measured, and a cost model."""
+"""Common parts of policies over whole schedules, rather than rows of sketches: measured schedules, and a cost model."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TracePolicy:
         )
 
     def _function(self, text: str) -> PrimFunc | None:
-        """What a trace makes; None where a step is refused today."""
+        """The function that a trace makes; None where a step is refused today."""
         if text not in self._proposed:
             try:
                 self._proposed[text] = replay_json(self.func, text).func

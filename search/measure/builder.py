@@ -1,4 +1,4 @@
-"""How a worker makes a kernel of a trace. A measurer can be given another module with the same two functions
+"""Kernels of traces, made by a worker. A measurer can be given another module with the same two functions
 (`builder="package.module"`).
 
 `schedule` may raise ScheduleError, which makes the candidate illegal; whatever else either raises is a build error. `compile`

@@ -1,4 +1,4 @@
-"""How a worker makes kernels for a GPU, and runs them on arrays of the host.
+"""Kernels for a GPU, made by a worker, and run on arrays of the host.
 
 NVRTC compiles in the worker processes, in parallel; arrays are copied to the device when a kernel is called, and stay there while
 it is timed. Times are those of CUDA events, the second-level cache overwritten before each call. An error that poisons the CUDA

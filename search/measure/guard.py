@@ -1,7 +1,7 @@
-"""What ends with a process that may be killed: process groups that it started, which are killed, and its folders, removed.
+"""Cleanup after a process that may be killed: process groups that it started are killed, and its folders removed.
 
-A process of its own does that, `python guard.py`, which reads from the other what there is, and acts when that is gone: a worker
-that hangs in a call which keeps Python's lock cannot see to its own end. It needs nothing but the standard library.
+A process of its own does that, `python guard.py`, which reads from the other what to clean up, and acts when the other is gone:
+a worker that hangs in a call which keeps Python's lock cannot see to its own end. It needs nothing but the standard library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a candidate may be built and run, and how much memory it may take."""
+"""Limits of a candidate: how long it may be built and run, and how much memory it may take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BUILD_RATIO = 10.0  # time of a build, relative to the median, after which i
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how often things may run. Times in seconds.
+    """Limits on how long and how often things may run. Times in seconds.
 
     A build may take `build`, and once it is known how long builds take, ten times as long as usual (but always `build_floor`). A
     call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`

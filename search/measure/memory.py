@@ -1,5 +1,5 @@
-"""How much memory the processes of a worker use, read from outside: a limit of the address space binds each process by
-itself, and not at all where a GPU's driver reserves more than there is."""
+"""Memory in use by the processes of a worker, read from outside: a limit of the address space binds each process by itself,
+and not at all where a GPU's driver reserves more than there is."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ BROKEN: tuple[Outcome, ...] = ("illegal", "wrong_result", "crash")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a search came to a row: the `operator` that made it of `parents`, other rows of its sketch, in which `generation` (0 is
-    that which an evolution begins with) of which `batch` of proposals, counted from 1."""
+    """The origin of a row in a search: the `operator` that made it of `parents`, other rows of its sketch, in a `generation` (an
+    evolution begins with number 0) of a `batch` of proposals, counted from 1."""
 
     operator: str
     batch: int = 1
@@ -159,7 +159,7 @@ class Comparison:
 
 
 def count(measurements: Iterable[Measurement]) -> dict[str, int]:
-    """How many measurements had each outcome, every outcome listed."""
+    """The number of measurements with each outcome, every outcome listed."""
     counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
     for m in measurements:
         counts[m.outcome] += 1

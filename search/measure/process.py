@@ -123,7 +123,7 @@ class WorkerProcess:
         return self._process is not None and self._process.poll() is None
 
     def death(self) -> str:
-        """How the process, which has ended or closed its pipe, ended: the name of its signal or its exit status."""
+        """The way the process ended, or closed its pipe: the name of its signal, its exit status, or a remark."""
         assert self._process is not None
         if self._garbled:
             return "something else wrote to the pipe of its answers"

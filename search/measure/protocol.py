@@ -115,7 +115,7 @@ class Measurer(ABC):
 
     @property
     def room(self) -> int:
-        """How many more candidates it should get now, so that no device waits for the search."""
+        """The number of further candidates that it should get now, so that no device waits for the search."""
         return 0
 
     def comparable(self, measurement: Measurement) -> Measurement:
@@ -124,9 +124,9 @@ class Measurer(ABC):
 
     @property
     def remark(self) -> str:
-        """What to say of the measurements at the end, as that some were taken twice; empty for nothing."""
+        """A remark on the measurements at the end, as that some were taken twice; empty for none."""
         return ""
 
     def finished(self) -> Iterator[Measurement]:
-        """What was measured for an earlier, killed run. Asking for the next one says that the last is written down."""
+        """The measurements for an earlier, killed run. Asking for the next one says that the last is written down."""
         return iter(())

@@ -1,4 +1,4 @@
-"""Where a timing comes from: the processor, the target in full, and the versions of what made the program."""
+"""Provenance of timings: the processor, the target in full, and the versions of what made the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What measured: the `fingerprint` of target and device, the name of the device, the versions of what made the program."""
+    """The origin of a timing: the `fingerprint` of target and device, the name of the device, the versions of the compiler."""
 
     fingerprint: str
     device: str
@@ -23,7 +23,7 @@ class Provenance:
 
     @classmethod
     def here(cls, target: str | Target) -> Provenance:
-        """That of this process."""
+        """The provenance of timings taken in this process."""
         return cls(fingerprint(target), device(target), versions())
 
 

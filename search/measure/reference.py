@@ -1,4 +1,4 @@
-"""What a function should compute: inputs for it, its expected results, and how far from them a correct program may be."""
+"""References for a function: inputs, expected results, and how far from them a correct program may be."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np
 
 
 def given_file(directory: Path, number: int) -> Path:
-    """Where a measurer keeps the array that was given for a parameter."""
+    """The file in which a measurer keeps the array that was given for a parameter."""
     return directory / f"{number}.given.npy"
 
 
@@ -261,7 +261,7 @@ class Arrays:
         return {"good": good and not loose, "loose": loose}
 
     def verdict(self) -> dict[str, Any]:
-        """What one call after `reset` made of the arrays: outcome ok or wrong_result, with the reason, max_error and
+        """The verdict on the arrays after one call since `reset`: outcome ok or wrong_result, with the reason, max_error and
         tolerance."""
         bounds = json.loads((self._directory / "tolerance.json").read_text())
         worst, bound = 0.0, max(bounds.values(), default=0.0)

@@ -1,4 +1,4 @@
-"""How a worker times calls of a kernel, which may be one of a device that keeps the time itself (`clock`)."""
+"""Timing by a worker of calls of a kernel, which may be one of a device that keeps the time itself (`clock`)."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class Worker:
         return {"outcome": "ok", **self._accepted()}
 
     def _accepted(self) -> wire.Message:
-        """What `accept` says of the results."""
+        """The answer of `accept` about the expected results."""
         self.send(event="checking")
         return self._data().accept()
 

@@ -70,7 +70,7 @@ class Bandit:
         return loss
 
     def bonus(self, trials: np.ndarray) -> np.ndarray:
-        """What the expected losses may be off by, after so many trials of each sketch."""
+        """The possible error of the expected losses, after so many trials of each sketch."""
         return OPTIMISM * np.sqrt(math.log(2 + trials.sum()) / (trials + 0.5))
 
 

@@ -37,7 +37,7 @@ class FixedCredit:
         """Of `tries` children that a mutation made, `wins` scored better than their parents."""
 
     def learn(self, sketch: Sketch, name: str, parents: np.ndarray, better: np.ndarray) -> None:
-        """Which of the parents, rows of the sketch, a mutation made better."""
+        """Learn which of the parents, rows of the sketch, a mutation made better."""
         self.reward(name, int(np.sum(better)), len(parents))
 
 

@@ -187,7 +187,7 @@ class Evolution:
 
     @property
     def scored(self) -> dict[str, int]:
-        """How many rows were scored by the formulas of their sketch, and how many as programs of their own."""
+        """The numbers of rows that were scored by the formulas of their sketch, and as programs of their own."""
         return {"symbolic": self._scored - self._concrete, "concrete": self._concrete}
 
     @property
@@ -357,7 +357,7 @@ class Evolution:
         return row
 
     def _unknown(self, number: int, rows: np.ndarray) -> np.ndarray:
-        """Those of the rows that were neither measured nor proposed, without repeats, in their order."""
+        """The rows that were neither measured nor proposed, without repeats, in their order."""
         new = (row for row in map(tuple, rows.tolist()) if (number, row) not in self._known)
         return self.sketches[number].matrix(dict.fromkeys(new))
 

@@ -1,4 +1,4 @@
-"""How the rows of an evolution came about: the family of a population, and what is kept of populations to be shown."""
+"""The lineage of an evolution's rows: the family of a population, and what is kept of populations to be shown."""
 
 from __future__ import annotations
 

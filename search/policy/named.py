@@ -44,7 +44,7 @@ Models = tuple[CostModel | None, CostModel | None]  # what learns, and what know
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a policy is made for: a task, its target, the search space or the rules, and the models."""
+    """The subject that a policy is made for: a task, its target, the search space or the rules, and the models."""
 
     task: Task
     target: Target
@@ -85,7 +85,7 @@ def _evolution(subject: Subject, **parts: Any) -> Policy:
 
 
 def _stochastic(subject: Subject, **parts: Any) -> Policy:
-    """Where the space is a function of the user's, it is the stochastic schedule."""
+    """A policy over a stochastic schedule, which is the user's space where that is a function."""
     if not isinstance(subject.space, str):
         parts.setdefault("space", subject.space)
     return StochasticSchedule(subject.task.func, subject.target, subject.models[0], **parts)

@@ -57,7 +57,7 @@ def scores_within(limit: float, model: CostModel, sketch: SketchPrograms, rows: 
 
 
 def model_name(model: CostModel) -> str:
-    """What a model is called beside its scores: its `name`, else that of its class. A model that learns has another name while a
+    """The name of a model beside its scores: its `name`, else that of its class. A model that learns has another name while a
     formula speaks for it."""
     return str(getattr(model, "name", type(model).__name__))
 
@@ -104,7 +104,7 @@ class TrustedModel:
 
 
 def ordered_pairs(batch: Batch) -> tuple[float, float]:
-    """How many pairs of candidates of one sketch the scores order correctly, and how many wrongly; pairs of failures, and pairs
+    """The numbers of pairs of candidates of one sketch that the scores order correctly, and wrongly; pairs of failures, and pairs
     of times within TIME_NOISE of each other, do not count."""
     counts = [count_pairs(scores, seconds, TIME_NOISE) for scores, seconds in batch]
     return float(sum(right for right, _, _ in counts)), float(sum(wrong for _, wrong, _ in counts))

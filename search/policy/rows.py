@@ -1,4 +1,4 @@
-"""What policies over the rows of sketches have in common: what was measured, what is new, and a cost model."""
+"""Common parts of policies over the rows of sketches: measured rows, new rows, and a cost model."""
 
 from __future__ import annotations
 

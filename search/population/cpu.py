@@ -104,7 +104,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
 
 
 def _accumulators(target: Target, vectors: np.ndarray) -> np.ndarray:
-    """How many accumulators each row may have, whose tile is so many vectors long in each vectorised axis."""
+    """The number of accumulators that each row may have, whose tile is so many vectors long in each vectorised axis."""
     operands = np.minimum(np.prod(vectors, axis=1), MAX_OPERAND_VECTORS) if vectors.shape[1] else MAX_OPERAND_VECTORS
     return np.broadcast_to(np.maximum(1, target.machine_as(CPU).accumulators(operands)), len(vectors))
 

@@ -82,7 +82,7 @@ def _lengths(func: PrimFunc) -> dict[Place, int]:
 
 
 def _relations(func: PrimFunc, lengths: dict[Place, int]):
-    """Which places are equally long, by a representative of each, and the dimensions with their read and write indices."""
+    """A map from places to representatives of equally long ones, None if there is none, and other dimensions' indices."""
     parent: dict[Place, Place] = {}
 
     def same(place: Place) -> Place:

@@ -86,7 +86,7 @@ def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Pr
 
 @lru_cache(maxsize=64)
 def _shared(func: PrimFunc) -> tuple[ReplayCache, DescriptionCache]:
-    """What the sketches of a function have in common: what their steps make, and what is found out about nests."""
+    """The caches that the sketches of a function share: results of their steps, and descriptions of nests."""
     return ReplayCache(), DescriptionCache()
 
 

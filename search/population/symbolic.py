@@ -66,7 +66,7 @@ AlignmentValues = Mapping[Alignment, int]  # what `of` says for rows that share 
 
 @dataclass
 class ReplayCache:
-    """What the variants of a function's sketches share: enlarged functions by witnesses' tiles, and replayed steps."""
+    """The cache that the variants of a function's sketches share: enlarged functions by witnesses' tiles, and replayed steps."""
 
     longer: dict[tuple, PrimFunc] = field(default_factory=dict)
     replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
@@ -142,7 +142,7 @@ def _tiles_of(t: Tile, tile: int) -> RoundUp:
 
 
 def alignments(sketch: Sketch, variant: Sequence[int], replays: ReplayCache) -> tuple[Alignment, ...]:
-    """What decides how much of a divided index changes in tiles with stages. Replays; raises ScheduleError."""
+    """The alignments that decide how much of a divided index changes in tiles with stages. Replays; raises ScheduleError."""
     divided = _divided(sketch)
     if not divided:
         return ()
@@ -178,7 +178,7 @@ def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
 
 
 def aligned(found: Sequence[Alignment], rows: np.ndarray) -> np.ndarray:
-    """What each alignment is in each row, an (n, alignments) matrix; rows that agree in it share a program."""
+    """The value of each alignment in each row, an (n, alignments) matrix; rows that agree in it share a program."""
     return np.stack([a.of(rows) for a in found], axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
 
 

@@ -250,7 +250,7 @@ class Records:
         return self.best_of(key, self.fingerprint(target))
 
     def fingerprint(self, target: str | Target) -> str:
-        """That of the target and its device."""
+        """The fingerprint of the target and its device."""
         from codegen.target import Target
 
         resolved = Target(target)
@@ -394,5 +394,5 @@ def _record(standing: Standing, row: dict[str, Any]) -> Record:
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
-    """What `_measured` wrote of a measurement."""
+    """The fields of a row that `_measured` wrote of a measurement."""
     return {name: row[name] for name in ("outcome", "message", "samples", "max_error")}

@@ -107,7 +107,7 @@ def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
 
 
 def fault(table: str, content: Mapping[str, Any], outcomes: Sequence[str]) -> str:
-    """What is wrong with a row of a table, its JSON as data: a column and why; empty if nothing is."""
+    """The fault in a row of a table, its JSON as data: a column and why; empty if there is none."""
     for name, kinds in columns(table).items():
         value = content.get(name)
         if (
@@ -132,7 +132,7 @@ def fault(table: str, content: Mapping[str, Any], outcomes: Sequence[str]) -> st
 
 
 def _search_fault(content: Mapping[str, Any]) -> str:
-    """What is wrong with what the search said of a candidate."""
+    """The fault in the search's remarks on a candidate; empty if there is none."""
     scores = content.get("scores") or {}
     if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not _finite(n) for n in scores.values()):
         return f"scores must be finite numbers, got {scores!r}"
@@ -152,7 +152,7 @@ def _finite(n: int | float) -> bool:
 
 
 def _number_fault(name: str, value: list | int | float) -> str:
-    """What is wrong with the number, or the list of numbers, of a column."""
+    """The fault in the number, or the list of numbers, of a column; empty if there is none."""
     kind = int if name in INTEGERS else (int, float)
     for n in value if isinstance(value, list) else [value]:
         if not isinstance(n, kind) or isinstance(n, bool) or not _finite(n):

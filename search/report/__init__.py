@@ -1,4 +1,4 @@
-"""How a tuning run went, as one self-contained HTML page: `write("report.html", tir.autotune(...))`.
+"""Report on a tuning run, as one self-contained HTML page: `write("report.html", tir.autotune(...))`.
 
 That of a network is `network.write`.
 """

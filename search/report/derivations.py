@@ -1,4 +1,4 @@
-"""Which rule made which sketch, on the graph of the computation."""
+"""Derivations of sketches by rules, on the graph of the computation."""
 
 from __future__ import annotations
 

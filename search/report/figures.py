@@ -150,7 +150,7 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
 
 
 def wins(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Those that were the best so far when they were measured."""
+    """The measurements that were the best so far when they were taken."""
     found: list[Measurement] = []
     for m in measurements:
         if m.max_error is not None and m.seconds < min((w.seconds for w in found), default=math.inf):

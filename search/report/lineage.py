@@ -51,7 +51,7 @@ def line(result: Result) -> list[Ancestor]:
 
 
 def columns(sketch: Sketch) -> list[str]:
-    """What each column of a sketch is, in a few words."""
+    """The meaning of each column of a sketch, in a few words."""
     names = [""] * sketch.columns
     for t in sketch.tiles:
         for level, column in enumerate(t.columns, 1):

@@ -1,4 +1,4 @@
-"""How tuning a network went: which kernels take its time, before and after, as a page or as a picture."""
+"""Report on tuning a network: the kernels that take its time, before and after, as a page or as a picture."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TaskTime:
 
     @property
     def gain(self) -> str:
-        """How many times faster it became; empty where it did not."""
+        """The speedup, as a factor; empty where it did not become faster."""
         return f"{self.before / self.after:.2f} ×" if self.after < self.before else ""
 
 
@@ -132,5 +132,5 @@ def rows(tasks: Sequence[TaskTime]) -> list[tuple[str, ...]]:
 
 
 def _times(before: float, after: float) -> str:
-    """How many times faster, once both are known."""
+    """The speedup, once both times are known."""
     return f"{before / after:.2f}" if after else "-"

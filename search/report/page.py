@@ -114,7 +114,7 @@ def _timings(result: Result) -> str:
 
 
 def _roof(result: Result, bandwidth: float | None) -> str:
-    """What the lines of the roofline are."""
+    """The meaning of the lines of the roofline."""
     if not result.ceiling:
         return "The speeds of the candidates; the peak of the machine is not known."
     text = f"The peak is {result.ceiling / 1e9:.0f} GFLOP/s, "
@@ -130,7 +130,7 @@ def _roof(result: Result, bandwidth: float | None) -> str:
 
 
 def _beliefs(result: Result) -> str:
-    """What each model believed, against what was measured."""
+    """The beliefs of each model, against measurements."""
     found = []
     for name, count, correlation, figure in figures.beliefs(result):
         how = "" if correlation is None else f"; rank correlation {correlation:.2f}"

@@ -23,7 +23,7 @@ def sketch_text(sketch: Sketch, variant: Sequence[int] | None = None) -> str:
 
 
 def _columns(sketch: Sketch, variant: Sequence[int]) -> list[str]:
-    """What each column is, in the order of columns."""
+    """The meaning of each column, in the order of columns."""
     found: list[tuple[int, str]] = []
     for t in sketch.tiles:
         names = ", ".join(f"t{c}" for c in t.columns)

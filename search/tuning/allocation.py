@@ -1,4 +1,4 @@
-"""Which task the next trials go to: the gradient of an objective over all tasks (Ansor, section 6 and appendix A).
+"""Allocation of the next trials to a task: by the gradient of an objective over all tasks (Ansor, section 6 and appendix A).
 
 As in the paper, but not in released code, the choice is ε-greedy, and tasks are similar if their programs have the same
 structure. `gamma` is not used in the original; here the optimistic part is multiplied by it after each round without progress.

@@ -49,7 +49,7 @@ class OfAnySizes(TypedDict, total=False):
 
 
 class OfConstantSizes(OfAnySizes, total=False):
-    """Those for a function of constant sizes."""
+    """Options of `autotune` for a function of constant sizes."""
 
     rules: Sequence[Rule] | None
     workload: NamedWorkload | None

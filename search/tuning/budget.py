@@ -98,7 +98,7 @@ class Budget:
 
     @property
     def _races(self) -> int:
-        """How many tasks will race, as far as is known."""
+        """The number of tasks that will race, as far as is known."""
         return max(1, self._certain, len(self.rounds))
 
     def _searched(self) -> float:

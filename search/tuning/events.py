@@ -1,4 +1,4 @@
-"""What a tuning run tells its callbacks, in order: Started, Prepared, then Measured, NewBest and RoundEnded as it goes, and
+"""Events of a tuning run for its callbacks, in order: Started, Prepared, then Measured, NewBest and RoundEnded as it goes, and
 Finished.
 
 A callback is any function of one event:

@@ -1,4 +1,4 @@
-"""What a tuning run is asked for, checked before anything is started."""
+"""Options of a tuning run, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How tasks are tuned; `autotune` says what each means. `first` are the first candidates, or makes them of a task."""
+    """The options of tuning tasks, explained by `autotune`. `first` are the first candidates, or makes them of a task."""
 
     records: str | Path | Records | None = None
     seed: int = 0

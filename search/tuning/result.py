@@ -1,4 +1,4 @@
-"""What a tuning run found, or why it found nothing."""
+"""The result of a tuning run, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NothingFound(RuntimeError):
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found. `seconds` is the median time of the best schedule, `trace` that schedule as JSON data (None: as written).
+    """The result of a run. `seconds` is the median time of the best schedule, `trace` that schedule as JSON (None: as written).
 
     `outcomes` counts the trials by kind. `baseline` is the program as written in seconds (`baseline_stopped` the seconds after
     which it was stopped, if it was), `numpy` the workload in numpy, timed in turns with the best; None where not measured.

@@ -88,7 +88,7 @@ class Session:
 
     @property
     def trials(self) -> int:
-        """How many candidates this session has measured, copies of earlier ones left out."""
+        """The number of candidates that this session has measured, copies of earlier ones left out."""
         return len(self._journal.measurements)
 
     @property
@@ -146,8 +146,8 @@ class Session:
             self._catching(lambda: race(self._journal, measurer, self._budget, self._first))
 
     def result(self, interrupted: bool) -> Result:
-        """What was found; NothingFound if nothing was, WorkerError if for want of workers, KeyboardInterrupt if for want of
-        time."""
+        """The result of the session; NothingFound if there is none, WorkerError if for want of workers, KeyboardInterrupt if for
+        want of time."""
         if self.error is not None and (self.best is None or self._measurer is None):
             raise self.error
         if self._measurer is not None:
@@ -249,7 +249,7 @@ class Session:
         self._warm = True
 
     def _make_policy(self) -> tuple[Policy, Sequence[Candidate]]:
-        """What proposes candidates, and those to begin with."""
+        """The policy, and the candidates to begin with."""
         o = self._options
         policy: Any = o.policy
         if policy is None or isinstance(policy, str):
@@ -374,7 +374,7 @@ class Session:
 
 
 def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
-    """What a policy proposed; TypeError if that is anything but candidates, which is a mistake of a policy of one's own."""
+    """The candidates that a policy proposed; TypeError for anything else, which is a mistake of a policy of one's own."""
     if not isinstance(proposed, Sequence) or not all(isinstance(c, Candidate) for c in proposed):
         raise TypeError(f"a policy proposes a list of search.Candidate, empty where it has no more; got {proposed!r}")
     return proposed

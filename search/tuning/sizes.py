@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SizesResult:
-    """What was found for a function whose sizes are open: for each of the `sizes` a `Result`, None where nothing valid was found.
+    """The results for a function whose sizes are open: for each of the `sizes` a `Result`, None where nothing valid was found.
 
     `seconds` is the geometric mean of the best ones.
     """

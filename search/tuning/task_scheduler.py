@@ -59,7 +59,7 @@ class Round:
 
 @dataclass(frozen=True)
 class TasksResult:
-    """What a run over several tasks found: a `Result` for each function, in the order given (None where nothing valid was found),
+    """The results of a run over several tasks: a `Result` for each function, in the order given (None where none was valid),
     the objective over their times, the rounds in order, whether Ctrl-C ended the run, and for each function without a result
     the reason, empty for the others."""
 
@@ -176,7 +176,7 @@ def _total(value: Objective, seconds: Sequence[float]) -> float:
 
 
 def _result(session: Session, interrupted: bool) -> tuple[Result | None, str]:
-    """What a session found, and why it found nothing."""
+    """The result of a session, and the reason why there is none."""
     try:
         return session.result(interrupted), ""
     except (NothingFound, WorkerError, KeyboardInterrupt) as error:

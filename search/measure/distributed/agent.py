@@ -89,7 +89,7 @@ Answer = dict[str, Any]
 
 
 def perform(text: str) -> str:
-    """What a Dask task calls: the answer of this worker's agent to a job."""
+    """The answer of this worker's agent to a job, for a Dask task."""
     found = _agent(get_worker())
     try:
         job = wire.decoded(text)
@@ -117,7 +117,7 @@ async def confirm(keys: dict[str, list[str]], dask_worker: Worker) -> None:
 
 
 def malformed(job: Job) -> str:
-    """Why something is no job: what names files of this machine, and what is called, is checked before it is used."""
+    """The reason why something is no job, empty if it is: names of files of this machine are checked before they are used."""
     op = job.get("op")
     if not isinstance(op, str) or op not in OPERATIONS:
         return f"a job's op must be one of {', '.join(OPERATIONS)}, got {op!r}"
@@ -141,7 +141,7 @@ def malformed(job: Job) -> str:
 
 
 def refusal(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:
-    """Why jobs of other versions are not performed; empty if they are the same."""
+    """The reason why jobs of other versions are not performed; empty if they are the same."""
     if same_compiler(dict(theirs), dict(mine)):
         return ""
     asked, here = (", ".join(f"{n} {v.get(n, 'unknown')}" for n in ("tir", "llvmlite", "llvm")) for v in (theirs, mine))
@@ -184,7 +184,7 @@ class Agent(WorkerPlugin):
             lock.close()
 
     def status(self) -> Answer:
-        """What a display shows of this worker."""
+        """The status of this worker for a display."""
         now = 0.0 if (began := self._began) is None else time.monotonic() - began
         own = {"doing": self.doing, "busy": self._busy + now, "measured": self._measured, "aside": self.aside}
         return {**own, "returns": self._returns, "device": self._device}
@@ -293,7 +293,7 @@ class Agent(WorkerPlugin):
         return self._measurers[context]
 
     def builder(self, job: Job) -> LocalMeasurer:
-        """What builds for a job's task on this thread: a process of its own, until another task is built for."""
+        """The builder for a job's task on this thread: a process of its own, until another task is built for."""
         thread = threading.get_ident()
         context, made = self._builders.get(thread, ("", None))
         if made is None or context != job["context"]:
@@ -304,7 +304,7 @@ class Agent(WorkerPlugin):
         return made
 
     def make(self, task: Task, limits: Limits, seed: int) -> LocalMeasurer:
-        """What measures a task on this machine."""
+        """The measurer of a task on this machine."""
         return LocalMeasurer(task, limits=limits, seed=seed, workers=1, lock=self.lock(task.target))
 
     def lock(self, target: str) -> DeviceLock:

@@ -141,7 +141,7 @@ class Farm:
 
     @property
     def under_way(self) -> int:
-        """How many jobs have no answer yet."""
+        """The number of jobs without an answer yet."""
         return len(self._jobs)
 
     def submit(self, jobs: Sequence[Job]) -> None:

@@ -63,7 +63,7 @@ class DaskMeasurer:
         return Target(given, **answer["options"])
 
     def devices(self, target: str) -> list[Provenance]:
-        """Those that measure for a target, that of the most workers first."""
+        """The devices that measure for a target, that of the most workers first."""
         own = resource(target)
         names = Counter(r.status.get("device") for r in self.farm.need(own))
         answers = [_ask(self.farm, own, {"op": "resolve", "target": target}, name) for name, _ in names.most_common()]
@@ -286,7 +286,7 @@ class TaskMeasurer(Measurer):
         return (said + twice).removeprefix("; ")
 
     def finished(self) -> Iterator[Measurement]:
-        """What was measured for an earlier run of this task, and this seed, that was killed."""
+        """The measurements for an earlier run of this task, and this seed, that was killed."""
         for key, answer in self.farm.finished([self._context]).items():
             yield Measurement.from_json(answer["measurement"])
             if self.written():

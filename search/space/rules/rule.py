@@ -69,7 +69,7 @@ def load_rules(spec: str) -> tuple[Rule, ...]:
 
 
 def load(spec: str, what: str, example: str) -> Any:
-    """What `module:name` stands for; the module may be the path of a file, whose name is by default that in the example."""
+    """The object called `module:name`; the module may be the path of a file, whose name is by default that in the example."""
     module, _, name = spec.partition(":")
     path = Path(module)
     if path.suffix == ".py":

@@ -33,7 +33,7 @@ def reuses_vectors(block: Block) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How blocks are tiled.
+    """A way to tile blocks.
 
     `structure` has the levels, outermost first: S all spatial axes, R all reduction axes. `perfect` and `limit` say which
     sizes are sampled (see `Tile`). With `innermost`, the axis of the last dimension of the result is the last of the innermost
