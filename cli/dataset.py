@@ -156,7 +156,7 @@ def dataset(records: Records, target: Target) -> Dataset:
 
 
 def _replayed(func: PrimFunc, measurement: Measurement) -> PrimFunc | None:
-    """What a recorded schedule makes; None where it is refused today."""
+    """The function that a recorded schedule makes; None where it is refused today."""
     from schedule import ScheduleError, replay_json
 
     try:

@@ -37,7 +37,7 @@ def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = V
 
 @contextmanager
 def running(word: str) -> Iterator[None]:
-    """What the code of a user's file, `FILE.py[:NAME]`, raises becomes a Usage with the file's own part of the traceback."""
+    """Turn what the code of a user's file, `FILE.py[:NAME]`, raises into a Usage with the file's own part of the traceback."""
     path = Path(word.partition(":")[0]).resolve()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What every command line does around its work: standard streams, signals, exit statuses, errors in one line."""
+"""The frame of every command line's work: standard streams, signals, exit statuses, errors in one line."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
 
 
 def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> list[Value]:
-    """How many loops are of a kind, the product of their lengths, that of the innermost, and where they are."""
+    """The number of loops of a kind, the product of their lengths, that of the innermost, and where they are."""
     mine = [n for n, loop in enumerate(loops) if loop.kind is kind]
     place = "None"
     if mine:

@@ -34,8 +34,8 @@ from .trees import Forest
 
 @dataclass(frozen=True, slots=True)
 class Boosting:
-    """How trees are grown. The trees score when at least `min_programs` programs were measured. They are fitted to at most
-    `max_programs`: the fastest half of these, and others at random."""
+    """The parameters of growing trees. The trees score when at least `min_programs` programs were measured. They are fitted to at
+    most `max_programs`: the fastest half of these, and others at random."""
 
     trees: int = 80
     added: int = 16  # trees for new data

@@ -114,7 +114,7 @@ def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """How many copies load a block's tiles, of as many elements as a thread moves at once where rows are multiples of that."""
+    """The number of copies that load a block's tiles, as many elements each as a thread moves at once where that divides rows."""
     total = np.zeros(len(rows))
     for access, column in zip(nest.accesses, nest.widths or (None,) * len(nest.accesses), strict=True):
         if not access.written:

@@ -57,7 +57,7 @@ class LearnedModel(ABC):
 
     @abstractmethod
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """What is to be added to the start of f(s), of statements that are the columns of a (features, n) float32 matrix."""
+        """The correction to the start of f(s), of statements that are the columns of a (features, n) float32 matrix."""
 
     @property
     def ready(self) -> bool:
@@ -66,7 +66,7 @@ class LearnedModel(ABC):
 
     @property
     def name(self) -> str:
-        """Whose scores `score` gives: the formula's until enough was measured, then its own, under the name `learned`."""
+        """The name of the model that `score` asks: the formula's until enough was measured, then its own, `learned`."""
         return self.learned if self.ready else self._formula.name
 
     def start(self, features: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ class LearnedModel(ABC):
 
     @property
     def programs(self) -> int:
-        """How many measured programs the model has learned from."""
+        """The number of measured programs that the model has learned from."""
         return len(self.data)
 
     def throughputs(self) -> np.ndarray:

@@ -66,7 +66,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a loop (by its place among the statement's) adds to an index: `coefficient` times one of `reach` values."""
+    """The contribution of a loop (by its place among the statement's) to an index: `coefficient` times one of `reach` values."""
 
     loop: int
     coefficient: int
@@ -272,18 +272,18 @@ def _ahead(value: Sequence[Any]) -> int:
 
 
 def _common(f: _FoundStore, g: _FoundStore) -> int:
-    """How many loops two statements share."""
+    """The number of loops that two statements share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(f.loops, g.loops, strict=False)))
 
 
 def _others(f: _FoundStore, buffer: str, found: list[_FoundStore], accessed: list[set[str]]) -> tuple[int, ...]:
-    """How many statements other than `f` access a buffer within each loop of `f`."""
+    """The number of statements other than `f` that access a buffer within each loop of `f`."""
     depths = [_common(f, g) for g, names in zip(found, accessed, strict=True) if g is not f and buffer in names]
     return tuple(sum(depth > n for depth in depths) for n in range(len(f.loops)))
 
 
 def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:
-    """What the loops add to an index, and its constant part. Where that is unknown, a loop is assumed to reach everything."""
+    """The terms of loops in an index, and its constant part. Where these are unknown, a loop is assumed to reach everything."""
     result: list[Term] = []
     offset = 0
     for monomial, c in polynomial(index).items():
@@ -304,9 +304,9 @@ def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], siz
 
 
 def _parts(atom: Expr, places: Mapping[str, int], extents: tuple[int, ...]) -> list[Term] | None:
-    """What each loop alone adds to an expression: to a loop, or to a sum of such divided by a constant, or the remainder; None
-    for anything else. Steps of k make steps of k / c, rounded up, in a quotient by c, and k mod c in a remainder; so simplified
-    or not, whether c divides k or not, a sum gives the same."""
+    """The terms of loops in a loop variable, or in the quotient or remainder of a sum of such by a constant; None for all
+    else. Steps of k make steps of k / c, rounded up, in a quotient by c, and k mod c in a remainder; so simplified or not,
+    whether c divides k or not, a sum gives the same."""
     match atom:
         case Var(name):
             return [Term(places[name], 1, extents[places[name]])] if name in places else []

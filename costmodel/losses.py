@@ -1,4 +1,4 @@
-"""What adds up over the statements of a program, and how a model is fitted to measured programs.
+"""Losses: the sums over the statements of a program, and how a model is fitted to measured programs.
 
 A model predicts a number f(s) for each statement s of a program P. In the arrays below, `predicted` has an element a statement,
 `program` says of which program it is one, and targets and weights have an element a program.
@@ -26,7 +26,7 @@ Weighted = tuple[np.ndarray, np.ndarray]  # numbers, and the weight of each
 
 
 class Loss(Protocol):
-    """How numbers of statements make the score of a program, and what they are fitted to."""
+    """A rule that makes the score of a program of numbers of its statements, and the targets that these are fitted to."""
 
     def start(self, features: np.ndarray) -> np.ndarray:
         """f(s) before anything was learned, of statements that are the columns of `features`."""
@@ -37,11 +37,11 @@ class Loss(Protocol):
         ...
 
     def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
-        """What each f(s) should be corrected by, and the weight of that."""
+        """The correction of each f(s), and the weight of that."""
         ...
 
     def parts(self, predicted: np.ndarray) -> np.ndarray:
-        """What adds up over the statements of a program."""
+        """The summand of each statement of a program."""
         ...
 
     def scores(self, sums: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How well a model ranks: what counts is the order of candidates, above all at the top, not the size of errors.
+"""Metrics of a model's ranking: what counts is the order of candidates, above all at the top, not the size of errors.
 
 `scores` are a model's, higher is better; `seconds` are measured, infinite where a candidate failed.
 """
@@ -26,7 +26,7 @@ def pair_accuracy(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -
 
 
 def top_recall(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
-    """Which share of the k fastest is among the k with the highest scores (Ansor, section 7.4: |G and P| / k)."""
+    """The share of the k fastest that is among the k with the highest scores (Ansor, section 7.4: |G and P| / k)."""
     k = min(k, len(scores))
     if not k:
         return float("nan")
@@ -36,7 +36,7 @@ def top_recall(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
 
 
 def best_of_top(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
-    """How fast the fastest of the k highest scores is, relative to the fastest of all: at most 1."""
+    """The speed of the fastest of the k highest scores, relative to the fastest of all: at most 1."""
     if not len(scores):
         return float("nan")
     return float(seconds.min() / seconds[np.argsort(-scores, kind="stable")[:k]].min())

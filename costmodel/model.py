@@ -1,4 +1,4 @@
-"""What the search asks of a cost model."""
+"""Interfaces of cost models to the search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class WarmUp(Protocol):
-    """What a model, or a search, may have besides."""
+    """A model, or a search, that can be warmed up."""
 
     def warm_up(self) -> None:
         """Load what scoring and learning need, while the program as written runs."""
@@ -34,7 +34,7 @@ class WarmUp(Protocol):
 
 @runtime_checkable
 class Explains(Protocol):
-    """What a model may have besides."""
+    """A model that explains its predictions."""
 
     def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
         """By the name of a feature, by how much it moves the prediction of a row's time, in e-folds; empty where unknown."""

@@ -69,7 +69,7 @@ def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
 
 
 def _problem(found: Mapping[str, np.ndarray]) -> str | None:
-    """What is wrong with arrays that are to be a model, whose places compiled code does not check; None if nothing."""
+    """The fault in arrays that are to be a model, whose places compiled code does not check; None if there is none."""
     sizes: dict[str, int] = {"columns": len(NAMES) + 1, "two": 2}
     for name, (dtype, dims) in ARRAYS.items():
         array = found[name]

@@ -1,4 +1,4 @@
-"""What moved the opinion of trees: the features by which a prediction came to differ from the average one."""
+"""Explanation of a prediction by trees: the features by which it came to differ from the average one."""
 
 from __future__ import annotations
 

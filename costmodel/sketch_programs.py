@@ -1,4 +1,4 @@
-"""What a cost model is given about a sketch: its tiled loop nests and its symbolic programs."""
+"""Sketches as a cost model sees them: their tiled loop nests and their symbolic programs."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _vectors(nest: TiledNest, inner: Sizes, machine: CPU) -> Value:
 
 
 def _registers(nest: TiledNest, inner: Sizes, axes: Sequence[int], machine: CPU) -> Value:
-    """How many vector registers hold what differs along some axes of the innermost tile."""
+    """The number of vector registers that hold the innermost tile's values which differ along some axes."""
     lanes = machine.lanes(nest.element_bits)
     return product([ceil(inner[axis] / lanes) if axis == nest.vector else inner[axis] for axis in axes])
 
@@ -142,7 +142,7 @@ def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Sizes]:
 
 
 def _counts(levels: list[Sizes]) -> list[Value]:
-    """How often the body of the first levels runs, by their number; the innermost level is the body itself."""
+    """The number of runs of the body of the first 0, 1, ... levels; the innermost level is the body itself."""
     return list(accumulate(map(product, levels[:5]), mul, initial=1.0))
 
 
@@ -152,7 +152,7 @@ def _aligned(access: TileAccess) -> bool:
 
 
 def _tile(nest: TiledNest, levels: list[Sizes], depth: int) -> Sizes:
-    """How far each axis runs while the levels from `depth` inwards do."""
+    """The length of each axis that the levels from `depth` inwards run over."""
     return [minimum(product(axis), extent) for axis, extent in zip(zip(*levels[depth:], strict=True), nest.extents, strict=True)]
 
 
@@ -168,7 +168,7 @@ def _innermost(level: Sizes) -> tuple[Sizes, Value]:
 
 
 def _spans(access: TileAccess, tile: Sizes) -> Sizes:
-    """How far each dimension of an access reaches in a tile."""
+    """The length of each dimension of an access in a tile."""
     whole = [sum((coefficient * (tile[axis] - 1) for axis, coefficient in dim), start=1.0) for dim in access.dims]
     return [minimum(span, size) for span, size in zip(whole, access.shape, strict=True)]
 
@@ -180,7 +180,7 @@ def _lines(access: TileAccess, tile: Sizes) -> Value:
 
 
 def _rivals(access: TileAccess, tile: Sizes, way: int) -> Value:
-    """How many lines of a tile compete for one set of a cache: addresses `way` bytes apart fall into the same set."""
+    """The number of lines of a tile that compete for one set of a cache: addresses `way` bytes apart fall into the same set."""
     result: Value = 1.0
     stride = access.nbytes * access.shape[-1]
     for span, size in reversed(list(zip(_spans(access, tile)[:-1], access.shape[:-1], strict=True))):

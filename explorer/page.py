@@ -76,7 +76,7 @@ def page(
 
 
 def contents(stages: Sequence[Stage], times: Sequence[Timed | None]) -> dict[str, Any]:
-    """What the page's script shows of each stage; runs of small instances are kept once."""
+    """The contents of each stage for the page's script; runs of small instances are kept once."""
     fastest = min((t.seconds for t in times if t is not None and t.seconds is not None), default=None)
     runs: list[dict[str, Any] | None] = []
     seen: dict[str, int] = {}
@@ -107,7 +107,7 @@ def instances(stages: Sequence[Stage]) -> tuple[list[PrimFunc], str]:
 
 
 def simulated(func: PrimFunc) -> Run | None:
-    """What a program does; None where it cannot be run without real data."""
+    """The run of a program; None where it cannot be run without real data."""
     try:
         return run(func)
     except (InterpreterError, ArithmeticError, IndexError, ValueError, OverflowError):

@@ -37,7 +37,7 @@ class Event:
 
 @dataclass
 class Run:
-    """What a small program did: its `buffers` with their shapes, `frames`, as many as are shown, and how many accesses of all
+    """The run of a small program: its `buffers` with their shapes, `frames`, as many as are shown, and how many accesses of all
     were `hits` and `misses`. A frame has for each worker the values of its loops, the number of lanes, and its accesses with
     their fate: buffer, element, 1 for a miss + 2 for a write."""
 
@@ -147,7 +147,7 @@ class _Watched(Generator):
 
 
 def events(func: PrimFunc) -> tuple[list[Event], list[tuple[str, tuple[int, ...]]]]:
-    """What each execution of a statement touches, in order, and the buffers. The arrays are full of zeros."""
+    """The accesses of each execution of a statement, in order, and the buffers. The arrays are full of zeros."""
     program, log = _Watched(func, fast=False, traps=False), _Log()
     names = {**plain_names(), "counted": log.counted, "memory": log.memory}
     exec(compile(program.text, f"<explorer: {func.name}>", "exec"), names)
@@ -161,7 +161,7 @@ def events(func: PrimFunc) -> tuple[list[Event], list[tuple[str, tuple[int, ...]
 
 
 def run(func: PrimFunc) -> Run:
-    """What a small program does, frame by frame: lanes of a vector together, workers of a parallel loop side by side."""
+    """The run of a small program, frame by frame: lanes of a vector together, workers of a parallel loop side by side."""
     found, buffers = events(func)
     result, numbers = Run(buffers), {name: n for n, (name, _) in enumerate(buffers)}
     kinds = {x.name: x.kind for x in loops(func.body)}
@@ -215,7 +215,7 @@ def _lanes(found: Sequence[Event], kinds: dict[str, Kind]) -> list[Group]:
 
 
 def _times(groups: Sequence[Group], kinds: dict[str, Kind], extents: dict[str, int]) -> Iterator[list[tuple[int, Group]]]:
-    """What happens at once: one group, or within a parallel loop one of each worker, which takes a share of the iterations."""
+    """The groups that run at once: one, or within a parallel loop one of each worker, which takes a share of the iterations."""
 
     def depth(group: Group) -> int | None:
         """The place of the outermost parallel loop among those around a group."""

@@ -47,7 +47,7 @@ def programs(func: PrimFunc, steps: Sequence[Step]) -> list[PrimFunc]:
 
 
 def rule(step: Step) -> str:
-    """What a primitive does: the first part of its docstring, up to where it says when it is legal."""
+    """The rule of a primitive: the first part of its docstring, up to where it says when it is legal."""
     known = REGISTRY.get(step.name)
     text = "" if known is None or not known.__doc__ else known.__doc__
     kept = []

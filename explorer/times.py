@@ -1,4 +1,4 @@
-"""What each stage takes, measured as a search measures its candidates: in worker processes, checked, one at a time."""
+"""Times of stages, measured as a search measures its candidates: in worker processes, checked, one at a time."""
 
 from __future__ import annotations
 

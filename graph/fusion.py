@@ -233,8 +233,8 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
 
 
 def _reader(call: Call) -> Call | None:
-    """What tells apart the parameters by which a group reads one value: a call that moves elements has its own, so that the parts
-    of a value, such as queries and keys, are operands of their own."""
+    """The call for which a group has its own parameter of a value: one that moves elements, so that the parts of a value, such as
+    queries and keys, are operands of their own."""
     return call if moves(call) else None
 
 

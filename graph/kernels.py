@@ -77,7 +77,7 @@ class GroupKernel:
 
 
 def _built(func: PrimFunc, target: Target, lent: bool = False) -> Kernel:
-    """What `tir.build` gives for a processor, or that with memory that is `lent`."""
+    """The kernel that `tir.build` makes for a processor, or one with memory that is `lent`."""
     refuse_out_of_bounds(func)
     return build(func, target, None, lent)
 
@@ -128,7 +128,7 @@ class Job:
 
 
 def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
-    """What jobs result in, in order. Once it shows that they take long, worker processes share the rest of them."""
+    """The results of jobs, in order. Once it shows that they take long, worker processes share the rest of them."""
     begin = time.process_time()
     for n, job in enumerate(jobs):
         if n == 1:  # the first has loaded what all of them need
@@ -142,7 +142,7 @@ def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
 
 
 def _shared(jobs: Sequence[Job]) -> Iterator[bytes]:
-    """What jobs result in, in order, by a worker process for each core; by this one where such a process dies."""
+    """The results of jobs, in order, by a worker process for each core; by this one where such a process dies."""
     from joblib import Parallel, delayed
 
     done = 0

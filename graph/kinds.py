@@ -1,4 +1,4 @@
-"""What a call does with each element, read from the loop nest of its definition."""
+"""Kinds of calls: their work on each element, read from the loop nest of their definition."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rows_from(call: Call) -> list[Value]:
 
 
 def work(call: Call) -> int:
-    """How many points the blocks of a call have."""
+    """The number of points of a call's blocks."""
     return _points(function(call))
 
 
@@ -147,7 +147,7 @@ def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _needed_once(func: PrimFunc) -> frozenset[int]:
-    """Where one load has each axis of more than one element in an index of its own, two elements never need the same one."""
+    """The numbers of inputs whose elements are needed once at most: by one load, each axis of several in an index of its own."""
     block = _block(func)
     if block is None:
         return frozenset()

@@ -36,7 +36,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where values lie: the addresses of those that lie in no other value, and the `places` of the others in them.
+    """The places of values in memory: addresses of those that lie in no other value, and the `places` of the others in them.
 
     `nbytes` are the bytes of the arena, `weights_nbytes` those of the constants. `copies` come after all groups: of outputs that
     lie in inputs, in constants, or in what is an output too or more than one.

@@ -34,8 +34,8 @@ ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
 
 @dataclass(frozen=True)
 class KernelTime:
-    """What the calls of one kernel take: `seconds` in all, of `calls` calls in one run of the network. `func` is the function of
-    the groups that it runs, None for what is no kernel."""
+    """The time of one kernel's calls: `seconds` in all, of `calls` calls in one run of the network. `func` is the function of the
+    groups that it runs, None for what is no kernel."""
 
     name: str
     seconds: float
@@ -45,7 +45,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of one run goes: by kernels, the slowest first, and of copying outputs that lie in other values."""
+    """The times of one run: of kernels, the slowest first, and of copying outputs that lie in other values."""
 
     kernels: tuple[KernelTime, ...]
     copying: float
@@ -161,7 +161,7 @@ class Model:
         return failure(kernel.kernel.main.lowered, status, name=f"{self.graph.name}: {label(kernel.func)}")
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
-        """Where the time of a call goes: of each kernel the median of `runs` runs of the whole network, after one to warm up.
+        """The profile of a call: of each kernel the median of `runs` runs of the whole network, after one to warm up.
 
         Inputs are as in a call. Raises GraphError as that does.
         """

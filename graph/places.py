@@ -22,7 +22,7 @@ from .ops import function, is_view
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lies: `offset` bytes after the begin of `root`, which lies in no other value."""
+    """The place of a value: `offset` bytes after the begin of `root`, which lies in no other value."""
 
     root: Value
     offset: int
@@ -91,7 +91,7 @@ def _fill(values: Sequence[Value], found: Sequence[Place]) -> bool:
 
 
 def part_offsets(call: Call) -> tuple[int, ...]:
-    """Where the outputs of a call lie in its only input, in bytes; none where it does more than to take them out of it."""
+    """The places of a call's outputs in its only input, in bytes; none where it does more than to take them out of it."""
     if is_view(call):
         return (0,)
     if len(call.inputs) != 1 or call.inputs[0] is None or any(v.dtype != call.inputs[0].dtype for v in call.outputs):

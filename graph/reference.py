@@ -1,4 +1,4 @@
-"""What a graph means: its calls one after the other, each run by the interpreter of the IR below.
+"""The meaning of a graph: its calls one after the other, each run by the interpreter of the IR below.
 
 Slow, exact, and independent of fusion, schedules and code generation, which are compared with it.
 """
@@ -98,7 +98,7 @@ def arranged(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[np
 
 
 def ordered(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
-    """What is given for the inputs of a graph, in their order. Raises GraphError where one is missing or too many."""
+    """The arrays given for the inputs of a graph, in their order. Raises GraphError where one is missing or too many."""
     names = [v.name for v in graph.inputs]
     if isinstance(inputs, Mapping):
         missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]

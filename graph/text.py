@@ -32,7 +32,7 @@ class Line:
         self.text, self.position = text, 0
 
     def accept(self, pattern: str) -> str | None:
-        """What matches a pattern here, spaces before it aside; None, and nothing is read, where nothing does."""
+        """The text that matches a pattern here, without spaces before it; None, and nothing is read, where none does."""
         found = re.compile(rf"\s*({pattern})").match(self.text, self.position)
         if found is None:
             return None

@@ -61,12 +61,12 @@ class TaskProgress:
 
     @property
     def gain(self) -> float:
-        """How many times faster than the default schedule the best is, at least 1."""
+        """The speedup of the best schedule over the default one, at least 1."""
         return max(1.0, self.default / self.best) if self.default and self.best else 1.0
 
     @property
     def seconds(self) -> float:
-        """What all its calls take in the network with the best schedule, as far as measurements of one call alone tell."""
+        """The seconds of all its calls in the network with the best schedule, as far as measurements of one call alone tell."""
         return self.before / self.gain
 
 
@@ -97,7 +97,7 @@ class Progress:
 
     @property
     def gain(self) -> float:
-        """How many times faster that is."""
+        """The speedup of the network by these schedules, estimated."""
         return self.before / self.seconds if self.seconds else 1.0
 
     @property
@@ -132,7 +132,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class TunedNetwork:
-    """What tuning a network found: the compiled `model`; the medians of a call of it with default schedules (`before`) and as
+    """The result of tuning a network: the compiled `model`; the medians of a call of it with default schedules (`before`) and as
     tuned (`after`), in seconds, timed in turns, or where it runs on another device than this machine's, the sums over its kernels
     alone; the tasks, with `kept` those whose default schedule stays because the tuned one is slower inside of the network; and
     the `result` of the tasks."""

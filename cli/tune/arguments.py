@@ -182,7 +182,7 @@ def check(args: argparse.Namespace) -> str:
 
 
 def _meant(args: argparse.Namespace) -> str:
-    """Which command the first word may have been meant for."""
+    """A hint at the command that the first word may have been meant for."""
     near = nearest(args.words[0], COMMANDS) if args.records else None
     return f"; did you mean {near}?" if near else ""
 

@@ -68,7 +68,7 @@ def _client(text: str, target: Any, stack: ExitStack) -> Client:
 
 
 class Workers:
-    """What the progress of a run shows of the workers: looked at no more often than it makes sense."""
+    """The workers in the progress of a run: looked at no more often than it makes sense."""
 
     def __init__(self, measurer: DaskMeasurer, target: str):
         from search.measure.distributed.farm import BUILD
@@ -89,7 +89,7 @@ class Workers:
         ]
 
     def line(self) -> str:
-        """How many there are, and how busy on average."""
+        """The number of workers, and how busy they are on average."""
         runners = self._look()
         busy = [self._busy.get(r.address, 0.0) for r in runners]
         return f"{len(runners)} worker{'s' * (len(runners) != 1)}, {sum(busy) / len(busy):.0%} busy" if runners else "no worker"

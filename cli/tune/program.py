@@ -138,7 +138,7 @@ def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
 
 
 def _made(word: str, maker: Callable[..., object], given: tuple[int, ...]) -> PrimFunc:
-    """What a Python function of sizes makes: a function of the IR, or the list of tensors of one."""
+    """The function of the IR that a Python function of sizes makes, itself or as a list of tensors."""
     from tir.te import Tensor, create_prim_func
 
     parameters = inspect.signature(maker)

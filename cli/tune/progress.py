@@ -128,7 +128,7 @@ class LineProgress:
         return f"{speed / 1e9:.1f} GFLOP/s{share}"
 
     def model(self) -> list[str]:
-        """How well the cost model ranks, and how fast. Below 0 it ranks worse than chance: it knows too little yet."""
+        """The rank correlation of the cost model, and its speed. Below 0 it ranks worse than chance: it knows too little yet."""
         parts = [] if self.correlation is None else [f"rank correlation {self.correlation:.2f}"]
         if self.correlation is not None and self.correlation < 0:
             parts[0] += " (the model has not learned yet)"

@@ -75,7 +75,7 @@ _FIELDS = {"workload": str, "shape": list, "target": str, "threads": int}
 
 
 def read(path: str) -> dict[str, Any]:
-    """What `--out` wrote; Usage if the file is something else."""
+    """The content of a file of `--out`; Usage if the file is something else."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -72,7 +72,7 @@ def held(array: np.ndarray) -> np.ndarray:
 
 
 class TirBackend(Backend):
-    """What ONNX asks of a backend. Its device is CPU."""
+    """The backend interface of ONNX. Its device is CPU."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", target: str = "llvm", **kwargs: Any) -> Prepared:

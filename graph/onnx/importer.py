@@ -42,7 +42,7 @@ FOLDING_ERRORS = (  # of ONNX's evaluator
 
 @dataclass(frozen=True)
 class Scope:
-    """What the nodes of one graph see: the file's, that of a function, or one that a node holds.
+    """The scope of the nodes of one graph: the file's, that of a function, or one that a node holds.
 
     `values` are known by name, None for an input that is left out, of no name or of one of a function; `read` are the names that
     are read, `given` the attributes of the call of a function. `prefix` begins the names of what is made here; in the file's own
@@ -341,7 +341,7 @@ class Importer:
 
 @dataclass(frozen=True)
 class Writer:
-    """What composites are written with, as `ops.registry.Apply` says, in the place of a node of a scope."""
+    """The writer of composites, as `ops.registry.Apply` says, in the place of a node of a scope."""
 
     file: Importer
     scope: Scope
@@ -387,7 +387,7 @@ def _need_tensors(inputs: Sequence[Any]) -> None:
 
 
 def _first(operators: Sequence[Operator], attempt: Callable[[Operator], Any]) -> Any:
-    """What the first operator makes, or the next one where that raises TypeError or ValueError; raises what the first did."""
+    """The result of the first operator, or of another where that raises TypeError or ValueError; raises what the first did."""
     (found, *others) = operators
     try:
         return attempt(found)

@@ -1,4 +1,4 @@
-"""Which nodes cannot be imported, from what they say alone: whether values are constant is known without shapes."""
+"""Refusals of nodes that cannot be imported, by their own words: whether values are constant is known without shapes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
 
 
 def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, int]) -> str:
-    """Why a node cannot be imported; empty if it can, as far as is known without shapes."""
+    """The reason why a node cannot be imported; empty if it can, as far as is known without shapes."""
     domain = domain_of(node.domain)
     if domain not in opsets:
         return "the file does not say which version of this domain it means"
@@ -70,7 +70,7 @@ def trimmed(inputs: Sequence[Any]) -> list[Any]:
 
 
 def misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
-    """Why an operator does not take a node; empty if it does."""
+    """The reason why an operator does not take a node; empty if it does."""
     operands, tensors = found.taken(node.input, lambda name: name in known)
     for n, attribute in operands:
         if node.input[n] not in known:

@@ -32,7 +32,7 @@ class Window:
 
     @property
     def reach(self) -> int:
-        """How many elements lie between the first and the last of a window, both included."""
+        """The number of elements from the first to the last of a window, both included."""
         return (self.kernel - 1) * self.dilation + 1
 
     @property
@@ -47,7 +47,7 @@ class Window:
         return replace(self, before=before, after=after)
 
     def index(self, place: Expr, step: Expr) -> Expr:
-        """Where in the padded image a window has its element `step`."""
+        """The place in the padded image of the element `step` of a window."""
         start = place if self.stride == 1 else place * self.stride
         return start + (step if self.dilation == 1 else step * self.dilation)
 
@@ -62,7 +62,7 @@ class Window:
         return range(first, last + 1)
 
     def _places(self, step: int) -> range:
-        """Where in the image the windows have one of their elements."""
+        """The places in the image of one of the elements of each window."""
         begin = step * self.dilation - self.before
         return range(begin, begin + self.outputs * self.stride, self.stride)
 
@@ -73,7 +73,7 @@ class Window:
         return replace(fewer, after=after, dilation=self.dilation if len(taps) > 1 else 1)
 
     def elements(self, place: Expr, padding: bool) -> Expr:
-        """How many elements of a window lie in the image; with `padding`, also those in `before` and `after`."""
+        """The number of elements of a window that lie in the image; with `padding`, also those in `before` and `after`."""
         start = place * self.stride - self.before
         end = self.extent + (self.after if padding else 0)
         last = te.minimum(te.const(self.kernel - 1), (end - 1 - start) // self.dilation)

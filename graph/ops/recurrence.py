@@ -180,7 +180,7 @@ def _stacked(apply: Apply, parts: Sequence[Any], shape: Sequence[int]) -> Any:
 
 
 class _Recurrence:
-    """What the three kinds of recurrences have in common; inputs and attributes are as ONNX has them."""
+    """The common part of the three kinds of recurrences; inputs and attributes are as ONNX has them."""
 
     def __init__(self, apply: Apply, x, w, r, b, gates: int, direction: str, hidden_size, sequence_lens, layout: int):
         directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -226,7 +226,7 @@ class _Recurrence:
         return _rows(self.apply, both, 0, count // 2), _rows(self.apply, both, count // 2, count)
 
     def inputs(self, number: int, bias: Any) -> Any:
-        """What all steps of one direction take from their inputs: (T, N, gates H)."""
+        """The products of the inputs of all steps of one direction with their weights: (T, N, gates H)."""
         flat = self.apply("Reshape", self.x, shape=(self.steps * self.sequences, shape_of(self.x)[2]), allowzero=1)
         product = self.apply("Gemm", flat, _row(self.apply, self.w, number), bias, transB=1)
         return self.apply("Reshape", product, shape=(self.steps, self.sequences, shape_of(product)[1]), allowzero=1)

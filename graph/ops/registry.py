@@ -44,9 +44,9 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 
 class Apply(Protocol):
-    """What a composite is written with. Its inputs are values of a graph, of known shapes, to which it applies operators.
+    """The writer of a composite, whose inputs are values of a graph, of known shapes. It applies operators to them.
 
-    Inputs at the end and attributes that are None are left out. What depends on constants alone is one.
+    Inputs at the end and attributes that are None are left out. A result of constants alone is a constant.
     """
 
     def __call__(self, operator: str, /, *inputs: Value | None, **attributes: Any) -> Any:
@@ -153,7 +153,7 @@ def _registering(made: Callable[..., Operator]) -> Register:
 
 
 def define(name: str, *inputs: te.Tensor | None, **attributes) -> Any:
-    """What the newest operator of that name gives for tensors."""
+    """The results of the newest operator of that name for tensors."""
     found = find(name)
     assert found is not None, name
     return found.define(*inputs, **{key: value for key, value in attributes.items() if value is not None})
@@ -223,7 +223,7 @@ def anonymous(call: Call) -> Call:
 
 
 def label(operator: str) -> str:
-    """What an operator is called in functions: `matmul`, and `and_`, as `and` is a keyword there."""
+    """The name of an operator in functions: `matmul`, and `and_`, as `and` is a keyword there."""
     name = operator.lower()
     return name if sayable(name) else f"{name}_"
 

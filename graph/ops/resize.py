@@ -28,7 +28,7 @@ class Axis:
 
 
 def coordinates(axis: Axis, mode: str) -> np.ndarray:
-    """Where the elements of the result lie in the input, for a `coordinate_transformation_mode` of ONNX."""
+    """The places in the input of the elements of the result, for a `coordinate_transformation_mode` of ONNX."""
     place, resized = np.arange(axis.after, dtype=np.float64), axis.before * axis.scale
     half = (place + 0.5) / axis.scale - 0.5
     match mode:
@@ -79,7 +79,7 @@ def cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Interpolation:
-    """How elements are weighted, in ONNX's words: `mode` is linear or cubic."""
+    """The weighting of elements, in ONNX's words: `mode` is linear or cubic."""
 
     mode: str
     antialias: bool

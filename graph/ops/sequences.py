@@ -10,7 +10,7 @@ from .rows import normal_axes
 
 
 def sliced(apply: Apply, x: Value, axis: int, begin: int, end: int) -> Value:
-    """What lies from `begin` to `end` along an axis."""
+    """The part from `begin` to `end` along an axis."""
     return apply("Slice", x, starts=(begin,), ends=(end,), axes=(axis,))
 
 

@@ -114,7 +114,7 @@ def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
 
 
 def _points(tile: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """How many points there are along each axis that is transformed. Raises ValueError where there is no F(m, r)."""
+    """The number of points along each axis that is transformed. Raises ValueError where there is no F(m, r)."""
     pairs = [(m, r) for m, r in zip(tile, kernel, strict=True) if (m, r) != (1, 1)]
     for m, r in pairs:
         if min(m, r) < 2 or m + r - 2 not in POINTS:

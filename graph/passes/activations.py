@@ -126,7 +126,7 @@ def _polynomial(r: Rewriting, value: Value, known: Values, steps: int = MAX_STEP
 
 
 def _of(r: Rewriting, call: Call, known: Values, steps: int = MAX_STEPS) -> Polynomial | None:
-    """What a call makes as a polynomial."""
+    """The result of a call as a polynomial."""
     parts = [_polynomial(r, v, known, steps) for v in call.values]
     if any(p is None or len(p) > MAX_TERMS for p in parts):
         return None

@@ -1,4 +1,4 @@
-"""What scales and shifts by constants after a convolution or a product goes into its weights."""
+"""Folding of scales and shifts by constants after a convolution or a product into its weights."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _chain(r: Rewriting, call: Call, value: Value) -> Iterator[Strided]:
 
 
 def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None:
-    """What a call makes of strided elements; None where it does more than to move them by strides."""
+    """The result of a call on strided elements; None where it does more than to move them by strides."""
     rank = len(s.shape)
     match call.operator:
         case "Reshape":

@@ -1,4 +1,4 @@
-"""What passes rewrite graphs with: a walk over the calls, in which a rule may put others in place of each."""
+"""Rewriting of graphs by passes: a walk over the calls, in which a rule may put others in place of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no output depends on goes."""
+"""Removal of calls and constants that no output depends on."""
 
 from __future__ import annotations
 
