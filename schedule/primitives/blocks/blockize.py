@@ -122,7 +122,7 @@ def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_i
     names = Names.of(func)
     around = [s for s in above if type(s) is Block]
     visible = {it.var.name for b in (*around, *blocks(tile.block.body)) if b is not tile.block for it in b.iters}
-    axes = _split_axes(tile.block, divisions, preserve_unit_iters, names, visible)
+    axes = _split_axes(tile, divisions, preserve_unit_iters, names, visible)
     outer_conditions, inner_conditions = _split_predicate(tile, divisions, axes)
     # A reduction that is complete within the tile keeps its init.
     split_init = tile.block.init is not None and any(x.axis is Axis.REDUCE for x in axes.outside)
@@ -232,18 +232,21 @@ def _tile_nest(above: Sequence[Stmt]) -> TileNest:
     return TileNest(block, outer, inner, ranges_of([*around, *outer, *inner]))
 
 
-def _split_axes(block: Block, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> SplitAxes:
+def _split_axes(n: TileNest, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> SplitAxes:
     """The iteration variables of both blocks."""
     outside: list[Iter] = []
     inside: list[Iter] = []
     places: dict[str, Var] = {}
     mapping: dict[str, Expr] = {}
     # A reduction keeps an axis that says so.
-    last_reduce = next((it for it in reversed(block.iters) if it.axis is not Axis.SPATIAL), None)
-    for it in block.iters:
+    last_reduce = next((it for it in reversed(n.block.iters) if it.axis is not Axis.SPATIAL), None)
+    for it in n.block.iters:
         d = divisions[it.var.name]
         one = Const(1, it.extent.dtype)
         count = one if d.size == it.extent else simplify((it.extent + (d.size - 1)) // d.size)  # an open extent may be 0
+        last = bounds(d.outer, n.ranges)[1]
+        if type(count) is Const and last is not None and 0 <= last < count.value:  # where loops visit a part of the axis
+            count = Const(last + 1, count.dtype)
         taken = visible.union(x.var.name for x in (*outside, *inside))
         o, i = (Var(names.axis(f"{it.var.name}_{end}", taken), it.var.dtype) for end in "oi")
         index: Expr | None = None

@@ -398,6 +398,32 @@ def test_the_branches_of_a_condition():
     )
 
 
+def test_loops_that_visit_a_part_of_an_axis():
+    """Two whole tiles of three: a third one is not a value of the axis."""
+    s = Checked(elementwise(2, 7))
+    s.split("i1", [None, 3], tail="cut")
+    s.blockize("i1_0_1")
+    check(
+        s,
+        """
+        for i0 in range(2):
+            for i1_0_0 in range(2):
+                with T.block("B_i1_0_o"):
+                    v_i0_o, v_i1_o = T.axis.remap("SS", [i0, i1_0_0])
+                    for i1_0_1 in range(3):
+                        with T.block("B_i1_0"):
+                            v_i0_i = T.axis.spatial(1, 0)
+                            v_i1_i = T.axis.spatial(3, i1_0_1)
+                            B[v_i0_o + v_i0_i, v_i1_o * 3 + v_i1_i] = A[v_i0_o + v_i0_i, v_i1_o * 3 + v_i1_i] + T.float32(1.0)
+            for i1_1 in range(1):
+                with T.block("B_i1_1"):
+                    v_i0 = T.axis.spatial(2, i0)
+                    v_i1 = T.axis.spatial(7, i1_1 + 6)
+                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        """,
+    )
+
+
 def test_blocks_of_an_init_and_of_the_body_are_refused():
     s = Schedule(matmul())
     s.blockize("k")
