@@ -371,8 +371,8 @@ def _type_in_words(hint: Any, plural: bool = False) -> str:
 
 @memoized
 def named_below(node: Node) -> Mapping[type[Stmt], Mapping[str, Stmt]]:
-    """By name, in program order, of the loops (For) and the blocks (Block) below a node: the statement directly below that it is,
-    or that it is in."""
+    """The statements directly below a node that are, or hold, its loops (For) and blocks (Block): by the names of these, in
+    program order."""
     found: dict[type[Stmt], dict[str, Stmt]] = {For: {}, Block: {}}
     for s in substatements(node):
         if type(s) in found:

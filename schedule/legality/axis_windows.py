@@ -47,7 +47,7 @@ class Window:
 
 
 def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None) -> dict[str, Window]:
-    """For each spatial iteration variable its window in one iteration of `outer`; `inner` are the loops inside these.
+    """The window of each spatial iteration variable in one iteration of `outer`; `inner` are the loops inside these.
 
     Theorem: the points at which the block runs in that iteration are the product of the windows; each point of the spatial
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
@@ -104,8 +104,8 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
 def _parts_of_symbolic_loops(
     block: Block, loops: Sequence[For], facts: Sequence[Expr]
 ) -> dict[str, tuple[list[For], Expr, dict[str, Expr]]]:
-    """For each loop of symbolic extent that occurs under `//` and `%` by constants which divide its extent, as those that `fuse`
-    makes: loops over its parts, the highest first, their sum, and what each part is of the loop."""
+    """The parts of each loop of symbolic extent under `//` and `%` by constants which divide it, as `fuse` makes: loops over
+    them, the highest first, their sum, and each part in terms of the loop."""
     result: dict[str, tuple[list[For], Expr, dict[str, Expr]]] = {}
     if all(type(x.extent) is Const for x in loops):
         return result
@@ -268,7 +268,7 @@ class TiledIndex:
 
 
 def written_indices(block: Block, buffer: str) -> list[list[TiledIndex | None]]:
-    """For each store of a block to a buffer, and each dimension, the index; None where it is of another form."""
+    """The index of each store of a block to a buffer, in each dimension; None where it is of another form."""
     axes = {it.var.name for it in block.spatial}
     others = {it.var.name for it in block.iters} - axes
     found = []

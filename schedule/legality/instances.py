@@ -93,7 +93,7 @@ def _never_holds(condition: Expr, ranges: Ranges, facts: Iterable[Expr]) -> bool
 
 
 def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
-    """For each spatial iteration variable a window that the block visits completely in one iteration of `outer`.
+    """A window of each spatial iteration variable that the block visits completely in one iteration of `outer`.
 
     Values of a window outside of the domain are not visited. Unlike those of `windows`, these windows may overlap. Raises
     Unproved."""
@@ -123,7 +123,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
 
 
 def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[Window | None]:
-    """For each axis the values that it takes in some loops, of these ranges, if they follow one another without gaps, and in any
+    """The values of each axis in some loops, of these ranges, if they follow one another without gaps, and occur in any
     combination with those of the axes before it."""
     sizes = {x.name: high + 1 for x in inner if (high := loops[x.name][1]) is not None}
     bindings = [simplify(it.binding, loops) for it in axes]

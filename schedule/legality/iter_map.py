@@ -62,7 +62,7 @@ class PredicateBound:
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """For each spatial iteration variable of a block: the terms of its binding, by ascending coefficient, the constant that is
+    """The terms of the binding of each spatial iteration variable of a block, by ascending coefficient, the constant that is
     added to them, and the conditions of the predicate that bound it."""
 
     terms: dict[str, list[IterTerm]]

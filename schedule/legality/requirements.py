@@ -257,7 +257,7 @@ def single_store(block: Block) -> Store:
 
 
 def own_axes(block: Block, store: Store) -> list[str | None]:
-    """For each dimension that a block writes, the axis that indexes it (None: the constant 0); refuses anything else.
+    """The axis that indexes each dimension that a block writes (None: the constant 0); refuses anything else.
 
     Each axis indexes one dimension, axes of extent 1 possibly none.
     """

@@ -108,7 +108,7 @@ class CopyPlace:
 
 
 def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
-    """After a buffer's last writer before its readers, or first in the scope; refuses later writers in these loops."""
+    """The place after a buffer's last writer before its readers, or first in the scope; refuses later writers in these loops."""
     writers = scope.writers(name)
     before = [w for w in writers if w.order < readers[-1].order]
     path, position = _between(before, readers, name) if before else ((scope.root,), 0)
@@ -137,8 +137,8 @@ def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
 
 
 def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf], name: str) -> CopyPlace:
-    """After the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader, the first of them; refuses
-    a buffer of which iterations that run side by side have one each."""
+    """The place after the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader, the first of
+    them; refuses a buffer that each of some iterations side by side has for itself."""
     whole = (*writer.above, writer.stmt)
     inside = max((n + 1 for n, s in enumerate(whole) if type(s) is If), default=0)
     common = whole[: inside + 1] if type(whole[inside]) is Seq else whole[:inside]
@@ -262,7 +262,7 @@ def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt
 
 
 def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[Interval]:
-    """For each dimension of a buffer the places that a block can read: it may run in a part of its domain."""
+    """The places that a block can read in each dimension of a buffer: it may run in a part of its domain."""
     region = block_regions(reader.block)[0].get(name)
     if region is None:  # it is read to find out where the block runs
         return [UNBOUNDED] * rank
@@ -361,7 +361,7 @@ def _store_condition(stmt: Stmt, name: str, axes: frozenset[str]) -> tuple[Expr,
 
 
 def _dimensions(block: Block, target: Buffer) -> list[TiledIndex]:
-    """For each dimension the index at which a block writes; raises Unproved unless each axis is in one of them."""
+    """The index at which a block writes in each dimension; raises Unproved unless each axis is in one of them."""
     axes = sorted(it.var.name for it in block.spatial)
     units = {it.var.name for it in block.iters if it.extent.is_one}
     found = written_indices(block, target.name)

@@ -68,8 +68,8 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
 
 
 def cycles(func: PrimFunc, target: Any) -> float:
-    """About how many cycles the sums of products of a function take on one core of `target`, a processor, with what makes their
-    operands, each by the template of the fewest; infinite where one is of no known kind."""
+    """The estimated cycles of a function's sums of products, with the blocks that make their operands, on one core of `target`, a
+    processor, each by the template of the fewest; infinite where one is of no known kind."""
     s = OpenSchedule(func, target, at_seed=True)
     marks.plain_loops(s)
     total = 0.0

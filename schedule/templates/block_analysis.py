@@ -193,7 +193,7 @@ def loop_of(it: Iter) -> str:
 
 
 def driven_axes(block: Block) -> dict[str, str]:
-    """Of each loop that drives an axis of a block, that axis."""
+    """The axis of a block that each loop drives, by the loops' names."""
     return {loop: it.var.name for it in block.iters for loop in variables(it.binding)}
 
 

@@ -117,8 +117,8 @@ def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core, with the copies of the weights and the transposes of the result; infinite
-    where vectors are not filled, or the sum is too short to pay for transposing them."""
+    """The estimated cycles on one core, with the copies of the weights and the transposes of the result; infinite where vectors
+    are not filled, or the sum is too short to pay for transposing them."""
     bits = c.contraction.bits
     lanes = processor.lanes(bits)
     filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
@@ -146,9 +146,9 @@ def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -
 
 
 def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
-    """Into how many parts each axis of the sum is cut, the outer ones first, so that a part of a panel of weights stays in half
-    of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay there to be
-    transposed.
+    """The number of parts into which each axis of the sum is cut, the outer ones first, so that a part of a panel of weights
+    stays in half of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay
+    there to be transposed.
     """
     nbytes, room = c.contraction.bits // 8, processor.l2_reuse_bytes
     left = ceil(size(c.reduction) * t.channels * nbytes / room)

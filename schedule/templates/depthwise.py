@@ -119,7 +119,7 @@ def suits(c: Windows, processor: CPU) -> bool:
 
 
 def cycles(c: Windows, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core; where lanes read the same elements, each of them is loaded by itself."""
+    """The estimated cycles on one core; where lanes read the same elements, each of them is loaded by itself."""
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
     points = size((*c.channels, *c.pixels)) / (t.rows * lanes)
     loads = 1 if suits(c, processor) else lanes

@@ -82,8 +82,8 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core, without copies; infinite for one row of columns that would be transposed for it
-    at each call, as a dot product for each column reads them where they are."""
+    """The estimated cycles on one core, without copies; infinite for one row of columns that would be transposed for it at each
+    call, as a dot product for each column reads them where they are."""
     if extent(c.rows[-1]) == 1 and last_axis(c.right) == c.reduction[-1].var.name and c.right.buffer.name not in constants:
         return inf
     few = dot_columns(c, processor, constants)

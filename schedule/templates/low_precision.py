@@ -122,7 +122,7 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core; infinite where it does not suit."""
+    """The estimated cycles on one core; infinite where it does not suit."""
     how = instruction(c, processor)
     if how is None or not suits(c, processor):
         return inf

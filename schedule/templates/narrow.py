@@ -49,7 +49,7 @@ def suits(t: Transposed, processor: CPU) -> bool:
 
 
 def cycles(t: Transposed, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core; infinite where it does not suit."""
+    """The estimated cycles on one core; infinite where it does not suit."""
     c, lanes = t.c, processor.lanes(t.c.bits)
     if not suits(t, processor):
         return inf
@@ -59,7 +59,7 @@ def cycles(t: Transposed, processor: CPU, constants: frozenset[str] = frozenset(
 
 
 def tiles(t: Transposed, processor: CPU) -> NarrowTile:
-    """As many pixels as there are registers for, the tiles of a row as equal as can be."""
+    """The tile with as many pixels as there are registers for, the tiles of a row as equal as can be."""
     count = transposed.pixels_of_class(t)
     return NarrowTile(ceil(count / ceil(count / _max_pixels(t, processor))))
 

@@ -70,7 +70,7 @@ def variants(c: Convolution, processor: CPU) -> list[Sum]:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core; infinite where pixels don't fill a vector."""
+    """The estimated cycles on one core; infinite where pixels don't fill a vector."""
     if not suits(c, processor):
         return inf
     bits = c.contraction.bits

@@ -88,7 +88,7 @@ class SumOfProducts(Template):
         return found if found is not None and self.pattern.suits(found, s.target.machine) else None
 
     def cycles(self, s: OpenSchedule, block: str) -> float:
-        """About how many cycles a block takes on one core so; infinite where it is no default."""
+        """The estimated cycles of a block on one core so; infinite where it is no default."""
         found = self.pattern.matches(s.block(block))
         return float("inf") if found is None else self.pattern.cycles(found, s.target.machine, s.constants)
 

@@ -78,7 +78,7 @@ def suits(t: Transposed, processor: CPU) -> bool:
 
 
 def cycles(t: Transposed, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """About how many cycles it takes on one core, with the copies of the weights; infinite where vectors are not filled."""
+    """The estimated cycles on one core, with the copies of the weights; infinite where vectors are not filled."""
     c, wanted, lanes = t.c, tiles(t, processor), processor.lanes(t.c.bits)
     if extent(t.channels) < lanes:
         return inf

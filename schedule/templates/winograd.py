@@ -133,7 +133,7 @@ def _tile(outputs: Sequence[Block]) -> tuple[int, ...]:
 
 
 def cycles(w: Filtered, s: Schedule, processor: CPU) -> float:
-    """About how many cycles it takes on one core: those of `tiles`, the transforms, and the two transposes."""
+    """The estimated cycles on one core: those of `tiles`, the transforms, and the two transposes."""
     bits = w.products.bits
 
     def elements(*blocks: str) -> int:

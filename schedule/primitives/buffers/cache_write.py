@@ -114,7 +114,7 @@ def cache_write(
 
 
 def _written_first(scope: Scope, leaf: Leaf) -> bool:
-    """True where a block without an init has itself written before, in the same instance, what it reads of what it writes."""
+    """True where a block without an init reads of its outputs only elements that it has written before in the same instance."""
     block, ranges = leaf.block, ranges_of([leaf.block], scope.ranges)
     itself = {s.buffer.name: s.buffer for s in stores(block) if s.buffer.name in leaf.reads}
     plain = block.init is None and all(it.axis is not Axis.OPAQUE for it in block.iters)
@@ -122,7 +122,7 @@ def _written_first(scope: Scope, leaf: Leaf) -> bool:
 
 
 def _updates(block: Block, target: Buffer) -> bool:
-    """True where a block goes on with a reduction that something else has begun, and reads of a buffer what it writes of it."""
+    """True where a block continues a reduction that something else has begun, and reads the region of a buffer that it writes."""
     if block.init is not None or not block.is_reduction or any(it.axis is Axis.OPAQUE for it in block.iters):
         return False
     reads, writes = block_regions(block.with_(reads=None, writes=None))

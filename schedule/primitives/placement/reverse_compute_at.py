@@ -165,7 +165,7 @@ def _producers_between(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: 
 def _finished_windows(
     scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges
 ) -> dict[str, Window]:
-    """For each axis of the consumer the window for which its inputs are finished in an iteration of the last loop on `path`.
+    """The window of each axis of the consumer for which its inputs are finished in an iteration of the last loop on `path`.
 
     Theorem: let one read of the block bound a set of axes by windows that tile the dimensions which it reads; then the block runs
     once at each of its points. All other reads may bound these axes only, and not more tightly.
@@ -206,8 +206,8 @@ def _finished_windows(
 
 
 def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimFunc | None:
-    """`func` with a block over axes at which it reads what the producers write, where it reads that at an index map of its axes
-    that is one to one; None where there is none, or where it reads at its axes already."""
+    """`func` with a block over axes at which it reads the producers' elements, where it now reads them at a one-to-one index map
+    of its axes; None where there is none, or where it reads at its axes already."""
     block = moved.block
     written = set().union(*(p.writes for p in feeding))
     ranges = ranges_of([block])
@@ -230,7 +230,7 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
 
 
 def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence[Expr]) -> list[dict[str, Window]]:
-    """For each read of what one producer writes: the windows of the consumer's axes that belong to what it finishes in an
+    """The windows of the consumer's axes, for each read of a producer's elements, that belong to those that it finishes in an
     iteration of `outer`. An axis that is not among them reads a dimension which is finished as a whole.
     """
     block = moved.block
@@ -254,7 +254,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence
 
 
 def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, Window]) -> dict[str, Window]:
-    """The windows of the axes of `block` that belong to what `source` finishes of what is read, its own axes being in `share`."""
+    """The windows of the axes of `block` for the elements read that `source` finishes, its own axes being in `share`."""
     name = load.buffer.name
     marks = (source, f"writes {name}"), (block, f"reads {name}")
     axes = {it.var.name: it for it in block.spatial}
@@ -303,8 +303,8 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
 
 
 def _written_dimensions(block: Block, name: str) -> list[TiledIndex | None]:
-    """For each dimension of a buffer the index at which a block writes it, the same in all stores, if that is a constant distance
-    from an axis that indexes no other dimension."""
+    """The index at which a block writes each dimension of a buffer, the same in all stores, if that is a constant distance from
+    an axis that indexes no other dimension."""
     first, *others = written_indices(block, name)
     dims = [a if all(other[n] == a for other in others) else None for n, a in enumerate(first)]
     axes = [p.axis for p in dims if p is not None]

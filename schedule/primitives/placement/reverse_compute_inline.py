@@ -165,7 +165,7 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
 
 
 def _without_init(stmt: Stmt) -> Block | None:
-    """A block that reduces nothing as the store alone, which reads what the init stores; None for any other statement."""
+    """The block without its init, whose value the store reads, if it reduces nothing; None for any other statement."""
     match stmt:
         case Block(init=Store(b, place, start), body=Store(c, there) as store) if (
             b == c and place == there and not stmt.is_reduction
@@ -202,8 +202,8 @@ def _inverse(index_map: IndexMap, extents: Sequence[Expr], names: Sequence[str])
 
 
 def _matched_axes(scope: Scope, made: Leaf, leaf: Leaf, store: Store) -> tuple[dict[str, Expr], list[Expr]]:
-    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer what the `store` of `made` writes,
-    and conditions on these under which it does; those that follow from its domain are left out."""
+    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads the elements that the `store` of `made` writes, and
+    the conditions on these under which it does; those that follow from its domain are left out."""
     consumer, name = leaf.block, store.buffer.name
     axes = {it.var.name: it for it in consumer.spatial}
     common = shared_loops(leaf.above, made.above)

@@ -109,7 +109,7 @@ def _divisors(extent: int) -> tuple[int, ...]:
 
 @lru_cache(4096)
 def _ways(rest: int, count: int) -> int:
-    """In how many ways `rest` is a product of `count` factors."""
+    """The number of ways in which `rest` is a product of `count` factors."""
     if count <= 1:
         return int(count == 1 or rest == 1)
     return sum(_ways(rest // d, count - 1) for d in _divisors(rest))

@@ -45,7 +45,7 @@ class SplitSum(Template):
             yield f"{self.name} in {n}", having(build, block=block, n=n)
 
     def _numbers(self, s: OpenSchedule, block: str) -> list[int]:
-        """Into how many parts a sum may be cut, the formula's number first; none if it is short, or there are results enough."""
+        """The numbers of parts to cut a sum into, the formula's first; none if it is short, or there are results enough."""
         c = matches(s.block(block))
         n = 1 if c is None else seed(c, s.target.machine)
         if c is None or n == 1:
@@ -86,7 +86,7 @@ class SumInStages(Template):
 
 
 def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
-    """Into how many parts to split a block's outermost sum; 1 for a product, enough results, few or a prime number of steps."""
+    """The number of parts of a block's outermost sum; 1 for a product, enough results, few or a prime number of steps."""
     b = s.block(block)
     if b.init is None or block in s.scheduled or block in s.partial or matches(b) is not None:
         return 1
@@ -120,7 +120,7 @@ def in_stages(s: OpenSchedule, block: str, names: list[str]) -> None:
 
 
 def seed(c: Contraction, gpu: GPU) -> int:
-    """Into how many parts to split the sum of a product, so that there is work for all SMs."""
+    """The number of parts to split the sum of a product into, so that there is work for all SMs."""
     blocks = -(-size(c.rows) // GOOD_TILE_EDGE) * -(-size(c.columns) // GOOD_TILE_EDGE) * size(c.batch)
     if blocks >= gpu.sms // 2:
         return 1

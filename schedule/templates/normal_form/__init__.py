@@ -40,7 +40,7 @@ def arrays_apart(s: OpenSchedule, block: str) -> None:
 
 
 def _changed(s: OpenSchedule, block: str, change: Callable[[OpenSchedule, str], None]) -> None:
-    """Change a block, and note what it is then, which is what its tile sizes are of."""
+    """Change a block, and note its new form, to which its tile sizes belong."""
     before = s.block(block)
     change(s, block)
     if s.is_left(block) and s.block(block) != before:

@@ -199,8 +199,8 @@ def _used_elsewhere(b: Block, names: set[str]) -> bool:
 
 
 def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
-    """Without the axes of one iteration that are last in an element that is accessed, if they occur nowhere in a sum, and those
-    of a sum that are not in all that it reads. A reduction keeps an axis of its sum, and a block an axis."""
+    """The index map without axes of one iteration that are last in an element that is accessed, if they occur nowhere in a sum,
+    and those of a sum that are not in all that it reads. A reduction keeps an axis of its sum, and a block an axis."""
     units = {it.var.name for it in b.iters if extent(it) == 1}
     indices = [i for x in _accesses(b) for i in x.indices]
     summed = {v for i in indices if not isinstance(i, Var) for v in variables(i)}

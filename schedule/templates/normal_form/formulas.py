@@ -39,7 +39,7 @@ def _factor_out(s: OpenSchedule, block: str) -> None:
 
 
 def _one_factor(s: OpenSchedule, scaled: str) -> None:
-    """Have what follows a sum multiply by its constant factor, if both become one factor."""
+    """Have the consumer of a sum multiply by its constant factor, if both become one factor."""
     readers = s.get_consumers(scaled)
     if len(readers) == 1 and is_elementwise(s.block(readers[0])):
         s.compute_inline(scaled)
