@@ -252,7 +252,7 @@ def _unwrapped(key: str, data: bytes) -> bytes | None:
 
 
 def _checksum(key: str, code: bytes) -> bytes:
-    """Of an entry and its name: one that was renamed is a damaged one."""
+    """The checksum of an entry and its name: one that was renamed is a damaged one."""
     return hashlib.sha256(key.encode() + b"\0" + code).digest()
 
 

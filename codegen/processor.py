@@ -108,7 +108,7 @@ def foreign_triple(mtriple: str) -> str:
 
 
 def machine_kind(mtriple: str = "") -> str:
-    """Of a triple, or of this process where it is empty, what decides whether programs are for the same kind of machine."""
+    """The kind of machine that programs of a triple, or of this process where it is empty, are for."""
     from .llvm_binding import llvm
 
     triple = mtriple or llvm.get_process_triple()
@@ -139,10 +139,10 @@ def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
 
 @lru_cache(64)
 def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
-    """Of `INSTRUCTION_SETS` those that a processor has.
+    """The sets of `INSTRUCTION_SETS` that a processor has.
 
     LLVM does not say them, but it inlines a function only where its caller has all features of it. So for each set there is a
-    function that needs no other one, and those that are no longer called are what is to be found.
+    function that needs no other one; the sets are those whose functions are no longer called.
     """
     from .llvm_binding import llvm
 

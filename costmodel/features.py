@@ -344,7 +344,7 @@ def _maximum_of(values: Iterable[Value]) -> Value:
 
 
 def _steps(access: BufferAccess, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:
-    """By how many elements each loop moves an access, and in which rows; a fused part of one iteration moves nothing."""
+    """The elements by which each loop moves an access, and in which rows; a fused part of one iteration moves nothing."""
     result: list[tuple[Value, Value]] = [(0.0, False)] * len(loops)
     row: Value = 1.0
     for position in reversed(range(len(shape))):

@@ -88,7 +88,7 @@ class GBDTModel(LearnedModel):
         return start if self.base is None else start + self.base.predict(np.ascontiguousarray(features))
 
     def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
-        """By how much each feature moves what the trees add to the rough estimate of a row's time, in e-folds, away from the mean
+        """The e-folds by which each feature moves the trees' correction of the rough estimate of a row's time, away from the mean
         of all statements that they have learned from; empty before they have, or where sums are not those of times."""
         result = np.zeros(FORMULA + 1)
         if not len(self.forest) or not isinstance(self.loss, TimeSum):

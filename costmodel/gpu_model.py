@@ -82,7 +82,7 @@ def reserved(cores: bool) -> int:
 
 
 def _in_lanes(nest: TiledNest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of a warp whose threads multiply by themselves: clocks of a step of the sum, registers that hold accumulators, and
+    """The clocks of a step of the sum, for a warp whose threads multiply by themselves; registers that hold accumulators, and
     instructions that don't wait for each other.
 
     Lanes at one place share a load from shared memory.

@@ -79,7 +79,7 @@ class LearnedModel(ABC):
         return len(self.data)
 
     def throughputs(self) -> np.ndarray:
-        """Of each measured program, relative to the best of its task; 0 where it failed."""
+        """The throughput of each measured program, relative to the best of its task; 0 where it failed."""
         return self.data.throughputs()
 
     def warm_up(self) -> None:

@@ -37,7 +37,7 @@ class Explains(Protocol):
     """A model that explains its predictions."""
 
     def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
-        """By the name of a feature, by how much it moves the prediction of a row's time, in e-folds; empty where unknown."""
+        """The e-folds by which each feature, by its name, moves the prediction of a row's time; empty where unknown."""
         ...
 
 

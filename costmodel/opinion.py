@@ -8,8 +8,8 @@ from .trees import Forest
 
 
 def moved(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """By how much each feature moves the prediction of each column of `matrix`, (features, n), away from the average prediction
-    for the rows of `seen`, (m, features): a (features, n) float64 matrix whose columns sum to the difference.
+    """The distance by which each feature moves the prediction of each column of `matrix`, (features, n), from the average
+    prediction for the rows of `seen`, (m, features): a (features, n) float64 matrix whose columns sum to the difference.
 
     On its way down a tree a statement goes from a node to a child; the feature that decides it is credited with the difference
     between the mean predictions of the two over the rows of `seen` (Saabas, 2014).

@@ -1,4 +1,4 @@
-"""From a graph to a model: passes, groups, schedules, kernels, places in memory."""
+"""Compilation of a graph to a model: passes, groups, schedules, kernels, places in memory."""
 
 from __future__ import annotations
 

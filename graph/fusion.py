@@ -177,10 +177,10 @@ class _Fusion:
 
 
 def post_dominators(readers: Sequence[Sequence[int]]) -> list[int | None]:
-    """Of each node of a graph in topological order, given the nodes that follow each, the first that all paths to the end lead
-    through; None where that is the end itself, after the last.
+    """The first node that all paths to the end lead through, for each node of a graph in topological order, given the nodes that
+    follow each; None where that is the end itself, after the last.
 
-    The least common ancestor of what follows, in the tree of post-dominators so far, in one pass from the end.
+    It is the least common ancestor of those that follow, in the tree of post-dominators so far, in one pass from the end.
     """
     end = len(readers)
     parent, depth = [end] * end, [0] * end + [0]

@@ -134,7 +134,7 @@ def _moved(value: Expr) -> bool:
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
-    """Of each dimension of the input, the one of the output that walks it, None at a constant; None where the call does more."""
+    """The output's dimension that walks each dimension of the input, None at a constant; None where the call does more."""
     block = _block(func)
     value = None if block is None else _stored(block)
     if block is None or not isinstance(value, Load) or not at_axes(value):

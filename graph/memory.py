@@ -25,7 +25,7 @@ WEIGHTS, ARENA = "weights", "arena"  # the blocks of memory that a call is given
 
 @dataclass(frozen=True)
 class Lifetime:
-    """From the group that makes a value to the last one that reads it, both included, by their positions."""
+    """The lifetime of a value, from the group that makes it to the last one that reads it, both included, by their positions."""
 
     begin: int
     end: int
@@ -95,7 +95,7 @@ def _address(value: Value, addresses: Mapping[Value, Address], inside: Places) -
 
 
 def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places) -> dict[Value, Lifetime]:
-    """Of each value that groups make and that lies in no other, and of their scratch; outputs live to the end."""
+    """The lifetimes of values that groups make and that lie in no other, and of their scratch; outputs live to the end."""
     begin: dict[Value, int] = {}
     for n, group in enumerate(groups):
         for value in (*group.outputs, *group.scratch):

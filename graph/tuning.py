@@ -155,7 +155,7 @@ class TunedNetwork:
 
     @property
     def problems(self) -> list[str]:
-        """Of each task that was tuned in vain, its label and the reason."""
+        """The label of each task that was tuned in vain, and the reason."""
         reasons = zip(self.progress.tasks, self.result.problems, strict=True)
         return [f"{task.label}: {reason}" for task, reason in reasons if reason and task.trials]
 

@@ -82,7 +82,7 @@ class Workers:
         self._busy: dict[str, float] = {}
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Of each worker its name, what it does, which share of the time it is busy, and how much it has measured."""
+        """The name of each worker, its work, the share of the time that it is busy, and the number of its measurements."""
         return [
             (r.name, self._doing(r), f"{self._busy.get(r.address, 0.0):.0%}", str(r.status.get("measured", 0)))
             for r in self._look()

@@ -162,7 +162,7 @@ class LiveNetwork(NetworkLines):
 
 
 def _label(progress: Progress) -> str:
-    """Of the task at hand."""
+    """The label of the task at hand."""
     return progress.current.label if progress.current is not None else ""
 
 

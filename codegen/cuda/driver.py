@@ -206,7 +206,7 @@ ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
 def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
-    """Of an array on the device: its address, shape, dtype, whether it is C-contiguous, and what keeps it alive.
+    """The address of an array on the device, its shape, its dtype, whether it is C-contiguous, and what keeps it alive.
 
     Takes what has `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for anything else, and for another device than the
     first.

@@ -406,8 +406,8 @@ class Arithmetic(Division):
         return plain and not any(map(loads, t.indices)) and self.place(t).stride in (1, *SHUFFLED_STRIDES)
 
     def _masked_load(self, condition: Expr, t: Load, f: Const) -> Value:
-        """A load in the lanes where the condition holds, a constant elsewhere. What is the same in all lanes of the condition
-        decides from where, so that loads of which nothing else differs share a mask."""
+        """A load in the lanes where the condition holds, a constant elsewhere. The part of the condition that all lanes share
+        decides from where, so that loads that differ in nothing else share a mask."""
         conditions = [c for c in conjuncts(condition) if not self._holds(c)]
         uniform = [c for c in conditions if self._uniform(c)]
         outer = self.wanted, self.absent

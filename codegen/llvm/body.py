@@ -48,7 +48,7 @@ class Body(Instructions):
         return self.convert("fptrunc", x * y + z, "float")
 
     def where_all(self, good: Value, quick: Value, write: Callable[[], Value]) -> Value:
-        """`quick` where every lane of a mask is good; else, for all lanes, what other instructions give, behind a branch."""
+        """`quick` where every lane of a mask is good; else, for all lanes, the result of other instructions, behind a branch."""
         every = good if good.lanes == 1 else self.invoke(f"llvm.vector.reduce.and.{good.suffix}", "i1", 1, good)
         before, number = self.label, len(self.lines)
         self.lines += [f"  br {every}, label %joined{number}, label %other{number}", f"other{number}:"]

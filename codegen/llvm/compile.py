@@ -1,4 +1,4 @@
-"""From LLVM IR text to machine code, and to an address in this process."""
+"""Compilation of LLVM IR text to machine code, and its loading into this process."""
 
 from __future__ import annotations
 

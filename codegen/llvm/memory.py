@@ -176,7 +176,7 @@ class Memory(Writer):
     def _invariant(self, place: Place) -> Frame | None:
         """The frame in front of the loops in which the load gives always the same; None if that is none, or registers are short.
 
-        Those loops surely run, and do not write the buffer. What is at one place counts once.
+        Those loops surely run, and do not write the buffer. Loads at one place count once.
         """
         buffer, top = place.access.buffer.name, self.top
         if top.stored is None or buffer in top.stored or place.home is top or self.mask or self.wanted or place.stride is None:
@@ -239,7 +239,7 @@ class Memory(Writer):
         return pointer
 
     def _elsewhere(self, nbytes: int) -> str:
-        """A pointer to so many bytes of what is loaded where there is nothing."""
+        """A pointer to so many bytes of the value that masked loads give."""
         if self.absent is None:
             self.zeros = max(self.zeros, nbytes)
             return "%zeros"
@@ -391,8 +391,8 @@ class Memory(Writer):
         """Elements in rows far apart, where copies of an unrolled loop take the columns next to each other: as many of these as
         there are lanes are loaded row by row at the first copy, and transposed in registers. None where there is no such loop.
 
-        All copies must want the same rows, so that the conditions are the same: what is not wanted is not there, maybe. And the
-        rows must be where they were and hold what they held, so that nothing that says so is read or stored among the copies.
+        All copies must want the same rows, under the same conditions: other rows may not exist. And the rows must keep their
+        places and their contents: nothing that these depend on is computed or stored among the copies.
         """
         if place.stride is None:
             return None
@@ -441,7 +441,7 @@ class Memory(Writer):
         return None
 
     def _whole_row(self, pointer: str, start: int, lane: int, type: str, size: int, version: int) -> Value:
-        """As many elements of `size` bytes as there are lanes, one after the other; zeros where this lane is masked off."""
+        """A vector of consecutive elements of `size` bytes, one a lane; zeros where this lane is masked off."""
         outer, wanted = self.mask, self.wanted
         if outer is not None:
             active = self._element(outer, lane, key=("active", outer.name, lane))

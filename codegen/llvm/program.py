@@ -17,7 +17,7 @@ TIMESPEC_WORDS = 2  # of 64 bits in its answer: seconds and nanoseconds
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """So many bytes behind what the parameter `base` of the entry points to."""
+    """An address `offset` bytes behind the one in the parameter `base` of the entry."""
 
     base: str
     offset: int = 0

@@ -103,7 +103,7 @@ class Streams(Writer):
         return True
 
     def _end(self, store: Store, nest: list[For], iteration: Const, first: Expr, count: Expr) -> None:
-        """Of what one iteration of a loop stores, `count` elements from `first` on."""
+        """Write `count` of the elements that one iteration of a loop stores, from `first` on."""
         loop, *inner = nest
         end = store.buffer.with_(name=f"{store.buffer.name}.end.{self.count}", shape=(Const(iterations(inner)),))
         place: Expr = Const(0)

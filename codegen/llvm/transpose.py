@@ -37,7 +37,7 @@ def transposed(writer: Writer, rows: Sequence[Value], bits: int) -> list[Value]:
 
 
 def _picked(writer: Writer, a: Value, b: Value, unit: int, group: int, first: int) -> Value:
-    """In each group of places those units of `a`, then those of `b`, whose number is even, or odd where `first` is 1."""
+    """The units of `a`, then those of `b`, in each group of places whose number is even, or odd where `first` is 1."""
     n = a.lanes
     places = [
         source + start + number * unit + k

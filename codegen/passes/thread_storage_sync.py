@@ -85,7 +85,7 @@ class Footprint:
         return replace(self, guards=guards, known={})
 
     def points(self, varying: frozenset[str] = frozenset()) -> tuple[tuple | None, np.ndarray | None]:
-        """By dimension, the part of the place that is the same for all; and one row an (offset in each dimension ..., thread),
+        """The part of the place that is the same for all, by dimension; and one row an (offset in each dimension ..., thread),
         where the loops `varying` run as well. None where it is not known."""
         used = varying & variables(*self.indices)
         if used not in self.known:

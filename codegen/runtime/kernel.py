@@ -310,8 +310,8 @@ def _stores(s: Stmt, ranges: Ranges) -> float:
 
 
 def _locked_size(func: PrimFunc) -> int:
-    """Up to which sizes, a power of two, no other thread of Python runs during a call; 0 where others always do. Where no size is
-    open, 1 says that none does."""
+    """The largest sizes, a power of two, at which no other thread of Python runs during a call; 0 where others always do. Where
+    no size is open, 1 says that none does."""
     names = [p.name for p in func.sizes]
     found = 0
     for size in (2**n for n in range(MAX_LOCKED_STORES.bit_length() if names else 1)):

@@ -24,8 +24,8 @@ Make = Callable[[tuple[int, ...], str, bool], Any]
 
 
 class _Plan(NamedTuple):
-    """For each parameter where a call has its argument: by place, by name, or nowhere (None); the numbers of the parameters that
-    are given arrays, of the outputs that are made, and of the sizes that are found."""
+    """The source of the argument for each parameter of a call: its place, its name, or none (None); the numbers of the parameters
+    that are given arrays, of the outputs that are made, and of the sizes that are found."""
 
     sources: tuple[int | str | None, ...]
     arrays: tuple[int, ...]

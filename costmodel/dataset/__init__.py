@@ -66,7 +66,7 @@ class Dataset:
         )
 
     def throughputs(self) -> np.ndarray:
-        """Of each program, relative to the best of its task; 0 where it failed."""
+        """The throughput of each program, relative to the best of its task; 0 where it failed."""
         best = np.full(len(self.tasks), np.inf)
         np.minimum.at(best, self.task, self.seconds)
         with np.errstate(invalid="ignore"):

@@ -51,7 +51,7 @@ def function_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int
 
 
 def halves_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> list[str | None]:
-    """Of each output the type of halves that it has because an input has it, or may have where no input says; else None."""
+    """The type of halves that each output has because an input has it, or may have where no input says; else None."""
     schema = _schema_of(node, opset)
     bound = {f.type_str: v.dtype for f, v in zip(schema.inputs, inputs, strict=False) if v is not None}
     half = next(filter(dtypes.is_half, bound.values()), None)

@@ -60,7 +60,7 @@ class Scope:
         return next((name for name in node.input if name not in self.values), None)
 
     def below(self, node: onnx.NodeProto) -> str:
-        """The prefix of what a node is written out as."""
+        """The prefix of names in the calls that a node is written out as."""
         name = next(filter(None, (node.name, *node.output)), node.op_type)
         return f"{self.prefix}_{name}" if self.prefix else name
 
@@ -335,7 +335,7 @@ class Importer:
         return [self._name(name, scope) if name else fresh(self.taken, scope.below(node)) for name in node.output[:count]]
 
     def _name(self, name: str, scope: Scope) -> str:
-        """The name in the graph of what a scope calls so."""
+        """The name in the graph for a name of a scope."""
         return fresh(self.taken, f"{scope.prefix}_{name}") if scope.prefix else name
 
 

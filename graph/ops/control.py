@@ -25,7 +25,7 @@ def branch(apply, *, condition, then_branch, else_branch):
 
 @composite("If")
 def both_branches(apply, condition, *, then_branch, else_branch):
-    """Of what both branches make, that of the one that a condition chooses."""
+    """The results of the branch that a condition chooses; both branches run."""
     both = zip(apply.inline(then_branch), apply.inline(else_branch), strict=True)
     return tuple(_chosen(apply, condition, a, b, "the branches") for a, b in both)
 

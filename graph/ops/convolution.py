@@ -41,7 +41,7 @@ class Window:
         return max(0, (self.outputs - 1) * self.stride + self.reach - self.extent - self.before)
 
     def padded(self, total: int, auto_pad: str) -> Window:
-        """With so much padding in all, or none; an odd element lies after the image for SAME_UPPER, else before it."""
+        """The window with so much padding in all, or none; an odd element lies after the image for SAME_UPPER, else before it."""
         small, large = max(0, total) // 2, max(0, total) - max(0, total) // 2
         before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
         return replace(self, before=before, after=after)
@@ -67,7 +67,7 @@ class Window:
         return range(begin, begin + self.outputs * self.stride, self.stride)
 
     def of_taps(self, taps: range) -> Window:
-        """As many windows, of some of the taps, in a row."""
+        """The same number of windows, of some of the taps, in a row."""
         fewer = replace(self, kernel=len(taps), before=self.before - taps.start * self.dilation)
         after = self.after if taps.stop == self.kernel else fewer.needed
         return replace(fewer, after=after, dilation=self.dilation if len(taps) > 1 else 1)

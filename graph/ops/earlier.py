@@ -30,7 +30,7 @@ for _name in ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow
 
 @composite("PRelu", 1, 6)
 def prelu(apply, x, slope):
-    """With a slope of each channel, or one."""
+    """PRelu with a slope of each channel, or one."""
     return apply("PRelu", x, apply("Reshape", slope, shape=(-1, *(1,) * (len(x.shape) - 2))))
 
 

@@ -211,7 +211,7 @@ def _shift(x: Expr, y: Expr, *, direction) -> Expr:
 
 
 def _remainder(x: Expr, y: Expr, *, fmod=0) -> Expr:
-    """With the sign of the divisor, or, with `fmod`, with that of the dividend."""
+    """The remainder with the sign of the divisor, or, with `fmod`, with that of the dividend."""
     if not fmod:
         return x % y
     return te.fmod(x, y) if dtypes.is_float(x.dtype) else toward_zero("%", x, y)

@@ -173,7 +173,7 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
 
 @operator("OneHot", 9, operands={1: "depth"})
 def one_hot(indices, values, *, depth, axis=-1):
-    """Along a new axis, the second of `values` at the place that an index names, the first elsewhere."""
+    """The second of `values` at the place along a new axis that an index names, the first elsewhere."""
     need("the indices", indices, dtype="number")
     need("the values", values, (2,))
     depth = int(scalar("the depth", depth))
@@ -189,7 +189,7 @@ def one_hot(indices, values, *, depth, axis=-1):
 
 @operator("ReverseSequence", 10)
 def reverse_sequence(x, lengths, *, batch_axis=1, time_axis=0):
-    """Of each batch the first elements in time, as many as `lengths` says, in reverse order."""
+    """The first elements in time of each batch, as many as `lengths` says, in reverse order."""
     batch, time = (normal_axes([a], x.ndim)[0] for a in (batch_axis, time_axis))
     need("the lengths", lengths, [shape_of(x)[batch]], "integer")
 

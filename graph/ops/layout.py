@@ -151,7 +151,7 @@ def _strided(x: te.Tensor, begins: Sequence[int], steps: Sequence[int], shape: S
 
 @operator("Slice", operands={1: "starts", 2: "ends", 3: "axes", 4: "steps"})
 def slice_(x, *, starts, ends, axes=None, steps=None):
-    """As numpy's slices, along the named axes."""
+    """Slices as of numpy, along the named axes."""
     taken = [slice(0, e, 1) for e in shape_of(x)]
     axes = range(len(starts)) if axes is None else axes
     normal_axes(axes, x.ndim)

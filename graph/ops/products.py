@@ -128,7 +128,7 @@ def _labels(term: str, rest: int) -> list[str]:
 
 @operator("Det", 11)
 def determinant(x):
-    """Of matrices of up to 4 x 4: the sum over all permutations (Leibniz)."""
+    """Determinants of matrices of up to 4 x 4: the sum over all permutations (Leibniz)."""
     need("the input", x, dtype="float", ranks=range(2, 9))
     size = shape_of(x)[-1]
     need("the input", x, [*(None for _ in shape_of(x)[:-2]), size, size])

@@ -79,7 +79,7 @@ def _peephole(gate: te.Tensor, p: te.Tensor | None, number: int, c: te.Tensor | 
 
 
 def _kept(live: te.Tensor | None, *states: tuple[te.Tensor, te.Tensor | None]) -> tuple[te.Tensor, ...]:
-    """Of each state (N, H) the new one where `live` (N) says that the sequence goes on, else the old one; and, where there is
+    """The new value of each state (N, H) where `live` (N) says that the sequence goes on, else the old one; and, where there is
     `live`, the first of the new ones with zeros where the sequence has ended."""
     if live is None:
         return tuple(new for new, _ in states)
@@ -336,7 +336,7 @@ def lstm(
 def _of_open_lengths(name: str, define: Callable[..., tuple[Any, ...]]) -> None:
     @composite(name)
     def recurrence(apply, x, w, r, b=None, sequence_lens=None, initial_h=None, *others, **attributes):
-        """With the lengths of sequences that are not known before."""
+        """The recurrence with lengths of sequences that are not known before."""
         return define(apply, x, w, r, b, initial_h, *others, sequence_lens=sequence_lens, **attributes)
 
 

@@ -13,7 +13,7 @@ from .rows import normal_axes, replaced
 
 @operator("Resample", NEWEST)
 def resample(x, indices, weights, *, axis):
-    """Along an axis, sums of the elements of `x` at `indices` (extent, taps) times `weights`. What Resize is written out as."""
+    """Sums along an axis of the elements of `x` at `indices` (extent, taps) times `weights`. Resize is written out as these."""
     (along,) = normal_axes([axis], x.ndim)
     need("the indices", indices, (None, None), "int32")
     need("the input", x, dtype="float")

@@ -134,7 +134,7 @@ def resize(
     cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0, keep_aspect_ratio_policy="stretch", mode="nearest",
     nearest_mode="round_prefer_floor",
 ):  # fmt: skip
-    """Along one axis after the other; places outside of the input become `extrapolation_value` where the mode asks for that."""
+    """Resize along one axis after the other; places outside of the input become `extrapolation_value` if the mode asks for it."""
     if mode not in ("nearest", "linear", "cubic"):
         raise ValueError(f"mode {mode!r} is not there")
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"

@@ -180,7 +180,7 @@ def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral:
 
     @composite(name, since)
     def along_any(apply, x, axis, **attributes):
-        """Along each axis, of which an operand chooses one."""
+        """The result along the axis that an operand chooses, of those along each axis."""
         if not isinstance(axis, Value) or prod(axis.shape) != 1:
             raise ValueError("the axis must be one number")
         rank = len(x.shape)

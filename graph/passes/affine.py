@@ -108,7 +108,7 @@ def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None
 
 
 def _by_channel(array: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
-    """Of numbers that are broadcast to a shape, those along an axis, if they are the same along the others."""
+    """The numbers along an axis, of those broadcast to a shape, if they are the same along the other axes."""
     own = (1,) * (len(shape) - array.ndim) + array.shape
     if not shape or any(extent > 1 and n != axis for n, extent in enumerate(own)):
         return None

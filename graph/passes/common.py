@@ -1,4 +1,4 @@
-"""Of equal calls, and of equal small constants, one is left."""
+"""Common subexpression elimination: of equal calls, and of equal small constants, one is left."""
 
 from __future__ import annotations
 

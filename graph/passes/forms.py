@@ -1,4 +1,4 @@
-"""Of several ways to say one thing, one is left, so that equal kernels have equal names."""
+"""Canonical forms: of several ways to say one thing, one is left, so that equal kernels have equal names."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Strided:
         return True
 
     def reshaped(self, shape: Sequence[int]) -> Strided | None:
-        """In another shape; None where that has no strides."""
+        """The same elements in another shape; None where that has no strides."""
         runs: list[list[int]] = []  # extents and strides of what is contiguous
         for extent, stride in zip(self.shape, self.strides, strict=True):
             if extent == 1:
@@ -70,7 +70,7 @@ class Strided:
         return replace(self, shape=tuple(self.shape[n] for n in order), strides=tuple(self.strides[n] for n in order))
 
     def part(self, axis: int, start: int, count: int, step: int = 1) -> Strided:
-        """Of an axis so many elements from one on."""
+        """The part of an axis with so many elements from one on."""
         shape, strides = [*self.shape], [*self.strides]
         shape[axis], strides[axis] = count, strides[axis] * step if count > 1 else 0
         return replace(self, shape=tuple(shape), strides=tuple(strides), offset=self.offset + start * self.strides[axis])
@@ -113,7 +113,7 @@ def simplify_layouts(graph: Graph) -> Graph:
 
 
 def _best(chain: Sequence[Strided], needed: Callable[[Value], bool]) -> Strided | None:
-    """Of the ways to see a value, the nearest source first, the one to make it in; None to leave it as it is."""
+    """The best of the ways to see a value, the nearest source first, to make it in; None to leave it as it is."""
     nearest, farthest = chain[0], chain[-1]
     if farthest.is_row:
         return farthest

@@ -101,7 +101,7 @@ def fits_elementwise(call: Call) -> bool:
 
 
 def other(values: Collection[Value | None], one: Value) -> Value | None:
-    """Of two values the one that is not `one`; None unless there are two and `one` is among them."""
+    """The one of two values that is not `one`; None unless there are two and `one` is among them."""
     if len(values) != 2 or one not in values:
         return None
     first, second = values
