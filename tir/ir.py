@@ -764,7 +764,7 @@ def nest(loops, body: Stmt) -> Stmt:
 
 
 def all_zero(variables: Iterable[Var]) -> dict[str, Expr]:
-    """Of each variable, by name, the value 0."""
+    """The value 0 for each variable, by its name."""
     return {v.name: Const(0, v.dtype) for v in variables}
 
 

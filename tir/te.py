@@ -435,7 +435,7 @@ def _neutral(name: str, value: int) -> Callable:
 
 
 def _first(better: str) -> Callable:
-    """Of two pairs of an index and a value the one whose value is `better`, or of equal ones the one of the smaller index."""
+    """A choice between two pairs of an index and a value: the `better` value, or of equal ones that of the smaller index."""
 
     def combine(x, y):
         taken = any(binary(better, x[1], y[1]), all(equal(x[1], y[1]), x[0] < y[0]))

@@ -111,7 +111,7 @@ def call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> 
 
 
 def _expected(call: Callable[[], None], earlier: list[float]) -> float:
-    """About how long a call takes, from earlier ones or from one, or a second one if that was short, now."""
+    """The estimated seconds of a call, from earlier ones or from one, or a second one if that was short, now."""
     if earlier:
         return max(1e-9, min(earlier))
     first = _once(call)

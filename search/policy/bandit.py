@@ -60,7 +60,7 @@ class Bandit:
         return np.argsort(self.expected() - self.bonus(self.trials + picked), kind="stable")
 
     def expected(self) -> np.ndarray:
-        """By how much each sketch is expected to be slower than the best, as a logarithm; infinite for one that was given up."""
+        """The expected slowdown of each sketch against the best, as a logarithm; infinite for one that was given up."""
         tried = np.isfinite(self.best)
         fastest = np.min(self.best, initial=np.inf)
         loss = self.losses.copy()

@@ -34,7 +34,7 @@ class FixedCredit:
         return rng.choice(len(names), size=len(parents), p=self.weights(names))
 
     def reward(self, name: str, wins: int, tries: int) -> None:
-        """Of `tries` children that a mutation made, `wins` scored better than their parents."""
+        """Learn that, of `tries` children that a mutation made, `wins` scored better than their parents."""
 
     def learn(self, sketch: Sketch, name: str, parents: np.ndarray, better: np.ndarray) -> None:
         """Learn which of the parents, rows of the sketch, a mutation made better."""

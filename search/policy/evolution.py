@@ -264,7 +264,7 @@ class Evolution:
                 trusted.model.warm_up()
 
     def opinion(self, candidate: Candidate) -> dict[str, float]:
-        """By the names of features, how they moved the learning model's opinion of a candidate; see `costmodel.Explains`."""
+        """The effects of features, by their names, on the learning model's opinion of a candidate; see `costmodel.Explains`."""
         number = self._numbers.get(candidate.sketch)
         if number is None or not self._models or not isinstance(self._models[0].model, Explains):
             return {}

@@ -75,7 +75,7 @@ class Explains(Protocol):
     """A policy that can tell why its model thinks of a candidate what it does."""
 
     def opinion(self, candidate: Candidate) -> dict[str, float]:
-        """By the names of features, by how many e-folds each moves the predicted time; empty where unknown."""
+        """The e-folds by which each feature, by its name, moves the predicted time; empty where unknown."""
         ...
 
 

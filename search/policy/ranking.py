@@ -87,7 +87,7 @@ class TrustedModel:
 
     @property
     def trust(self) -> float:
-        """From nothing for a model no better than chance to one for a perfect one; squared, so that the better one decides."""
+        """Almost 0 for a model no better than chance, 1 for a perfect one; squared, so that the better one decides."""
         return max(MIN_TRUST, (self.right - self.wrong) / (self.right + self.wrong)) ** 2
 
     def begin(self, right: float, wrong: float) -> None:

@@ -68,7 +68,7 @@ class PolicyGradient(Bandit):
         self.preferences += RATE * (reward - self._mean) * gradient
 
     def probabilities(self) -> np.ndarray:
-        """Of each sketch to get the next trial."""
+        """The probability of each sketch to get the next trial."""
         value = self._features @ self.preferences - self.losses
         value[~np.isfinite(self.best) & (self.trials >= MAX_FAILURES)] = -np.inf
         if not np.isfinite(value).any():

@@ -40,8 +40,8 @@ Replayed = dict[tuple, "tuple[PrimFunc, Step, Replayed]"]
 
 @dataclass(frozen=True, slots=True)
 class Multiples:
-    """Of the loops of an axis around a stage: how many of them step a divided index by a multiple of the divisor. `inside` has
-    the columns of the levels inside each loop, outermost first."""
+    """The number of an axis's loops around a stage that step a divided index by a multiple of the divisor. `inside` has the
+    columns of the levels inside each loop, outermost first."""
 
     inside: tuple[tuple[int, ...], ...]
     divisor: int
@@ -120,8 +120,8 @@ UNCHECKED: dict[str, Callable[[PrimFunc, Step], PrimFunc]] = {**dict.fromkeys(MA
 
 
 def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], RoundUp]:
-    """For each tiled axis the lengths that have more than one tile of the row, the last one of a single iteration unless tiles
-    are to divide; where an axis is one that steps make of those of the block, for the first of these."""
+    """The lengths of each tiled axis that have more than one tile of the row, the last one of a single iteration unless tiles are
+    to divide; where an axis is one that steps make of those of the block, for the first of these."""
     found: dict[tuple[str, str], RoundUp] = {}
     for block in blocks(sketch.func):
         axes = {it.var.name: is_spatial(it) for it in block.iters}
@@ -160,7 +160,7 @@ def alignments(sketch: Sketch, variant: Sequence[int], replays: ReplayCache) -> 
 
 
 def _inside(binding: Expr, around: set[str]) -> tuple[tuple[int, ...], ...]:
-    """Of the loops that drive an axis and are `around` a stage, the columns of the levels inside each, outermost first."""
+    """The columns of the levels inside each loop that drives an axis and is `around` a stage, outermost first."""
     steps = [c for atoms, c in polynomial(binding).items() if any(variables(atom) & around for atom in atoms)]
     return tuple(tuple(sorted(set(columns_of(formula(step))))) for step in sorted(steps, reverse=True))
 

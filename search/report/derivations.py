@@ -15,7 +15,7 @@ CELL = 200  # width of a block's column, in units of the drawing
 
 
 def edges(func: PrimFunc) -> list[tuple[str, str, str]]:
-    """From block to block, the buffer that the first writes and the second reads."""
+    """The buffers between blocks: a block that writes, one that reads, and the buffer."""
     wrote: dict[str, str] = {}
     found: list[tuple[str, str, str]] = []
     for b in _leaves(func):

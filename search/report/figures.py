@@ -59,7 +59,7 @@ def default(result: Result) -> float | None:
 
 
 def beliefs(result: Result) -> list[tuple[str, int, float | None, str]]:
-    """Of each model that scored: its name, how many, the rank correlation, and a figure of scores against speeds."""
+    """The beliefs of each model that scored: its name, how many, the rank correlation, and a figure of scores against speeds."""
     scored: dict[str, list[tuple[float, Measurement]]] = {}
     for m in result.measurements:
         if m.outcome == "ok" and not m.duplicate:

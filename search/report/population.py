@@ -30,8 +30,8 @@ def population(result: Result) -> str:
 
 
 def islands(result: Result) -> list[dict[str, Any]]:
-    """Of the sketches with generations, the winner's and those with the most trials first, the frames and the measured rows, in
-    a plane from 0 to 1: the two directions in which their rows, as doublings of sizes, differ most."""
+    """The frames and the measured rows of sketches with generations, the winner's and those with the most trials first, in a
+    plane from 0 to 1: the two directions in which their rows, as doublings of sizes, differ most."""
     bred: dict[str, list[Generation]] = {}
     for g in result.generations:
         bred.setdefault(g.sketch, []).append(g)

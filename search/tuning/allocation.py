@@ -66,8 +66,8 @@ class History:
 
 
 def gradients(histories: Sequence[History], objective: Objective, allocation: Allocation) -> np.ndarray:
-    """By how much another round of each task is expected to change the objective: one number a task, at most 0; 0 for dead ones
-    (Ansor, appendix A)."""
+    """The change of the objective expected of another round of each task: one number a task, at most 0; 0 for dead ones (Ansor,
+    appendix A)."""
     seconds = [h.seconds if math.isfinite(h.seconds) else 0.0 for h in histories]
     here = objective(seconds)
     result = np.zeros(len(histories))

@@ -120,7 +120,7 @@ class Result:
         return f"<Result {self.task.name}: {duration(self.seconds, 3)}, {self.trials} trials>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """With the curve of the best so far, and the best program."""
+        """The result with the curve of the best so far, and the best program."""
         best = [math.inf if row["best"] is None else row["best"] for row in self.history]
         curve = alone(plot({"best so far": np.array([best])})) if best else ""
         return bundle(str(self), table(("", ""), self._rows(), text=(0, 1)) + curve + preformatted(self.schedule.func.outline()))

@@ -236,7 +236,7 @@ class _Scheduler:
         return choose(self._histories, self._value, self._allocation, self._rng)
 
     def _polish(self) -> int | None:
-        """In the last part of the budget, the tasks one after the other, those that weigh most first."""
+        """The next task in the last part of the budget, which has them one after the other, those that weigh most first."""
         if not self._budget.polishing or any(not h.rounds for h in self._histories):
             return None
         seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])

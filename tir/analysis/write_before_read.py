@@ -206,8 +206,8 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
 
 
 def _steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[int, int]] | None:
-    """By how much a loop moves each of the indices that it moves, and how many places there are: it moves one, or its quotient
-    one and its remainder another, which then take all pairs of values. None where it is otherwise, or moves one back."""
+    """The step by which a loop moves each index that it moves, and the number of places: it moves one, or its quotient one and
+    its remainder another, which then take all pairs of values. None where it is otherwise, or moves one back."""
     if len(indices) < 2:
         found = [(coefficient(p, name), extent) for p in indices]
     else:

@@ -12,7 +12,7 @@ from .symbolic import is_one
 
 
 def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
-    """For each variable under // or % by constants, the lower factors of its parts, ascending: 4 and 12 for x // 4 % 3."""
+    """The lower factors of the parts of each variable under // or % by constants, ascending: 4 and 12 for x // 4 % 3."""
     found: dict[str, set[int]] = {}
     for e in exprs:
         for n in walk(e) if type(e) is not Var else ():

@@ -143,7 +143,7 @@ def linear(p: Polynomial) -> tuple[str, int, int] | None:
 
 
 def excess(condition: Expr) -> Polynomial | None:
-    """For a condition `a < b`, `<=`, `>` or `>=` on integers, a polynomial that is <= 0 exactly where it holds; else None."""
+    """A polynomial that is <= 0 exactly where a condition `a < b`, `<=`, `>` or `>=` on integers holds; else None."""
     match condition:
         case Binary("<" | "<=" as op, less, more) | Binary(">" | ">=" as op, more, less) if dtypes.is_int(less.dtype):
             difference = add(polynomial(less), polynomial(more), -1)

@@ -113,7 +113,7 @@ SHARED: dict[str, Callable] = {
 
 
 def precision(dtype: str) -> tuple[int, int, float]:
-    """Of a float: its significant bits, the exponent of the smallest subnormal, and the largest finite value."""
+    """The significant bits of a float, the exponent of its smallest subnormal, and its largest finite value."""
     d = dtypes.TABLE[dtype]
     return 1 - int(math.log2(d.eps)), int(math.log2(d.tiny * d.eps)), d.largest
 

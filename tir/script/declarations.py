@@ -60,7 +60,7 @@ class Frame:
     lets: dict[str, Expr] = field(default_factory=dict)  # bound directly in it: what it states may use them
 
     def closed(self, node: N) -> N:
-        """Without the lets of this block, which start only after its header."""
+        """The node without the lets of this block, which start only after its header."""
         return substitute(node, self.lets) if self.lets else node
 
 

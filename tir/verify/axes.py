@@ -88,7 +88,7 @@ def _without(value: Expr, buffers: Collection[Buffer]) -> Expr:
 
 
 def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarray]) -> np.ndarray:
-    """For each iteration of a reduction, in order: how often the init has run for its element."""
+    """The number of runs of the init for the element of each iteration of a reduction, in order."""
     spatial = [v for it, v in zip(b.iters, values, strict=True) if it.axis is not Axis.REDUCE]
     starts = np.all([v == 0 for it, v in zip(b.iters, values, strict=True) if it.axis is Axis.REDUCE], axis=0)
     count = np.cumsum(starts)
@@ -102,8 +102,8 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
 def _restarts_elsewhere(
     b: Block, scope: IterationScope, points: Points, blocks: Sequence[tuple[Block, IterationScope]]
 ) -> np.ndarray:
-    """For each iteration of a reduction, in order: how often before an init of another block in its loops has run for all that
-    it updates, as that of the other part of a reduction of which a condition chooses the part."""
+    """The number of earlier runs of another block's init in its loops for all elements that each iteration of a reduction
+    updates, in order: as of the other part of a reduction of which a condition chooses the part."""
     count = np.zeros(len(points), np.int64)
     position = next(n for n, (x, _) in enumerate(blocks) if x is b)
     for n, (other, around) in enumerate(blocks):
@@ -137,7 +137,7 @@ def _elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
 
 
 def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """For each of `count` rows of some columns, the number of the first row equal to it."""
+    """The number of the first row equal to each of `count` rows of some columns."""
     _, group = distinct_rows(np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64))
     _, first = np.unique(group, return_index=True)
     return first[group]
@@ -175,8 +175,8 @@ def _starts_anew(b: Block, loop: For, scope: IterationScope) -> bool:
 def _counted_twice(
     b: Block, scope: IterationScope, start: int, anew: set[str], blocks: Sequence[tuple[Block, IterationScope]]
 ) -> Finding | bool | None:
-    """By enumeration, an iteration that the loops from number `start` on, but those of `anew`, run twice; False if there is none,
-    None if unknown."""
+    """A finding by enumeration: an iteration that the loops from number `start` on, but those of `anew`, run twice; False if
+    there is none, None if unknown."""
     points, names = scope.points(), [loop.name for loop in scope.loops]
     values = points.evaluate(it.binding for it in b.iters) if points else None
     if not points or values is None:

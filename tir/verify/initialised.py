@@ -105,7 +105,7 @@ def _missing(buffer: Buffer, elements: Sequence[np.ndarray], n: int, read: Acces
 
 
 def _outside(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
-    """Of too many iterations: an element surely read, outside of the box of all writes; else it remains open."""
+    """A finding among too many iterations: an element surely read, outside of the box of all writes; else it remains open."""
     boxes = [_box(a) for a in accesses if a.is_store]
     known = [box for box in boxes if box is not None]
     for a in accesses if len(known) == len(boxes) else []:

@@ -316,7 +316,7 @@ class Agent(WorkerPlugin):
         return self._locks[name]
 
     def _pause(self) -> None:
-        """Only one task at a time has worker processes."""
+        """Pause the task that measured last: only one at a time has worker processes."""
         if self._measurers:
             self._measurers[next(reversed(self._measurers))].pause()
 
@@ -349,7 +349,7 @@ class Agent(WorkerPlugin):
                 self._look_later()
 
     def _slowdown(self, measurer: LocalMeasurer) -> float | None:
-        """By what factor the calibration kernel takes longer than it did, if that is too much however often it is timed."""
+        """The factor by which the calibration kernel takes longer than it did, if that is too much however often it is timed."""
         target, ratios = measurer.task.target, []
         for _ in range(CALIBRATIONS):
             if (seconds := measurer.calibrate()) is None:

@@ -84,7 +84,7 @@ class Farm:
             self.client.subscribe_topic("all", self._heard)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        """Of what the scheduler tells, the loss of a worker: it gives the jobs of that worker to others."""
+        """Count the jobs that begin again elsewhere, where the scheduler tells of the loss of a worker."""
         if isinstance(event[1], dict) and event[1].get("action") == "remove-worker":
             keys = {*event[1]["processing-tasks"], *event[1]["lost-computed-tasks"]}
             self.repeated += sum(key in self._given for key in keys)
