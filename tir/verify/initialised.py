@@ -6,7 +6,7 @@ start as NaN.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -24,14 +24,14 @@ from .report import Finding
 MAX_MARKED_ELEMENTS = 1 << 26  # of a temporary whose written elements are marked: a byte each, as few as any machine has to spare
 
 
-def check_initialised(func: PrimFunc) -> Iterator[Finding]:
-    """Allocated buffers are written where they are read."""
+def check_initialised(func: PrimFunc, only: Collection[str] | None = None) -> Iterator[Finding]:
+    """Allocated buffers, or `only` those of these names, are written where they are read."""
     for owner in (func, *walk_stmts(func.body)):
         if isinstance(owner, (PrimFunc, Allocate, Block)):
             buffers = (owner.buffer,) if isinstance(owner, Allocate) else owner.allocs
             accesses = grouped(accesses_in(owner.body)) if buffers else {}
             owned = {b.name: accesses.get(b.name, []) for b in buffers}
-            for buffer in buffers:
+            for buffer in (b for b in buffers if only is None or b.name in only):
                 found = owned[buffer.name]
                 tried = _written_first(buffer, owned)
                 if tried is not None:

@@ -10,6 +10,7 @@ from tir.arith.prove import prove
 from tir.ir import Block, For, Kind, PrimFunc, Stmt, nest
 from tir.memory import SHARED
 from tir.traverse import loops_in, stores, variables
+from tir.verify.initialised import check_initialised
 
 from ...error import ScheduleError, listing
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, shared_loops
@@ -50,12 +51,12 @@ def compute_at(
     Legal     if the block is data parallel or a reduction with its init; X is a temporary; no other block provably writes an
               element of X that this one writes, and one that writes others is under every parallel or bound loop around `loop`;
               all that reads X, and something does, is under `loop`, after the block; no loop around both places drives its
-              reduction; its inputs are final where it stands and unchanged until the last use; the conditions under which it
-              runs are on its axes, and go with it, or they follow from the axes being in their domains, or concern no reduction
-              and every access is in bounds without them; the loop is in the same enclosing block, no instance of which then
-              writes more than before, and neither vectorized nor in a vectorized loop; and no parallel or bound loop that the
-              block leaves contains a writer of its inputs. Elements that several iterations need are computed in each of them,
-              always to the same value.
+              reduction; its inputs are final where it stands, written as far as it reads them there, and unchanged until the
+              last use; the conditions under which it runs are on its axes, and go with it, or they follow from the axes being
+              in their domains, or concern no reduction and every access is in bounds without them; the loop is in the same
+              enclosing block, no instance of which then writes more than before, and neither vectorized nor in a vectorized
+              loop; and no parallel or bound loop that the block leaves contains a writer of its inputs. Elements that several
+              iterations need are computed in each of them, always to the same value.
     Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -91,7 +92,9 @@ def compute_at(
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)
     placed = restricted(placed, kept, ranges)
     _need_own_elements(scope, moved, nest(loops_in(path), placed))
-    return edited(removed, [], Insertion(target.body, position, placed)), None
+    result = edited(removed, [], Insertion(target.body, position, placed))
+    _need_written(scope, moved, result)
+    return result, None
 
 
 def _threads_together(producer: Block, path: Iterable[Stmt]) -> list[For]:
@@ -99,6 +102,21 @@ def _threads_together(producer: Block, path: Iterable[Stmt]) -> list[For]:
     if producer.is_reduction or not all(s.buffer.scope in SHARED for s in stores(producer)):
         return []
     return [x for x in path if type(x) is For and x.thread.startswith("threadIdx")]
+
+
+def _need_written(scope: Scope, moved: Leaf, result: PrimFunc) -> None:
+    """Refuse where a block would read of its inputs what their writers, of a part of their domain, leave out."""
+    inputs = sorted(moved.inputs - scope.outputs)
+    for name in (n for n in inputs if any(type(w.stmt) is Block and any(instances(scope, w)) for w in scope.writers(n))):
+        wrong = next((f for f in check_initialised(result, {name}) if f.severity == "error"), None)
+        if wrong is not None:
+            writer = scope.writers(name)[0]
+            raise ScheduleError(
+                f"`{moved.name}` would read more than {writer.quoted} computes where it is now: {wrong.message}",
+                (moved.stmt, "the producer"),
+                (writer.stmt, f"computes a part of {name}"),
+                hint=f"move `{moved.name}` first, then {writer.quoted}",
+            )
 
 
 def _need_own_elements(scope: Scope, moved: Leaf, placed: Stmt) -> None:

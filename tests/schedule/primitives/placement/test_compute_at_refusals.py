@@ -389,3 +389,29 @@ def test_refuses_every_other_term_of_a_reduction():
           hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
         """,
     )
+
+
+def test_refuses_more_than_was_computed_for_it_elsewhere():
+    A = te.placeholder((8,), name="A")
+    S = te.compute((8,), lambda i: A[i] + 1.0, name="S")
+    P = te.compute((8,), lambda i: S[i] * S[i], name="P")
+    Q = te.compute((4,), lambda i: P[i * 2], name="Q")
+    s = Schedule(te.create_prim_func([A, te.compute((3,), lambda i: Q[i] + Q[i + 1], name="C")]))
+    (even,), (pairs,) = s.get_loops("Q"), s.get_loops("C")
+    s.compute_at("P", even)
+    s.compute_at("S", even)
+    s.compute_at("Q", pairs)
+    refuse(
+        s,
+        """
+        compute_at('P', 'i_3'): `P` would read more than `S` computes where it is now: `S[1]` is read, but never written
+           12 |         with T.block("S"):
+              |         ^^^^^^^^^^^^^^^^^^ computes a part of S
+           13 |             v_i = T.axis.spatial(8, i_2 * 2)
+           14 |             S[v_i] = A[v_i] + T.float32(1.0)
+           15 |         with T.block("P"):
+              |         ^^^^^^^^^^^^^^^^^^ the producer
+          hint: move `P` first, then `S`
+        """,
+        call=lambda s: s.compute_at("P", pairs),
+    )
