@@ -408,7 +408,8 @@ def chosen(d: Drawing) -> str:
     axis = d.axis(x)
     if d.chance(0.5):
         return d.add(d.one(["ArgMax", "ArgMin"]), [x], axis=axis, keepdims=d.one([0, 1]), select_last_index=d.one([0, 1]))
-    k = d.constant([int(d.rng.integers(1, max(d.values[x].shape[axis], 1) + 1))])
+    extent = d.values[x].shape[axis]
+    k = d.constant([min(int(d.rng.integers(1, max(extent, 1) + 1)), extent)])
     return d.add("TopK", [x, k], count=2, axis=axis, largest=d.one([0, 1]))
 
 
