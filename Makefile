@@ -11,17 +11,18 @@ FUZZ_ARGS ?=
 GRAPH_ARGS ?=
 CONFORMANCE_ARGS ?=
 NIGHTLY_ARGS ?=
+MUTANTS_ARGS ?=
 PUBLISHED ?= $(wildcard ../shared/published)
 
 PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test docs site fuzz nightly conformance lint bench notebooks gpu clean
+.PHONY: help tune test docs site fuzz nightly mutants conformance lint bench notebooks gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... HOST=... BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=... NIGHTLY_ARGS=..."
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... HOST=... BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=... NIGHTLY_ARGS=... MUTANTS_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
 	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
@@ -53,6 +54,9 @@ fuzz: $(READY) ## random programs under random schedules, random networks, and t
 
 nightly: $(READY) ## all fuzzers, ONNX's node tests, killed runs and a farm, in at most 90 minutes; NIGHTLY_ARGS="--minutes 20 --seed 0"
 	@$(PY) -m tests.nightly $(NIGHTLY_ARGS)
+
+mutants: $(READY) ## change one thing at a time in legality/, passes/ and templates/, and see that a test fails; MUTANTS_ARGS="--count 100 --only legality"
+	@$(PY) -m tests.mutants $(MUTANTS_ARGS)
 
 conformance: $(READY) ## run ONNX's own node tests; CONFORMANCE_ARGS="--reasons resize"
 	@$(PY) -m tests.graph.conformance --jobs $$($(PY) -c 'import os; print(os.cpu_count())') $(CONFORMANCE_ARGS)

@@ -33,12 +33,13 @@ class Net:
 
 
 NETS = (
-    Net("schedules", "tests.schedule.fuzz --jobs 2 --programs {count} --seed {seed}", 500, 24, 0.35),
+    Net("schedules", "tests.schedule.fuzz --jobs 2 --programs {count} --seed {seed}", 500, 24, 0.25),
     Net("code generation", "tests.codegen.fuzz --seeds {seed}:{last}", 200, 12, 0.2),
     Net("networks", "tests.graph.fuzz --jobs 2 --graphs {count} --seed {seed}", 200, 8, 0.2),
     Net("CUDA kernels", "tests.codegen.cuda.random_schedules --count {count} --seed {seed}", 50, 4, 0.08),
     Net("ONNX's node tests", "tests.graph.conformance --jobs 2 --count {count} --seed {seed}", 0, 60, 0.0),
     Net("killed runs", "tests.search.faults --kills {count} --seed {seed}", 10, 1, 0.07),
+    Net("mutants", "tests.mutants --jobs 2 --count {count} --seed {seed}", 60, 0, 0.1),
     Net("a farm", "tests.search.farm --kills {count} --seed {seed}", 10, 0, 0.1),
 )
 
