@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.analysis.regions import block_regions
+from tir.analysis.regions import accessed, block_regions
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
 from tir.ir import Axis, Block, Buffer, If, PrimFunc
@@ -25,7 +25,7 @@ from ...rewriting.cache_stages import (
     where_written,
 )
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
-from ...rewriting.placement import laid_out
+from ...rewriting.placement import laid_out, needed
 from .cache_inplace import through_copy
 
 
@@ -103,7 +103,9 @@ def cache_write(
         except Unproved:
             if loops or updating or branch is not None or not own or not readers or target.name in scope.outputs:
                 raise
-            placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
+            share = needed(copying, accessed(scope.root, scope.ranges, (target.name,))[0], ranges, scope.written)
+            placed = laid_out(copying, share if scope.block else {}, ranges, names)
+            placed = where_read(scope, placed, target.name, readers, (), ranges)
     insertions = [place.insertion(placed)]
     if updating and target.name in scope.outputs:  # else nothing has written it before
         first = copy_block(names, f"{copy.name}_start", target, copy)

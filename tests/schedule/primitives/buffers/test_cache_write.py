@@ -661,3 +661,44 @@ def test_of_a_buffer_without_elements():
                 C[v0, v1] = C_local[v0, v1]
         """,
     )
+
+
+def test_a_copy_inside_of_a_block_is_copied_as_far_as_an_instance_reads_it():
+    s = Checked(
+        parse("""
+            @T.prim_func
+            def main(A: T.Buffer((6,)), B: T.Buffer((6,)), C: T.Buffer((6,))):
+                for i in range(5):
+                    with T.block("B"):
+                        vi = T.axis.spatial(5, i)
+                        B[vi] = A[vi] + T.float32(1)
+                    with T.block("C"):
+                        vi = T.axis.spatial(5, i)
+                        C[vi] = B[vi + 1] * T.float32(3)
+        """)
+    )
+    s.blockize(["B", "C"])
+    s.cache_read("C", "B", "local")
+    assert s.cache_write("B_local", "B_local", "shared") == "B_local_shared"
+    check(
+        s,
+        """
+        for i in range(5):
+            with T.block("outer_B_C_"):
+                v_i = T.axis.opaque(5, i)
+                B_local = T.alloc_buffer((6,), scope="local")
+                B_local_shared = T.alloc_buffer((6,), scope="shared")
+                with T.block("B"):
+                    vi = T.axis.spatial(5, v_i)
+                    B[vi] = A[vi] + T.float32(1.0)
+                with T.block("B_local"):
+                    v0 = T.axis.spatial(6, v_i + 1)
+                    B_local_shared[v0] = B[v0]
+                with T.block("B_local_shared"):
+                    v0 = T.axis.spatial(6, v_i + 1)
+                    B_local[v0] = B_local_shared[v0]
+                with T.block("C"):
+                    vi = T.axis.spatial(5, v_i)
+                    C[vi] = B_local[vi + 1] * T.float32(3.0)
+        """,
+    )
