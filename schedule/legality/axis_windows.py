@@ -87,7 +87,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
         if found_window is not None:
             result[it.var.name], block = found_window
             rest.remove(it)
-            done |= variables(it.binding)
+            done |= names_in(polynomial(it.binding))
     outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
     found = iter_map(block, rest, outer, inner)
     ranges = ranges_of((*outer, *inner))

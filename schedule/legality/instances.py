@@ -125,11 +125,11 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
 def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[Window | None]:
     """The values of each axis in some loops, of these ranges, if they follow one another without gaps, and occur in any
     combination with those of the axes before it."""
-    sizes = {x.name: high + 1 for x in inner if (high := loops[x.name][1]) is not None}
+    sizes = {x.var: high + 1 for x in inner if (high := loops[x.name][1]) is not None}
     bindings = [simplify(it.binding, loops) for it in axes]
-    mapping, parts, ranges = split_fused_loops(bindings, sizes, dict(loops))
+    mapping, parts, ranges = split_fused_loops(bindings, sizes, loops)
     extents: dict[str, Expr] = {x.name: x.extent for x in inner}
-    extents |= {name: Const(size) for name, size in {**sizes, **parts}.items()}
+    extents |= {x.name: Const(size) for x, size in sizes.items()} | {name: Const(size) for name, size in parts.items()}
     result: list[Window | None] = []
     seen: set[str] = set()
     for it, binding in zip(axes, bindings, strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tir.arith.bounds import ranges_of
-from tir.arith.intervals import Interval
+from tir.arith.intervals import Interval, Ranges
 from tir.arith.mixed_radix import lower_factors, split_variable
 from tir.arith.polynomial import Polynomial, add, excess, names_in, polynomial, to_expr
 from tir.arith.simplify import simplify
@@ -73,18 +73,18 @@ class IterMap:
 def iter_map(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For]) -> IterMap:
     """The iter map of the spatial ones of some iteration variables; raises Unproved where a binding is not a sum of loops."""
     spatial = [it for it in iters if it.axis is Axis.SPATIAL]
-    placing = variables(*(it.binding for it in spatial))
+    loops = (*outer, *inner)
+    ranges = ranges_of(loops)
+    bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
+    placing = variables(*bindings.values())
     reducing = variables(*(it.binding for it in iters if it.axis is not Axis.SPATIAL))
     counting = {x.name for x in inner if x.name in reducing - placing}  # whose number of iterations may be anything
-    loops = (*outer, *inner)
     _need_roles(block, loops, placing, reducing, counting, {x.name for x in inner})
 
-    ranges = ranges_of(loops)
-    extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
+    extents = {x.var: x.extent.value for x in loops if type(x.extent) is Const}
     conditions = _upper_bounds(block, reducing - placing)
-    bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
     fused, parts, all_ranges = split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
-    sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
+    sizes = {**{x.name: e for x, e in extents.items() if x.name not in fused}, **parts}
     inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
     reader = _BindingReader(fused, all_ranges, sizes, inside, {})
 
@@ -193,12 +193,7 @@ class _BindingReader:
 
     def bound(self, expr: Expr, bound: int) -> tuple[str, PredicateBound]:
         """The iteration variable that `expr < bound` bounds, and the condition."""
-        try:
-            found, offset = self.coefficients(expr, f"`{expr}`")
-        except Unproved:
-            if len(variables(expr)) == 1:
-                raise
-            raise Unproved(f"the condition `{expr} < {bound}` concerns several loops") from None
+        found, offset = self.coefficients(expr, f"the left of `{expr} < {bound}`")
         found = {d: c for d, c in found.items() if not is_one(self.sizes[d])}
         owners = {self.owner.get(d) for d in found}
         owner = owners.pop() if len(owners) == 1 else None
@@ -221,8 +216,7 @@ def limited_sums(
         mine = names_in(terms)
         plain = all(c > 0 and len(m) == 1 and type(m[0]) is Var for m, c in terms.items())  # counts from 0
         of = [n for n, p in enumerate(places) if mine & names_in(p)]
-        rest = add(places[of[0]], terms, -1) if len(of) == 1 else terms
-        if mine and mine <= set(loops) and plain and not mine & names_in(rest):
+        if len(of) == 1 and mine <= set(loops) and plain and not mine & names_in(rest := add(places[of[0]], terms, -1)):
             number = For(Var(f"limited.{len(limited)}"), Const(1 - limit.get((), 0)), NOTHING)
             limited.append((number, terms))
             places[of[0]] = add(rest, {(number.var,): 1})
@@ -242,19 +236,18 @@ def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
 
 
 def split_fused_loops(
-    exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
+    exprs: Iterable[Expr], extents: Mapping[Var, int], ranges: Ranges
 ) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
     """Loops under `//` and `%` by constants in mixed radix: substitution, extents of the parts, and all ranges."""
     mapping: dict[str, Expr] = {}
     names: dict[str, int] = {}
     all_ranges = dict(ranges)
-    for f, steps in lower_factors(exprs).items():
-        if f not in extents:
+    factors = lower_factors(exprs)
+    for loop, extent in extents.items():
+        edges = [1, *(f for f in factors.get(loop.name, ()) if f < extent), extent]
+        if len(edges) == 2 or any(b % a for a, b in pairwise(edges)):
             continue
-        edges = [1, *(s for s in steps if s < extents[f]), extents[f]]
-        if any(b % a for a, b in pairwise(edges)):
-            continue
-        parts, mapping[f] = split_variable(Var(f), edges[:-1])
+        parts, mapping[loop.name] = split_variable(loop, edges[:-1])
         for part, (low, high) in zip(parts, pairwise(edges), strict=True):
             names[part.name] = high // low
             all_ranges[part.name] = (0, high // low - 1)

@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule, ScheduleError
-from tests.programs import fork, relu_of_matmul, slice_of, sums_of_chain
+from tests.programs import chain, fork, relu_of_matmul, slice_of, sums_of_chain, wide_loops
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.primitives.placement.programs import tiled_relu_of_matmul
 from tir import te
@@ -557,3 +557,12 @@ def test_reads_that_vanish():
     C = te.compute((7, 13), lambda i, j: te.if_then_else(i * 13 + j >= 91, B[i * 13 + j], 1.0), name="C")
     with pytest.raises(ScheduleError, match="is not one of its spatial axes, but only a part of it is finished"):
         Schedule(te.create_prim_func([A, C])).reverse_compute_at("C", "x")
+
+
+@pytest.mark.parametrize("program", [chain(), wide_loops(chain())], ids=["int32", "int64"])
+def test_fused_loops_of_any_width_are_taken_apart(program):
+    s = Schedule(program)
+    fused = s.fuse(*s.get_loops("B"))
+    s.reverse_compute_at("C", fused)
+    same_numbers(program, s.func)
+    assert s.script.count("for ") == 1
