@@ -30,6 +30,7 @@ def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], 
     names = {x.name for x in leaf.loops}
     driving = variables(*(it.binding for it in block.iters))
     limits = [x.var < x.extent for x in leaf.loops if x.name in driving and variables(x.extent) & names]
+    limits += [x.extent >= 1 for x in leaf.loops if x.name not in driving]
     guarded = block.with_(predicate=conjunction(block.predicate, *limits))
     kept, lost = conditions_on_axes(scope, replace(leaf, stmt=guarded))
 
@@ -100,7 +101,8 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
     need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, *NOT_SPATIAL))
     ranges = ranges_of((*outer, *inner))
     domain = [c for it in block.iters for c in it.domain]
-    conditions = [c for c in conjuncts(block.predicate) if not prove(c, ranges, domain)]
+    limits = [x.var < x.extent for x in inner if variables(x.extent) & ranges.keys()]
+    conditions = [c for c in (*conjuncts(block.predicate), *limits) if not prove(c, ranges, domain)]
     extents: dict[str, Expr] = {x.name: x.extent for x in inner}
     bindings = [polynomial(simplify(it.binding, ranges)) for it in block.iters]
     places, limited, left = limited_sums(bindings, conditions, extents.keys())
@@ -124,7 +126,9 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
 
 def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[Window | None]:
     """The values of each axis in some loops, of these ranges, if they follow one another without gaps, and occur in any
-    combination with those of the axes before it."""
+    combination with those of the axes before it. Of a loop to a symbolic size, the extent counts in place of the range."""
+    names = {x.name for x in inner}
+    loops = {**loops, **{x.name: (0, None) for x in inner if type(x.extent) is not Const and not variables(x.extent) & names}}
     sizes = {x.var: high + 1 for x in inner if (high := loops[x.name][1]) is not None}
     bindings = [simplify(it.binding, loops) for it in axes]
     mapping, parts, ranges = split_fused_loops(bindings, sizes, loops)
@@ -134,7 +138,7 @@ def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[
     seen: set[str] = set()
     for it, binding in zip(axes, bindings, strict=True):
         moving, fixed = split_terms(polynomial(simplify(substitute(binding, mapping), ranges)), extents)
-        used = {name for name in names_in(moving) & extents.keys() if extents[name] != Const(1, extents[name].dtype)}
+        used = {name for name in names_in(moving) & extents.keys() if not extents[name].is_one}
         found = None if used & seen else _run(moving, extents, ranges)
         seen |= used
         if found is not None and type(found[1]) is Const:

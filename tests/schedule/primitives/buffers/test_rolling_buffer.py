@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from schedule import Schedule, ScheduleError
@@ -459,19 +461,44 @@ def test_windows_in_tiles_that_do_not_fill_them():
     same_numbers(before, s.func)
 
 
-def test_rows_that_grow_are_not_kept():
+@pytest.mark.parametrize(("columns", "where", "condition"), [("9", "T.where(y <= r)", "y <= r"), ("r + 1", "", "y < r + 1")])
+def test_rows_that_grow_are_not_kept(columns, where, condition):
     """The rows of an iteration lack the columns that only the next one computes."""
     refuse(
-        Schedule(parse(TRIANGLE)),
-        """
-rolling_buffer('X', 0): it cannot be shown which part of `X` an iteration of `r` computes: it is left out unless `y <= r`
+        Schedule(parse(TRIANGLE.replace("T.grid(3, 9)", f"T.grid(3, {columns})").replace("T.where(y <= r)", where))),
+        f"""
+rolling_buffer('X', 0): it cannot be shown which part of `X` an iteration of `r` computes: it is left out unless `{condition}`
     8 |     for r in range(8):
       |     ^^^^^^^^^^^^^^^^^^ the loop
-    9 |         for x, y in T.grid(3, 9):
+    9 |         for x, y in T.grid(3, {columns}):
    10 |             with T.block("X"):
       |             ^^^^^^^^^^^^^^^^^^ computes
 """,
     )
+
+
+@pytest.mark.parametrize("terms", ["r + 1", "i + 1"])
+def test_sums_that_grow_are_not_kept(terms):
+    """In another iteration, or at another place, an element is a sum of other terms."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((9,), "float32"), C: T.Buffer((5,), "float32")):
+    X = T.alloc_buffer((7,))
+    for r in range(5):
+        for i in range(3):
+            for k in range({terms}):
+                with T.block("X"):
+                    v = T.axis.spatial(7, r + i)
+                    w = T.axis.reduce(9, k)
+                    with T.init():
+                        X[v] = T.float32(0)
+                    X[v] = X[v] + A[w]
+        with T.block("C"):
+            v = T.axis.spatial(5, r)
+            C[v] = X[v] + X[v + 1] + X[v + 2]
+""")
+    with pytest.raises(ScheduleError, match=rf"it is left out unless `k < {re.escape(terms)}`"):
+        Schedule(func).rolling_buffer("X", 0)
 
 
 @pytest.mark.parametrize("rows", [0, 1])

@@ -646,3 +646,28 @@ def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
     s.compute_at("last", "i_3")
     well_formed(s.func)
     same_numbers(s.before, s.func)
+
+
+@pytest.mark.parametrize("where", ["i >= 2", "i <= 2", "i < n"])
+def test_a_producer_runs_no_further_than_its_loops(where):
+    """The loop of the consumer is longer than that of the producer, which reads all of a shorter array."""
+    func = parse(f"""
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,))
+    C = T.match_buffer(c, (n + 3,))
+    B = T.alloc_buffer((n + 3,))
+    for i in range(n):
+        with T.block("B"):
+            v = T.axis.spatial(n + 3, i)
+            T.where({where})
+            B[v] = A[v] + T.float32(1)
+    for i in range(n + 3):
+        with T.block("C"):
+            v = T.axis.spatial(n + 3, i)
+            C[v] = T.if_then_else({where.replace("i", "v")} and v < n, B[v], T.float32(0))
+""")
+    s = Schedule(func)
+    s.compute_at("B", s.get_loops("C")[0])
+    same_numbers(func, s.func, {"n": 2})
