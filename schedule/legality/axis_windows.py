@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
 
 from tir.analysis.context import accesses
 from tir.arith.bounds import ranges_of
@@ -149,27 +148,26 @@ def _symbolic_window(
     the block without the condition that keeps it in its domain; None where there is something else."""
     loops = {x.name: x.extent for x in (*outer, *inner)}
     mine = variables(it.binding)
-    radix = mixed_radix(polynomial(it.binding), loops)
+    total = polynomial(it.binding)
+    radix = mixed_radix(total, loops)
     if radix is None or any(mine & variables(other.binding) for other in block.iters if other is not it):
         return None
-    terms, count = radix
+    _, count = radix
     domain = it.domain
     kept = [c for c in conjuncts(block.predicate) if not mine & variables(c)]
     if not prove(it.extent <= count, {}, (*facts, it.var >= 0)) or not all(
         prove(c, {}, domain) for c in conjuncts(block.predicate) if mine & variables(c)
     ):
         return None
-    inside = {x.name for x in inner}
-    flags = [name in inside for name, _ in terms]
+    moving, fixed = split_terms(total, {x.name for x in inner})
+    part = mixed_radix(moving, loops)
     without = block.with_(predicate=conjunction(*kept))
-    if all(flags):
+    if not fixed:
         return Window(Const(0, it.extent.dtype), it.extent), without
-    extents = [loops[name] for name, _ in terms[: flags.index(False)]]
-    if any(flags[len(extents) :]) or not all(type(e) is Const for e in extents):
+    if part is None or type(part[1]) is not Const:
         return None
     start = substitute(it.binding, all_zero(x.var for x in inner))
-    width = prod(e.value for e in extents if type(e) is Const)
-    return Window(simplify(start, ranges_of((*outer, *inner))), Const(width, it.extent.dtype)), without
+    return Window(simplify(start, ranges_of((*outer, *inner))), part[1].with_(dtype=it.extent.dtype)), without
 
 
 def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound], zeros: Zeros, ranges: Ranges) -> Window:
@@ -221,7 +219,7 @@ def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) ->
         for x in [x for x in left if set(x.coefficients) <= below]:
             left.remove(x)
             first = next(k for k, d in enumerate(terms) if d.name in x.coefficients)
-            scale = terms[first].coefficient // (1 if first else x.coefficients[terms[0].name])
+            scale = terms[first].coefficient
             leading = all(x.coefficients.get(d.name, 0) * scale == d.coefficient for d in terms[first : n + 1])
             due.append((x, first, scale if leading else 0))
         yield term, due
@@ -317,9 +315,5 @@ def shifted(e: Expr, by: int) -> Expr:
 
 def in_elements(window: Window, index: TiledIndex) -> Window:
     """A window of values of an axis as one of the elements that the index gives."""
-    tile, offset = index.tile, index.offset
-    if tile > 1:
-        limits = tuple((base, scale * tile, bound) for base, scale, bound in window.limits)
-        window = Window(simplify(window.start * tile), simplify(window.extent * tile), limits)
-    start = shifted(window.start, offset.value) if type(offset) is Const else simplify(window.start + offset)
-    return Window(start, window.extent, window.limits)
+    limits = tuple((base, scale * index.tile, bound) for base, scale, bound in window.limits)
+    return Window(simplify(window.start * index.tile + index.offset), simplify(window.extent * index.tile), limits)
