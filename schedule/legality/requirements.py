@@ -409,9 +409,7 @@ def own_loops(leaf: Leaf) -> tuple[For, ...]:
             raise ScheduleError(
                 f"`{it.var.name}` of `{block.name}` is an opaque axis", (block, "opaque axis"), hint=in_any_order(it)
             )
-        if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
-            continue
-        if not it.extent.is_one:
+        if not it.extent.is_one and variables(it.binding).isdisjoint(x.name for x in loops):
             raise ScheduleError(
                 f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"), hint="do this before fuse"
             )
