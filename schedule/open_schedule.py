@@ -183,7 +183,7 @@ class OpenSchedule(Schedule):
         raise TypeError("an open schedule is not undone; `attempt` takes steps on a copy, and keeps them where all are legal")
 
     def take(self, other: OpenSchedule) -> None:
-        """Become what a copy of this schedule has become."""
+        """Take over the state of a copy of this schedule."""
         vars(self).update(vars(other))
 
     def attempt(self, build: Callable[..., object], *args: object) -> bool:

@@ -301,7 +301,7 @@ def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
 
 
 def open_in(value: object) -> tuple[int, ...]:
-    """The columns of what is open in an argument."""
+    """The columns of the open numbers in an argument."""
     return tuple(c for v in leaves(value) if isinstance(v, Hole) for c in columns_of(v.formula))
 
 
@@ -314,5 +314,5 @@ def _nested_branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
 
 
 def filled(step: Step, number: Callable[[int], int]) -> Step:
-    """The step with what `number` says of each column in place of what is open."""
+    """The step with the number of each column, by `number`, in place of the open ones."""
     return replace(step, args=map_leaves(step.args, lambda v: v.filled(number) if isinstance(v, Hole) else v))

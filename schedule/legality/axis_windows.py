@@ -144,8 +144,8 @@ def windows_of_tries(
 def _symbolic_window(
     block: Block, it: Iter, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr]
 ) -> tuple[Window, Block] | None:
-    """The window of an iteration variable of symbolic extent that is the sum of loops, only the outermost of symbolic extent, and
-    the block without the condition that keeps it in its domain; None where there is something else."""
+    """The window of an iteration variable of symbolic extent, a sum of loops with only the outermost one symbolic, and the block
+    without the condition that keeps it in its domain; None for anything else."""
     loops = {x.name: x.extent for x in (*outer, *inner)}
     mine = variables(it.binding)
     total = polynomial(it.binding)

@@ -347,7 +347,7 @@ def need_outside(stmt: For | Block, name: str) -> None:
 def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
     """The buffers that a block reads (or writes), by name, in the order of the stated regions, else of first use.
 
-    What is allocated in the block does not count, nor as read what a reduction with an init accumulates in.
+    Buffers allocated in the block do not count, nor, as read, those in which a reduction with an init accumulates.
     """
     stated = block.writes if written else block.reads
     if stated is not None:

@@ -145,8 +145,8 @@ def _need_spatial_block(
 
 
 def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: Instances) -> bool:
-    """True if instances in different iterations differ in a spatial axis where each sum of loops below that the predicate limits,
-    as that of the parts of a tile that do not fill it, counts as one number below the limit."""
+    """True if instances in different iterations differ in a spatial axis. Each sum of loops below that the predicate limits, as
+    of the parts of a tile that do not fill it, counts as one number below the limit."""
     block, names = unit.stmt, {x.name for x in instances.below_loops}
     assert isinstance(block, Block)
     conditions = conjuncts(substitute(block.predicate, unit.env))
@@ -179,9 +179,9 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
 
 
 def _has_disjoint_iterations(path: list[Stmt]) -> bool:
-    """True if the last loop of a path holds one block, which writes at places that depend on all axes that the loop drives, and
-    whose instances in different iterations differ in a spatial axis: by enumeration, where places that come from fused and split
-    loops are beyond algebra."""
+    """True if the last loop of a path holds one block, which writes at places that depend on all axes that the loop drives. Its
+    instances in different iterations differ in a spatial axis: by enumeration, as places of fused and split loops are beyond
+    algebra."""
     loop = last_loop(path)
     chain, inner = nest_at(loop)
     if type(inner) is not Block or loop.name in driving(inner, *NOT_SPATIAL):

@@ -297,8 +297,8 @@ def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -
 
 
 def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[str], placing: set[str]) -> None:
-    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs, or an opaque axis, whose
-    iterations the init of a later one would go before."""
+    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs, or an opaque axis, all of
+    whose inits would run before its updates."""
     ordered = driving(reduction, Axis.OPAQUE)
     for x in loops:
         if x.name in reducing and x.name in placing:
@@ -348,7 +348,7 @@ def drives_both(reduction: Block, loop: For, step: str, so: str = "") -> Schedul
 
 
 def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
-    """The stated reads of a reduction without its init: it reads what it writes, too."""
+    """The stated reads of a reduction without its init: it reads its outputs, too."""
     reads = reduction.reads
     if reads is None or reduction.writes is None:
         return reads

@@ -54,7 +54,7 @@ from .placement import laid_out
 
 
 def need_scope(storage_scope: str) -> str:
-    """A storage scope as it occurs in names; refuses what is none."""
+    """A storage scope as it occurs in names; refuses an unknown one."""
     if storage_scope not in SCOPES:
         raise ScheduleError(no_such("storage scope", storage_scope, SCOPES))
     return storage_scope.replace(".", "_")

@@ -66,7 +66,7 @@ def laid_out(
 
 
 def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
-    """The window without what is outside of range(extent), as far as that can be said without a condition."""
+    """The window without its part outside of range(extent), as far as that can be said without a condition."""
     size, _ = bounds(extent, ranges)
     reach, _ = bounds(window.extent, ranges)
     low, high = bounds(window.start, ranges)

@@ -207,7 +207,7 @@ def divisible(block: Block, reordered: bool = True) -> bool:
 
 
 def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> int:
-    """Lay out what a block writes, at `indices`, with the dimension of `axis` last; returns the number that this had."""
+    """Lay out a block's output, at `indices`, with the dimension of `axis` last; returns the number that this had."""
     place = next(n for n, i in enumerate(indices) if isinstance(i, Var) and i.name == axis)
     order = [*(n for n in range(len(indices)) if n != place), place]
     s.transform_layout(block, ("write", 0), IndexMap.identity(len(indices)).permute(*order))
@@ -242,7 +242,7 @@ def is_elementwise(block: Block) -> bool:
 
 
 def made_for(s: Schedule, block: str) -> list[str]:
-    """The elementwise producers of a block that make what it reads for nothing else."""
+    """The elementwise producers of a block whose results nothing else reads."""
     outputs = s.get_output_blocks()
     found = [p for p in s.get_producers(block) if is_elementwise(find_block(s.func, p))]
     return [p for p in found if s.get_consumers(p) == [block] and p not in outputs]

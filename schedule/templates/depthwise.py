@@ -176,7 +176,7 @@ def _place(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> 
 
 
 def _padding(s: OpenSchedule, c: Windows) -> str | None:
-    """The block that makes the padded input, if there is one and nothing else reads what it makes."""
+    """The block that makes the padded input, if there is one and nothing else reads its result."""
     for block in map(s.block, made_for(s, c.block)):
         if stored(block).buffer.name == c.image.buffer.name and any(isinstance(n, Select) for n in walk(block.body)):
             return block.name

@@ -9,9 +9,9 @@ MAX_EMPTY = 1 / 16  # part of the tiles that blocks may have room for in vain, r
 
 
 def balanced(tiles: int, most: int, multiple: int) -> int:
-    """Tiles of a block, at most `most` and not much fewer, so that the blocks, whose number is a multiple of `multiple`, have
-    as little room as possible for tiles that there are not: those need guards, or are computed in vain. A block may be up to a
-    quarter larger where there would be much such room, or, if threads share the blocks, smaller where that saves enough."""
+    """Tiles of a block, at most `most` and not much fewer, so that the blocks, whose number is a multiple of `multiple`, have as
+    little room as possible for missing tiles: those need guards, or are computed in vain. A block may be up to a quarter larger
+    where there would be much such room, or, if threads share the blocks, smaller where that saves enough."""
 
     def room(count: int) -> int:
         return ceil(ceil(tiles / count) / multiple) * multiple * count - tiles

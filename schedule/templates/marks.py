@@ -157,7 +157,7 @@ def prefetch(s: OpenSchedule, block: str) -> None:
 
 
 def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
-    """The packed copies of constants that a block reads in vectors, if they are larger than what is quickly read."""
+    """The packed copies of constants that a block reads in vectors, if they are larger than the first-level cache."""
     known = {b.name: b for b in (*s.func.buffers, *s.func.allocs) if b.name in s.constants}
     vector = s.vector_axes(block)
     axes = {x.buffer.name: variables(*x.indices) for x in loads(s.block(block).body)}

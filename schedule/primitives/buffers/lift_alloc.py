@@ -1,4 +1,4 @@
-"""lift_alloc: a temporary of a block becomes one of what is around the block."""
+"""lift_alloc: a temporary of a block becomes one of the enclosing block or function."""
 
 from __future__ import annotations
 

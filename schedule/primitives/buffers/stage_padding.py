@@ -1,4 +1,4 @@
-"""stage_padding: what a block pads as it reads is padded before it."""
+"""stage_padding: an input that a block pads as it reads is padded before it."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]
 
 
 def _moved(condition: Expr, block: Block, read: Load, places: list[Expr], ranges: Ranges) -> Expr:
-    """A condition on an index of what is read, as one on the axis of the copy that has its place."""
+    """A condition on an index of a load, as one on the axis of the copy that has its place."""
     if isinstance(condition, Binary) and condition.op in COMPARISONS and condition.a.dtype in ("int32", "int64"):
         difference = add(polynomial(condition.a), polynomial(condition.b), -1)
         for i, place in zip(read.indices, places, strict=True):

@@ -64,7 +64,7 @@ def unsafe_set_dtype(func: PrimFunc, block: BlockName, buffer_index: BufferPlace
 
 
 def _converted(value: Expr, dtype: str) -> Expr:
-    """A value in another dtype; what was converted from this dtype, exactly, is taken as it was."""
+    """A value in another dtype; a value converted from this dtype, exactly, is taken as it was."""
     match value:
         case Cast(wide, inner) if inner.dtype == dtype and dtypes.holds(wide, dtype):
             return inner

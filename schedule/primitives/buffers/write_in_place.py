@@ -1,4 +1,4 @@
-"""write_in_place: what is copied is made where it is copied to."""
+"""write_in_place: a block writes its results where they would be copied to."""
 
 from __future__ import annotations
 

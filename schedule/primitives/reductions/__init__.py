@@ -1,1 +1,1 @@
-"""Primitives that take a reduction apart, or change what it works on."""
+"""Primitives that take a reduction apart, or change its operands."""

@@ -1,4 +1,4 @@
-"""decompose_padding: a block that pads becomes one that fills, and one that copies what is inside."""
+"""decompose_padding: a block that pads becomes one that fills, and one that copies the inside."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def decompose_padding(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple
 
 
 def _value_ranges(block: Block, condition: Expr) -> ValueRanges:
-    """The ranges to which a condition keeps the axes of a block, and what else it says."""
+    """The ranges to which a condition keeps the axes of a block, and its other parts."""
     extents = {it.var.name: int(it.extent.value) for it in block.spatial if isinstance(it.extent, Const)}
     result = ValueRanges()
     for c in conjuncts(condition):

@@ -80,7 +80,7 @@ def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], in
 
 
 def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
-    """Nothing else under the loop writes what the init reads."""
+    """Refuse where anything else under the loop writes inputs of the init."""
     init = leaf.block.init
     started_from = set() if init is None else loaded_names(init)
     for other in scope.leaves_under(target):

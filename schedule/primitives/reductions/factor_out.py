@@ -1,4 +1,4 @@
-"""factor_out: a constant factor of what is summed becomes one of the sum."""
+"""factor_out: a constant factor of the terms of a sum becomes one of the sum."""
 
 from __future__ import annotations
 

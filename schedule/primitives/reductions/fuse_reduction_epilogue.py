@@ -1,4 +1,4 @@
-"""fuse_reduction_epilogue: what is added to the result of a reduction becomes what the reduction starts from."""
+"""fuse_reduction_epilogue: the addend of a reduction's result becomes the value that the reduction starts from."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _need_whole_domain(epilogue: Block, leaf: Leaf) -> None:
 
 
 def _need_nothing_between(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
-    """Refuse if something between the two blocks writes what the epilogue reads, or uses what it writes."""
+    """Refuse if something between the two blocks writes inputs of the epilogue, or uses its output."""
     if output in first.reads:
         raise _refusal(f"{first.quoted} reads `{output}`, which {last.quoted} writes", last.name, (first.stmt, f"reads {output}"))
     for leaf in running_between(scope, (*first.above, first.stmt), (*last.above, last.stmt)):

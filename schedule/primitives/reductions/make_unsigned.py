@@ -67,7 +67,7 @@ def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple
 
 
 def _product(block: Block, buffer: str) -> tuple[Load, Store]:
-    """The element by which a sum of products multiplies one of the buffer, and what it writes; refuses what is no such sum."""
+    """The element by which a sum of products multiplies one of the buffer, and its output; refuses any other block."""
     found = accumulation(block)
     if found is not None and found.op == "+" and found.start == Const(0, "int32"):
         match found.added:
@@ -88,7 +88,7 @@ def _product(block: Block, buffer: str) -> tuple[Load, Store]:
 
 
 def _sums(block: Block, other: Load, names: Names) -> tuple[Block, Buffer]:
-    """The block that sums the other factor over the axes that reduce, and what it writes."""
+    """The block that sums the other factor over the axes that reduce, and its output."""
     new: dict[str, Expr] = {}
     iters: list[Iter] = []
     for i in other.indices:

@@ -86,7 +86,7 @@ def pad_einsum(func: PrimFunc, block: BlockName, padding: list[int]) -> tuple[Pr
 
 
 def _einsum_factors(block: Block) -> tuple[Store, list[Load]]:
-    """The store of a block that adds a product to what it stores, and the factors."""
+    """The store of a block that adds a product to the element that it stores to, and the factors."""
     refused = ScheduleError(
         f"`{block.name}` does not add a product of elements to what was 0",
         (block, "the block"),
@@ -140,7 +140,7 @@ def _padded_shape(block: Block, access: Load | Store, sizes: dict[str, tuple[Exp
 
 
 def _with_padded_buffer(func: PrimFunc, buffer: Buffer, shape: tuple[Expr, ...]) -> PrimFunc:
-    """`func` with a temporary of a larger shape, 0 in what is new."""
+    """`func` with a temporary of a larger shape, 0 in the added part."""
     names = Names.of(func)
     places = tuple(Var(v, dim.dtype) for v, dim in zip(place_names(func, names, len(shape)), shape, strict=True))
     conditions = tuple(v < dim for v, dim, size in zip(places, buffer.shape, shape, strict=True) if dim != size)

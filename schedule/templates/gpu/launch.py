@@ -129,7 +129,7 @@ def source_of(s: OpenSchedule, copy: str) -> Load | None:
 
 
 def _aligned(source: Load | None, lanes: int) -> bool:
-    """True where what is loaded lies in groups of `lanes` elements, which start where vectors may."""
+    """True where the elements loaded lie in groups of `lanes`, which start where vectors may."""
     if source is None or not source.indices or not isinstance(source.buffer.shape[-1], Const):
         return False
     return int(source.buffer.shape[-1].value) % lanes == 0 and _moves_by_lanes(source.indices[-1], lanes)

@@ -75,7 +75,7 @@ class CrossThreadReduction(Template):
 
 
 def _rank(b: Block) -> int | None:
-    """The dimensions of what a block writes, if its spatial axes are these in order."""
+    """The number of dimensions of a block's output, if its spatial axes are these in order."""
     axes = written_axes(b)
     return None if axes is None or tuple(axes) != b.spatial else len(axes)
 
@@ -224,7 +224,7 @@ def _length(b: Block, rank: int) -> int:
 
 
 def _spread(s: OpenSchedule, name: str, row: str, threads: int, width: int, held: bool) -> None:
-    """Bind what a stage does for a row to threads."""
+    """Bind a stage's work for a row to threads."""
     loops = s.get_loops(name)
     inner = loops[loops.index(row) + 1 :]
     if not inner:

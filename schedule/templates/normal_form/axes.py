@@ -145,7 +145,7 @@ def _in_parts(e: Expr, it: Iter, factors: list[int]) -> tuple[Expr, set[str]]:
 
 
 def _sums(e: Expr) -> Iterator[Polynomial]:
-    """An index, and what is divided in it, as sums."""
+    """An index, and the dividends in it, as sums."""
     p = polynomial(e)
     yield p
     for n in {a for monomial in p for a in monomial if isinstance(a, Binary) and a.op in ("//", "%")}:
@@ -153,7 +153,7 @@ def _sums(e: Expr) -> Iterator[Polynomial]:
 
 
 def _plain_terms(p: Polynomial, names: set[str]) -> dict[str, int] | None:
-    """The coefficients of some variables in a sum; None where they occur in it otherwise, but for what is divided."""
+    """The coefficients of some variables in a sum; None where they occur in it otherwise, but for dividends."""
     found: dict[str, int] = {}
     for monomial, coefficient in p.items():
         match monomial:
@@ -189,7 +189,7 @@ def _digits(index: Expr, outer: Iter, inner: Iter) -> bool:
 
 
 def _used_elsewhere(b: Block, names: set[str]) -> bool:
-    """True where axes occur outside of the indices of what is accessed."""
+    """True where axes occur outside of the indices of accesses."""
 
     def count(node) -> int:
         return sum(isinstance(n, Var) and n.name in names for n in walk(node))
@@ -234,7 +234,7 @@ def _map(b: Block, outputs: Callable[[Iter], Iterable[Expr]]) -> IndexMap:
 
 
 def _accesses(b: Block, once: bool = True) -> list[Load | Store]:
-    """The elements that a block accesses, each once, or all of them; what it writes first."""
+    """The elements that a block accesses, each once, or all of them; the written ones first."""
     found: list[Load | Store] = [stored(b), *loads(b.body)]
     written = Load(stored(b).buffer, stored(b).indices)
     return [x for x in dict.fromkeys(found) if x != written] if once else found

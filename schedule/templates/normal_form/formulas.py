@@ -1,4 +1,4 @@
-"""Formulas in one form: simple ones, constant factors outside of sums, and what is summed where it is summed."""
+"""Formulas in one form: simple ones, constant factors outside of sums, and terms computed where they are summed."""
 
 from __future__ import annotations
 
