@@ -1,4 +1,4 @@
-"""Networks on the command lines: reading and compiling them, reading what they are given, and writing what they give."""
+"""Networks on the command lines: reading and compiling them, reading their inputs, and writing their outputs."""
 
 from __future__ import annotations
 

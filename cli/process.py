@@ -78,7 +78,7 @@ def leave(status: int) -> NoReturn:
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """Discard output to a standard stream that was closed before this process began, and print `?` for what it has no letter."""
+    """Discard output to a standard stream that was closed before this process began, and print `?` for letters that it lacks."""
     with ExitStack() as stack:
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "replace":
             stack.callback(_reconfigured, sys.stdout, sys.stdout.errors)
@@ -92,7 +92,7 @@ def _streams() -> Iterator[None]:
 
 
 def _reconfigured(stream: io.TextIOWrapper, errors: str | None) -> None:
-    """Set how a stream writes what it has no letter for, unless what it still buffers cannot be written."""
+    """Set how a stream writes characters that it cannot encode, unless the text that it still buffers cannot be written."""
     with suppress(OSError):
         stream.reconfigure(errors=errors)
 
@@ -117,5 +117,5 @@ def _termination() -> Iterator[list[int]]:
 
 
 def _discard_output() -> None:
-    """Discard what standard output still buffers: it cannot be written."""
+    """Discard the text that standard output still buffers: it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

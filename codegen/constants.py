@@ -207,7 +207,7 @@ class _Search:
         return found if buffer_nbytes(*_result_buffers(found)) <= MAX_GROWTH * nbytes else None
 
     def _around(self, path: Sequence[Stmt], part: Stmt) -> tuple[For | If, ...] | None:
-        """The loops and conditions around a statement that it depends on; None where these read what is no constant."""
+        """The loops and conditions around a statement that it depends on; None where these read anything but constants."""
         conditions = [s.condition for s in path if isinstance(s, If)]
         needed = variables(part, *conditions)
         if needed & self.sizes or any(x.buffer.name not in self.known for c in conditions for x in loads(c)):

@@ -75,7 +75,7 @@ def copier(nbytes: int, target: Target | str = "llvm", *, threads: int | None = 
 
 
 def _here(target: Target | str, threads: int | None, what: str) -> Target:
-    """The target with so many cores; refuses what is not this processor's kind."""
+    """The target with so many cores; refuses another kind than this processor's."""
     target = Target(target)
     if backend(target).device is not None:
         raise ValueError(f"the {what} is measured on this processor, not for {target}")

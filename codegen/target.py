@@ -70,7 +70,7 @@ class Target:
 
     @property
     def features(self) -> frozenset[str]:
-        """LLVM's names of what the processor has; of one that is not the host's, those that decide what code it runs."""
+        """LLVM's names of the processor's features; of one that is not the host's, those that decide which code it runs."""
         return processor_features(self.mcpu, self.mattr, self.mtriple) if self.mcpu else frozenset()
 
     @property
@@ -124,7 +124,7 @@ def _parse(spec: str) -> dict:
 
 
 def _complete(given: dict) -> dict:
-    """All options of a target: what is the same for all kinds, and what its backend makes of the rest."""
+    """All options of a target: those that all kinds share, and those that its backend makes of the rest."""
     for key in ("mcpu", "mattr", "arch", "mtriple"):
         if not isinstance(value := given.get(key) or "", str):
             raise ValueError(f"target option {key} must be a string, got {value!r}")

@@ -102,7 +102,7 @@ class GBDTModel(LearnedModel):
         return dict(zip(COLUMNS, result.tolist(), strict=True))
 
     def fit(self) -> None:
-        """Add trees for what is new, or build all anew where the data has grown or the trees are too many."""
+        """Add trees for new data, or build all anew where the data has grown or the trees are too many."""
         options = self.boosting
         anew = self.programs >= (1 + options.growth) * self._rebuilt or len(self.forest) + options.added > 2 * options.trees
         if anew:

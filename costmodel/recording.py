@@ -63,7 +63,7 @@ Value = Number | Plain
 
 
 class Recorder:
-    """Takes down what is computed with the numbers that it hands out."""
+    """Records the operations on the numbers that it hands out."""
 
     def __init__(self) -> None:
         self._steps = array("i")  # of each place an operation and its operands by place, -1 for none; of a column its number

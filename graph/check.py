@@ -102,7 +102,7 @@ def _part(expected: Expected, found: np.ndarray) -> float:
 
 
 class _Memory:
-    """The memory of a call of a model, and what each value in it should still hold: what made it wrote that there."""
+    """The memory of a call of a model, and the elements that each value in it should still hold, as its kernel wrote them."""
 
     def __init__(self, graph: Graph, model: Model, inputs: Sequence[np.ndarray]):
         self._graph, self._plan = graph, model.plan
@@ -112,7 +112,7 @@ class _Memory:
         self._kept = {v: _bytes(a).copy() for v, a in zip(graph.inputs, inputs, strict=True)}
 
     def read(self, value: Value, written: bool = True) -> np.ndarray:
-        """A value that is read. GraphError where what was made of it is no longer there."""
+        """A value that is read. GraphError where its elements are no longer there."""
         place = self._plan.places[value]
         if (constant := self._graph.constants.get(place.root.name)) is not None:
             return elements(value, _bytes(constant)[place.offset :])

@@ -128,7 +128,7 @@ class _Fusion:
             self._sinks |= dict.fromkeys(own, into)
 
     def _fits(self, call: Call, reader: int, copies: bool) -> bool:
-        """True where what a call makes may be computed where another reads it; if it `copies`, no element is computed twice."""
+        """True where a call's result may be computed where another reads it; if it `copies`, no element is computed twice."""
         if reader not in self.pointwise:
             return copies and picks(call) and is_product(self.calls[reader])
         members = self._members[self._last(reader)]
@@ -239,7 +239,7 @@ def _reader(call: Call) -> Call | None:
 
 
 def _before(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:
-    """The calls before a call, and itself, each after what it reads; commuting operands sorted: the group's, then larger ones."""
+    """The calls before a call, and itself, each after its operands; commuting operands sorted: the group's, then larger ones."""
     seen |= set(call.outputs)
     if call.operator in COMMUTATIVE:
         operands = sorted(call.values, key=lambda v: (v not in maker, depth.get(v, 0), -v.nbytes))

@@ -22,7 +22,7 @@ ELEMENT_TYPES = frozenset({"dtype", "output_dtype", "precision", "to"})  # the a
 
 
 class GraphError(ValueError):
-    """A graph, or a file that should hold one, that is malformed or asks for what is not there."""
+    """A graph, or a file that should hold one, that is malformed or asks for something unknown."""
 
 
 @dataclass(frozen=True, slots=True)

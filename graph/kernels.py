@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class GroupKernel:
-    """The function of some groups, and what a program needs of it, compiled as `name`: `main`, which is called, and
+    """The function of some groups, and the kernels that a program needs of it, compiled as `name`: `main`, which is called, and
     `preparation`, which runs once, if there is something to prepare from constants. `lookup` says what is recorded."""
 
     func: PrimFunc

@@ -1,4 +1,4 @@
-"""Constants as kernels read them, in one block of memory; what depends on weights alone is computed at compile time."""
+"""Constants as kernels read them, in one block of memory; values of weights alone are computed at compile time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .memory import WEIGHTS, MemoryPlan
 
 @dataclass(frozen=True)
 class Preparation:
-    """A run of what a kernel prepares. `values` are its parameters by name: constants of the graph, and the new ones it makes."""
+    """A run of a kernel's preparation. `values` are its parameters by name: constants of the graph, and the new ones it makes."""
 
     kernel: GroupKernel
     values: Mapping[str, Value]
 
 
 def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel]) -> tuple[list[Group], list[Preparation]]:
-    """The groups with the inputs and the scratch that their kernels take once constants are prepared, and what prepares these."""
+    """The groups with the inputs and the scratch that their kernels take once constants are prepared, and their preparations."""
     taken = graph.names()
     made: dict[tuple[PrimFunc, tuple[Value, ...]], Preparation] = {}  # groups may share weights
     result = []

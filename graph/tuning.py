@@ -228,7 +228,7 @@ def _opened(records: str | Path | Records | None) -> Iterator[Records]:
 
 
 def _device(target: Target, measurer: Any, records: Records) -> str | None:
-    """The name of what measures, if that is another device than this machine's; `records` are those of that one then."""
+    """The name of the measuring device, if it is another one than this machine's; `records` are those of that one then."""
     devices = measurer.devices(target_text(target)) if hasattr(measurer, "devices") else ()
     if not devices or devices[0].fingerprint == fingerprint(target):
         return None
@@ -237,7 +237,7 @@ def _device(target: Target, measurer: Any, records: Records) -> str | None:
 
 
 def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records, device: str | None) -> Progress:
-    """The tasks of a model with default schedules: what each takes in the network, if it runs here, and what is recorded."""
+    """The tasks of a model with default schedules: the seconds of each in the network, if it runs here, and its records."""
     if device is None:
         profile = model.profile(inputs)
     else:

@@ -51,7 +51,7 @@ def _bindings():
 
 
 def call(name: str, *args: Any) -> Any:
-    """Call a function of the driver; what it returns behind the status. Raises DeviceError."""
+    """Call a function of the driver; returns its results without the status. Raises DeviceError."""
     driver = _bindings()
     try:
         status, *values = getattr(driver, name)(*args)
@@ -241,7 +241,7 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
 
 
 def array_type(a: Any) -> tuple[tuple[int, ...], str] | None:
-    """The shape and dtype of an array on the device; None for what is no array. Raises TypeError as `described` does."""
+    """The shape and dtype of an array on the device; None for any other object. Raises TypeError as `described` does."""
     if isinstance(a, (np.generic, type)) or not (hasattr(a, "__cuda_array_interface__") or hasattr(a, "__dlpack__")):
         return None
     _, shape, dtype, _, _ = described(a)

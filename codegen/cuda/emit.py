@@ -245,7 +245,7 @@ class _Kernel:
     # vectors
 
     def vector(self, s: For) -> None:
-        """A loop over lanes: what follows one another in memory is moved at once, the lanes are computed one by one."""
+        """Write a loop over lanes: consecutive elements in memory are moved at once, the lanes are computed one by one."""
         if not isinstance(s.extent, Const) or int(s.extent.value) < 2:
             self.loop(s.with_(kind=Kind.UNROLLED))
             return

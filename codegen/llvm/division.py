@@ -21,8 +21,8 @@ DECIDED_BY_ALL_BITS = ("//", "%", "min", "max", "abs", "shr")  # operations whos
 
 
 def divided(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
-    """The integer divisions in an expression by what is neither a number nor loaded, inner ones first, each with the conditions
-    that `and` and `or` put in front of it. Those in the choices of lazy selects are left out."""
+    """The integer divisions in an expression by divisors that are neither numbers nor loaded, inner ones first, each with the
+    conditions that `and` and `or` put in front of it. Those in the choices of lazy selects are left out."""
     match e:
         case Const() | Var():
             return
@@ -45,7 +45,7 @@ def _fixed(divisor: Expr) -> bool:
 
 
 def factors(extent: Expr) -> set[Expr]:
-    """Factors of the extent of a loop, and of what it is a part of: while the loop runs, none of them is 0."""
+    """Factors of the extent of a loop, and of the length that it is a part of: while the loop runs, none of them is 0."""
     return {factor for part in min_operands(extent) for factor in _factors(part, 1)}
 
 
@@ -70,7 +70,7 @@ class Division(Memory):
             self._test(division, conditions)
 
     def may_fail(self, *expressions: Expr) -> bool:
-        """True where one of these expressions divides by what may be 0, unless that is an element."""
+        """True where one of these expressions has a divisor, other than an element, that may be 0."""
         return any(True for _ in self._uncertain(expressions))
 
     def _uncertain(self, expressions: tuple[Expr, ...]) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:

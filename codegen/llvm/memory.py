@@ -199,11 +199,11 @@ class Memory(Writer):
         return result
 
     def _free_registers(self) -> int:
-        """The vector registers that are left beside the accumulators and what a statement needs."""
+        """The vector registers that are left beside the accumulators and the operands of a statement."""
         return self.module.target.registers - self.pinned - STATEMENT_REGISTERS
 
     def _fetch_ahead(self, place: Place, write: bool) -> None:
-        """Prefetch what an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
+        """Prefetch the lines that an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
         buffer = place.access.buffer
         nbytes = dtypes.nbytes(buffer.dtype)
         for loop, name, distance in self.ahead:
@@ -361,8 +361,8 @@ class Memory(Writer):
         return self.address(place.access.buffer, uniform), further
 
     def _place_in_group(self, place: Place, stride: int) -> int | None:
-        """The number, from 0, of the elements of an access in their groups of `stride` elements, if the buffer consists of such
-        groups and it is the same in all of them, whatever the loops around count."""
+        """The place, from 0, of an access's elements in groups of `stride` elements, if the buffer consists of such groups and
+        the place is the same in all of them, whatever the loops around count."""
         moving = [c for m, c in place.offset.items() if m]
         size = prod(n.value if isinstance(n, Const) else 1 for n in place.access.buffer.shape)
         if stride < 2 or place.nested or size % stride or any(c % stride for c in moving):

@@ -68,8 +68,8 @@ def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[st
 
 
 class _Table(np.ndarray):
-    """The words that a call compares with, the function that holds the code that it runs, and what the function of CPython that
-    has this table as its `self` is made of, which CPython reads by address alone."""
+    """The words that a call compares with, the function that holds the code that it runs, and the definition of the method that
+    has this table as its `self`, which CPython reads by address alone."""
 
     entry: object
     method: _MethodDef
@@ -97,7 +97,7 @@ def supported() -> bool:
 
 
 def _as_known(array: np.ndarray) -> bool:
-    """True where the words at the known places of an array are what it says of itself."""
+    """True where the words at the known places of an array agree with its attributes."""
 
     def word(place: int) -> int:
         return ctypes.c_uint64.from_address(place).value

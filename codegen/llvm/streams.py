@@ -122,5 +122,5 @@ class Streams(Writer):
 
 
 def _further(access: Load | Store, distance: Expr) -> Load | Store:
-    """An access to what lies so many elements further."""
+    """An access to the element so many elements further."""
     return access.with_(indices=(*access.indices[:-1], access.indices[-1] + distance))

@@ -23,7 +23,7 @@ MAX_HINT_LETTERS = 100  # of a name of the program in one of LLVM's, which are c
 
 
 class Writer(Instructions):
-    """The function that is being written, and what is known at this point of it."""
+    """The function that is being written, and the facts known at this point of it."""
 
     def __init__(self, module: Module, parallel: bool = False, share: bool = False):
         self.module = module

@@ -81,7 +81,7 @@ def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
 
 
 def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """True where what an iteration reads of the buffer, it has written. Iterations of a parallel loop are independent."""
+    """True where an iteration has written all that it reads of the buffer. Iterations of a parallel loop are independent."""
     return loop.kind is Kind.PARALLEL or (loop.kind is Kind.SERIAL and writes_before_reads(loop.body, buffer, ranges))
 
 

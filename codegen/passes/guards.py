@@ -77,8 +77,8 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
 
 
 def _conditions_once(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
-    """The body of the loop `name` under the conditions of all that is in it that depend on the loop and on none inside, nor on
-    `lanes` around it, such as those on a quotient of a fused loop, which no extent can say."""
+    """The body of the loop `name` under the conditions common to all statements in it that depend on the loop, on none inside,
+    and on no `lanes` around it, such as those on a quotient of a fused loop, which no extent can say."""
     elsewhere = {x.name for x in loops(body)} | lanes
 
     def decided(c: Expr) -> Expr | None:

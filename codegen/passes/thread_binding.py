@@ -22,7 +22,7 @@ MAX_BLOCKS_YZ = 65535  # of a grid, along axes y and z
 def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
     """Bring kernels to one form: the loops over blocks outside, all loops of one axis with one variable.
 
-    Each outermost nest of loops bound to blocks or threads is a kernel; the loops around it run on the host. What stands in no
+    Each outermost nest of loops bound to blocks or threads is a kernel; the loops around it run on the host. A statement in no
     bound loop is a kernel of one thread.
     """
     taken = names(func)

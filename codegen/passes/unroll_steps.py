@@ -52,7 +52,7 @@ def _steps(loop: For, limit: int) -> int:
 
 
 def _meet(load: Load, loop: For, count: int) -> bool:
-    """True where one of so many steps may load what another does, at another place of the unrolled loops inside."""
+    """True where two of so many steps may load one element at different places of the unrolled loops inside."""
     place = position(load.buffer, load.indices)
     step, places = coefficient(place, loop.name), {0}
     for x in loops(loop.body):

@@ -104,7 +104,7 @@ class Kernel(LibraryOfOne):
         return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # `arguments.checked` tells whether they hold
 
     def load(self) -> None:
-        """Bring the machine code into this process, and what checks its arguments, which else the first call does. Raises
+        """Load the machine code, and the check of its arguments, into this process, which else the first call does. Raises
         UnsupportedProcessor if the target has instructions that this processor has not."""
         for part in self.parts:
             part._run  # noqa: B018
@@ -131,7 +131,7 @@ class Kernel(LibraryOfOne):
         return results()
 
     def _arranged(self, arrays: tuple, named: Mapping[str, Any]) -> tuple[list[Any], Callable[[], Any]]:
-        """The arguments in the order of the parameters, and the function that gives what a call returns."""
+        """The arguments in the order of the parameters, and the function that gives a call's result."""
         return self._signature.bound(arrays, named, self._viewed, new_array)
 
     @cached_property

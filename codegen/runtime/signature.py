@@ -75,7 +75,7 @@ class Signature:
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """The names of outputs of which every element is certainly written; what is made for others holds zeros."""
+        """The names of outputs of which every element is certainly written; arrays made for others hold zeros."""
         return frozenset(b.name for b in self.outputs if _written_whole(self.func, b))
 
     def bound(

@@ -96,7 +96,7 @@ def needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx
 
 
 def names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """The names of what nodes read, also inside of the graphs that they hold, but for what these define themselves."""
+    """The names that nodes read, also inside of the graphs that they hold, but for those that these define themselves."""
     found = set[str]()
     for node in nodes:
         found |= set(node.input)
@@ -107,7 +107,7 @@ def names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:
 
 
 def ordered(nodes: Sequence[onnx.NodeProto], defined: Container[str] = ()) -> list[int]:
-    """The positions of nodes such that each comes after those that make what it reads, otherwise in the order of the file.
+    """The positions of nodes such that each comes after the makers of its operands, otherwise in the order of the file.
 
     Raises ValueError for nodes of which each needs the next, and for a name that two nodes make or that is `defined` before."""
     makers: dict[str, int] = {}

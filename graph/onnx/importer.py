@@ -179,7 +179,7 @@ class Importer:
         return [self.narrow.get(v.name, "") if isinstance(v, Value) else "" for v in inputs]
 
     def _narrow_result(self, node: onnx.NodeProto, inputs: Sequence[Any]) -> str:
-        """The narrow element type of what a node gives; empty for another. ValueError for nodes that do not take such types."""
+        """The narrow element type of a node's result; empty for another. ValueError for nodes that do not take such types."""
         kinds, named = self._kinds(inputs), [a.i for a in node.attribute if a.name in ("to", "output_dtype") and a.i]
         own = element_type(named[0], "its result") if named and domain_of(node.domain) == "" else ""
         match node.op_type:

@@ -199,7 +199,7 @@ def is_view(call: Call) -> bool:
 
 
 def result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """The shapes and element types of what the operator of a call gives; errors as of `tensors`."""
+    """The shapes and element types of the results of a call's operator; errors as of `tensors`."""
     return _result_types(anonymous(replace(call, outputs=())))
 
 
@@ -286,7 +286,7 @@ def wide(x: Any) -> Any:
 
 
 def narrow(x: te.Tensor, dtype: str) -> te.Tensor:
-    """A tensor rounded to the type of what it is made of; itself where it has that."""
+    """A tensor rounded to an element type; itself where it has that."""
     return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name="rounded")
 
 

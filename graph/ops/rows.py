@@ -30,7 +30,7 @@ def replaced(index: Sequence[Any], along: int, *others: Any) -> tuple[Any, ...]:
 
 
 class Rows:
-    """The elements of a tensor along some axes: what is reduced, for each place along the others."""
+    """The elements of a tensor along some axes: those that are reduced, for each place along the others."""
 
     def __init__(self, x: te.Tensor, axes: Sequence[int]):
         self.x, self.axes = x, normal_axes(axes, x.ndim)

@@ -1,4 +1,4 @@
-"""Numbers by which operands of products are scaled scale what these make."""
+"""Factors of the operands of products become factors of their results."""
 
 from __future__ import annotations
 

@@ -83,14 +83,14 @@ def whole(value: Value) -> Strided:
 
 
 def simplify_layouts(graph: Graph) -> Graph:
-    """Make what several calls move one after the other at once, and what stays in its order a view.
+    """Make several moves, one after the other, one move, and a view where elements stay in order.
 
     A value that others read as well is kept where what follows it is a part of it in order, which needs no kernel of its own.
     """
     consumers, outputs = graph.consumers(), set(graph.outputs)
 
     def needed(value: Value) -> bool:
-        """True where a value is there in any case, or for more than one."""
+        """True where a value is in memory in any case, or for more than one reader."""
         readers = consumers.get(value, [])
         return value in outputs or len(readers) > 1 or any(c.operator not in MOVES for c in readers)
 

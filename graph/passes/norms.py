@@ -79,7 +79,7 @@ def _norm(r: Rewriting, call: Call) -> Call | None:
 
 
 def _quotients(r: Rewriting, call: Call) -> list[tuple[Value, Value]]:
-    """The ways to see a call as a value over a root, as pairs of the value and of what the root is of."""
+    """The ways to see a call as a value over a root, as pairs of the value and of the root's operand."""
     found = []
     for a, b in [call.values, call.values[::-1]] if len(call.values) == 2 else []:
         if call.operator == "Mul":

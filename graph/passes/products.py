@@ -15,7 +15,7 @@ from .rewriting import Rewriting, other, rewrite
 
 @dataclass(frozen=True)
 class Part:
-    """A product with a constant matrix, and the constant row that is added to it, if there is one; `result` is what both make."""
+    """A product with a constant matrix, and the constant row that is added to it, if there is one; `result` is their value."""
 
     calls: tuple[Call, ...]
     weight: Value
