@@ -36,7 +36,7 @@ class Back(NamedTuple):
 
 
 def given(a: Any) -> Given | None:
-    """The elements of an array; None for what is no array, as Python's numbers and lists are none.
+    """The elements of an array; None for anything else, as for Python's numbers and lists.
 
     It may be numpy's, torch's, or have DLPack, `__array_interface__` or `__array__`. TypeError, which says what it must be, for
     one on a device, one that its library does not give away, or one whose elements mean something else than they are.

@@ -52,7 +52,7 @@ def has_empty(func: PrimFunc) -> bool:
 
 
 def without_empty(func: PrimFunc) -> PrimFunc:
-    """The function without what is never run: of a reduction over nothing its init is left. Itself where all is run.
+    """The function without statements that never run: of a reduction over nothing its init is left. Itself where all is run.
 
     The attribute WRITTEN has the parameters to which only what is left out stores."""
     if not has_empty(func):

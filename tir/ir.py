@@ -105,7 +105,7 @@ class Node:
     __slots__ = ("__weakref__",)  # for `memo`
 
     def with_(self, **changes: Any) -> Any:
-        """A copy with the given fields changed; the node itself where they are what it has."""
+        """A copy with the given fields changed; the node itself where it has them already."""
         for name, value in changes.items():
             if getattr(self, name) is not value:
                 break
@@ -350,7 +350,7 @@ NOT_SPATIAL = (Axis.REDUCE, Axis.OPAQUE)  # kinds of axes whose iterations canno
 
 
 class Stmt(Node):
-    """A statement: what is run for its effect on buffers."""
+    """A statement, which is run for its effect on buffers."""
 
     __slots__ = ()
 
@@ -441,7 +441,7 @@ class Address(Node):
 
 @node
 class Foreign(Node):
-    """A call of what the IR knows nothing about. The arguments are expressions, texts, addresses and such calls."""
+    """A call of a function that the IR knows nothing about. The arguments are expressions, texts, addresses and such calls."""
 
     op: str
     args: tuple[Node, ...]

@@ -21,7 +21,7 @@ def did_you_mean(wanted: Any, names: Iterable[str], prefix: str = "") -> str | N
 
 
 def no_such(what: str, wanted: Any, names: Iterable[str]) -> str:
-    """The reason why a choice by name is refused: what there is, the nearest first."""
+    """The reason why a choice by name is refused: the known names, the nearest first."""
     known = list(dict.fromkeys(names))
     near = nearest(wanted, known)
     return f"no {what} is named {wanted!r}; {f'did you mean {near}? ' if near else ''}there are: {', '.join(known)}"

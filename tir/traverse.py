@@ -372,7 +372,7 @@ def iterations(nest: Iterable[For]) -> int:
 
 
 def nest_at(stmt: Stmt, kind: Kind | None = None) -> tuple[list[For], Stmt]:
-    """The loops that a statement begins with, each the whole body of the one before, and what is in the last; those below the
+    """The loops that a statement begins with, each the whole body of the one before, and the body of the last; those below the
     first of one kind, if that is given."""
     found: list[For] = []
     while isinstance(stmt, For) and (not found or kind in (None, stmt.kind)):
@@ -469,7 +469,7 @@ def written_by(call: Foreign) -> set[str]:
 
 
 def bound_names(node: Node) -> Iterator[tuple[str, str, Stmt | None]]:
-    """The names bound in a function or a statement, what each names, and the statement that binds it (None: the function)."""
+    """The names bound in a function or a statement, the kind of each, and the statement that binds it (None: the function)."""
     if isinstance(node, PrimFunc):
         yield from ((p.name, "buffer" if isinstance(p, Buffer) else "size", None) for p in (*node.params, *node.allocs))
     for s in walk_stmts(node):

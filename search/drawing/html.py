@@ -33,7 +33,7 @@ def data(name: str, content: Any) -> str:
 
 
 def section(title: str, text: str, content: str | None) -> str:
-    """A part of a page with its title and what it shows; nothing where there is none."""
+    """A part of a page with its title and its contents; nothing where it has none."""
     return "" if not content else f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>\n{content}</section>"
 
 

@@ -107,7 +107,7 @@ class Chart:
             self._parts.append(f'<circle class="{kind}" cx="{self.x(x):g}" cy="{self.y(y):g}" r="{size:g}">{title}</circle>')
 
     def crosses(self, points: Iterable[Point], kind: str, titles: Sequence[str] = ()) -> None:
-        """Crosses for what failed."""
+        """Crosses for failed candidates."""
         for n, (x, y) in enumerate(points):
             title = f"<title>{escape(titles[n])}</title>" if titles else ""
             at, up = self.x(x), self.y(y)

@@ -375,7 +375,7 @@ def _bound(lets: Sequence[tuple[Var, Expr]], s: Stmt) -> Stmt:
 
 
 def _erring(func: PrimFunc) -> list[Buffer]:
-    """The buffers that hold what may err: floats that are stored, and what is computed of them."""
+    """The buffers whose elements may err: floats that are stored, and values computed of them."""
     stored = {s.buffer.name: s.buffer for s in stores(func.body)}
     found = {name for name, b in stored.items() if dtypes.is_float(b.dtype)}
     before = -1
@@ -387,7 +387,7 @@ def _erring(func: PrimFunc) -> list[Buffer]:
 
 
 def _computed(node: Stmt | Expr, erring: set[str], lets: set[str]) -> bool:
-    """True for a store, or a value, of floats, or of what may err."""
+    """True for a store, or a value, of floats, or of elements that may err."""
     parts = (node.value, *node.indices) if isinstance(node, Store) else (node,)
     return any(
         (isinstance(n, Load) and n.buffer.name in erring) or (isinstance(n, Var) and n.name in lets)
@@ -397,7 +397,7 @@ def _computed(node: Stmt | Expr, erring: set[str], lets: set[str]) -> bool:
 
 
 def _term(s: Store, value: Expr) -> tuple[str, Expr] | None:
-    """The sign and the term that a store adds to what it overwrites; None where it does something else."""
+    """The sign and the term that a store adds to the value it overwrites; None where it does something else."""
     own = Load(s.buffer, s.indices)
     match value:
         case Binary("+" | "-" as op, a, b) if a == own:

@@ -295,7 +295,7 @@ class LocalMeasurer(Measurer):
                     self._advance(deadline)
 
     def cancel(self) -> None:
-        """Forget what was submitted and has not come; what is being built is built to its end."""
+        """Forget candidates that were submitted and have no result; builds under way are built to their end."""
         for left in (self._builds.waiting, self._submitted, self._again, self._ended):
             left.clear()
 
@@ -487,7 +487,7 @@ class LocalMeasurer(Measurer):
             deadline = time.monotonic() + (self.limits.setup if message["event"] == "checking" else allowed)
 
     def _autopsy(self, worker: WorkerProcess, timeout: Outcome, limit: float) -> wire.Message:
-        """The outcome of what a worker was doing when it died or ran out of time; it is started again."""
+        """The outcome of the candidate of a worker that died or ran out of time; it is started again."""
         if worker.excess is not None:
             held, most = (f"{n / 2**30:.3g} GiB" for n in (worker.excess, self._resident or 0))
             message = {"outcome": "memory", "message": f"killed: it came to hold {held} more than before, of {most} allowed"}

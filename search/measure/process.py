@@ -139,7 +139,7 @@ class WorkerProcess:
         return f"exit status {code}"
 
     def stderr_tail(self, size: int = 2000) -> str:
-        """The end of what the process wrote to standard error."""
+        """The end of the process's standard error."""
         try:
             end = self._errors.seek(0, os.SEEK_END)
             self._errors.seek(max(0, end - size))

@@ -76,7 +76,7 @@ class Measurer(ABC):
         rest. More may be submitted meanwhile."""
 
     def cancel(self) -> None:
-        """Forget what was submitted and has not come, where that can be done."""
+        """Forget candidates that were submitted and have no result, where that can be done."""
         return
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
@@ -104,7 +104,7 @@ class Measurer(ABC):
         return
 
     def pause(self) -> None:
-        """End what was started, until it is needed again, as another task is measured; data and results are kept."""
+        """End processes until they are needed again, as another task is measured; data and results are kept."""
         return
 
     @property

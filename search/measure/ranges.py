@@ -1,4 +1,4 @@
-"""The values of inputs for which a function has a meaning: what they index is there, what they divide is not divided by zero."""
+"""The values of inputs for which a function has a meaning: indices lie within their buffers, and no divisor is zero."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MAX_DIVISOR = 8  # of those that are drawn, so that quotients are not all 0
 
 
 def index_bounds(func: PrimFunc) -> dict[str, Span]:
-    """The values between which elements of integer buffers must lie, by name, for what they index to be there: of elements in an
-    index, times a number, beside what does not depend on elements."""
+    """The bounds of the elements of integer buffers, by name, for which indices stay within their buffers: of elements in an
+    index, times a number, beside terms that do not depend on elements."""
     found = Spans()
     for index, length, place in _indices(func):
         p = polynomial(place.closed(index))
@@ -44,8 +44,8 @@ def _indices(func: PrimFunc) -> Iterator[tuple[Expr, int, ProgramPoint]]:
 
 
 def meaningful(func: PrimFunc, wanted: Mapping[str, Span] | None = None) -> dict[str, Span]:
-    """Values for the elements of buffers, by name, for which a function has a meaning, as far as it says so: they index what is
-    there, divide by positive numbers, shift by the bits that there are, and make what is `wanted` of other buffers."""
+    """Values for the elements of buffers, by name, for which a function has a meaning, as far as it says so: they index within
+    buffers, divide by positive numbers, shift by less than the width, and make the values `wanted` of other buffers."""
     found = Spans({**index_bounds(func), **(wanted or {})})
     for index, length, _ in _indices(func):
         read = {load.buffer.name for load in loads(index)}

@@ -243,7 +243,7 @@ class Worker:
         return self._verdict()
 
     def _verdict(self) -> wire.Message:
-        """The verdict over what the one call since the arrays were reset has made of them."""
+        """The verdict over the arrays after the one call since they were reset."""
         self.send(event="checking")
         return self._data().verdict()
 

@@ -97,7 +97,7 @@ class TrustedModel:
             self.right, self.wrong = PRIOR_PAIRS * right / (right + wrong), PRIOR_PAIRS * wrong / (right + wrong)
 
     def review(self, batch: Batch) -> None:
-        """Count what was measured since."""
+        """Count the measurements since."""
         right, wrong = ordered_pairs(batch)
         self.right = DECAY * self.right + right
         self.wrong = DECAY * self.wrong + wrong

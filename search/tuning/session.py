@@ -125,12 +125,12 @@ class Session:
             self.error, self._journal.problem = error, str(error)
 
     def look(self) -> None:
-        """Take in what has been measured meanwhile, without waiting."""
+        """Take in the measurements that have come meanwhile, without waiting."""
         if self.under_way:
             self._catching(lambda: self._wait(0.0))
 
     def drain(self) -> None:
-        """Wait for what is under way, as long as there is time."""
+        """Wait for candidates under way, as long as there is time."""
         while self.under_way and self.error is None and not self._budget.late:
             self._catching(lambda: self._wait(1.0))
         self._catching(self._abandon)
@@ -241,7 +241,7 @@ class Session:
         return policy, first
 
     def _learn_of_others(self, policy: Policy) -> None:
-        """Let the policy learn from what is recorded of other tasks, once, and before it learns of this one."""
+        """Let the policy learn from the records of other tasks, once, and before it learns of this one."""
         records = self._journal.records
         if records is not None and isinstance(policy, WarmStarts) and not self._warm:
             with Records(records.path, create=False) as own:  # a connection serves one thread
@@ -310,7 +310,7 @@ class Session:
                 self._count(-self.under_way)  # what it did not come to
 
     def _wait(self, timeout: float) -> None:
-        """Write down what has been measured, and what is within `timeout` seconds."""
+        """Write down the measurements so far, and those that come within `timeout` seconds."""
         if self._measurer is not None and self.under_way:
             self._take(self._measurer.results(timeout))
 
@@ -350,7 +350,7 @@ class Session:
         self._budget.under_way += more
 
     def _teach(self) -> None:
-        """Update the policy with what was measured since it was updated last."""
+        """Update the policy with the measurements since its last update."""
         journal, policy = self._journal, self._policy
         measured, self._untaught = self._untaught, []
         if policy is None or not measured:
@@ -366,7 +366,7 @@ class Session:
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
 
     def _abandon(self) -> None:
-        """Forget what is under way."""
+        """Forget candidates under way."""
         if self._measurer is not None and self.under_way:
             self._measurer.cancel()
             self._count(-self.under_way)

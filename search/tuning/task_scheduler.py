@@ -224,7 +224,7 @@ class _Scheduler:
                     self._ended(n)
 
     def close(self) -> None:
-        """Write down what has ended after the last round."""
+        """Write down the measurements that ended after the last round."""
         for task, session in enumerate(self._sessions):
             if session.trials > self._counted[task]:
                 self._ended(task)

@@ -56,8 +56,8 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
 
 
 def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) -> bool:
-    """True where each value of a block's axes of a kind, such as a step of its reduction, provably comes at most once as those of
-    its `loops` run that drive them, all else fixed."""
+    """True where each value of a block's axes of a kind, such as a step of its reduction, provably comes at most once as the
+    `loops` that drive them run, all else fixed."""
     bindings = [it.binding for it in block.iters if it.axis is axis]
     if all(isinstance(e, Var) for e in bindings):
         return True

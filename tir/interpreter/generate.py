@@ -403,7 +403,7 @@ def _accumulates(loop: For) -> bool:
 
 
 def _cut(text: str, dtype: str, *choices: Expr) -> str:
-    """One of some values, brought into the range of its dtype where an index is beside what wraps."""
+    """One of some values, brought into the range of its dtype where an index is beside one that wraps."""
     low, high = dtypes.limits(dtype)
     kinds = {wraps(x) for x in choices if not (isinstance(x, Const) and low <= x.value <= high)}
     return f"{dtype}({text})" if dtypes.is_int(dtype) and len(kinds) == 2 else text

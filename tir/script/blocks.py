@@ -73,7 +73,7 @@ class Blocks(Declarations):
         self.scope.variables.add(var.name)
 
     def init(self, call: ast.Call, body: list[ast.stmt]) -> None:
-        """`with T.init():`, what a block does before its first reduction."""
+        """`with T.init():`, the init of a block, which runs before its first reduction."""
         frame = self.frame(call)
         if "init" in frame.stated:
             raise self.error("T.init is stated twice in this block", call)

@@ -90,7 +90,7 @@ def _inside(opening: str, text: str, first: int, inner: str) -> Any:
 
 
 class _Joining(ast.NodeTransformer):
-    """Puts what was cut out back."""
+    """Puts the pieces that were cut out back."""
 
     def __init__(self, found: dict[str, tuple[str, int, str]]):
         self._found = found

@@ -1,4 +1,4 @@
-"""Report of what is wrong with a function, and of what could not be proved about it.
+"""Report of the faults of a function, and of properties that could not be proved.
 
 `verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. Checked are: names (unique, defined
 before use, visible), ranks and dtypes, bindings within their domains, accesses within their buffers, axes that are what they are

@@ -83,7 +83,7 @@ def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iter
 
 
 def _without(value: Expr, buffers: Collection[Buffer]) -> Expr:
-    """A value with 0 for what is read from some buffers."""
+    """A value with 0 for loads from some buffers."""
     return rewrite(value, lambda n: Const(0, n.dtype) if type(n) is Load and n.buffer in buffers else None)
 
 

@@ -92,7 +92,7 @@ def _written(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]
 
 
 def _copied_to(a: Access) -> str | None:
-    """The buffer to which a statement stores what it loads there, and nothing else."""
+    """The buffer to which a statement copies the element that it loads, unchanged."""
     match a.stmt:
         case Store(target, _, Load(source)) if source.name == a.buffer.name and not any(map(loads, a.stmt.indices)):
             return target.name

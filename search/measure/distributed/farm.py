@@ -114,7 +114,7 @@ class Farm:
         return found
 
     def resources(self) -> list[str]:
-        """The names of what the workers have."""
+        """The names of the workers' resources."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         return sorted({name for worker in workers for name in worker["resources"]})
 
@@ -171,7 +171,7 @@ class Farm:
                 job.future = future
 
     def cancel(self, jobs: Iterable[Job]) -> None:
-        """Forget jobs; what a worker has begun it ends."""
+        """Forget jobs; a worker ends those that it has begun."""
         gone = [job for job in jobs if job in self._jobs]
         for job in gone:
             self._end(job)
@@ -297,7 +297,7 @@ class Farm:
             self.flush()
 
     def flush(self) -> None:
-        """Tell the workers what is confirmed."""
+        """Tell the workers which results are confirmed."""
         keys, self._confirmed = self._confirmed, {}
         with suppress(*LOST):
             if keys:

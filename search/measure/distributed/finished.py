@@ -25,7 +25,7 @@ class Finished:
         self._purge()
 
     def _purge(self) -> None:
-        """Remove what is too old, from time to time, and folders in which nothing is left."""
+        """Remove results that are too old, from time to time, and empty folders."""
         if time.monotonic() < self._purged + PURGE_SECONDS:
             return
         self._purged = time.monotonic()

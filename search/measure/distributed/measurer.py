@@ -30,7 +30,7 @@ MAX_LEAD = 8
 
 
 def resource(target: str | Target) -> str:
-    """The name of what measures for a target, as a resource of Dask workers: `cpu:znver4`, `gpu:sm_90`."""
+    """The name of the device that measures for a target, as a resource of Dask workers: `cpu:znver4`, `gpu:sm_90`."""
     target = Target(target)
     return f"cpu:{target.mcpu}" if backend(target).device is None else f"gpu:{target.arch}"
 
@@ -236,7 +236,7 @@ class TaskMeasurer(Measurer):
         return m
 
     def _calibrate(self, m: Measurement, answer: dict[str, Any]) -> None:
-        """Note what the calibration kernel takes on the device of a measurement."""
+        """Note the seconds of the calibration kernel on the device of a measurement."""
         if m.provenance is not None and answer.get("calibration"):
             known = self._calibrations.get(m.provenance.fingerprint, answer["calibration"])
             self._calibrations[m.provenance.fingerprint] = min(known, answer["calibration"])
