@@ -24,8 +24,8 @@ MAX_EXPONENT = 14  # of a power of two that all floating types have
 
 @primitive
 def simplify_formula(func: PrimFunc, block: BlockName, factors: bool = False) -> tuple[PrimFunc, None]:
-    """Replace what is in a block by what is equal to it and simpler: values by the rows of a table, indices and conditions by
-    what they are in the domains of the axes. With `factors`, powers of two that a value is multiplied by become one, too.
+    """Replace expressions of a block by equal, simpler ones: values by the rows of a table, indices and conditions by their forms
+    in the domains of the axes. With `factors`, powers of two that a value is multiplied by become one, too.
 
     Rewrite   T.pow(x, 2) => x * x                             # rounded once, which `pow` need not do
               T.Select(x < y, y, x) => T.max(x, y)             # and all other ways to write max and min

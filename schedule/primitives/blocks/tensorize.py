@@ -55,7 +55,7 @@ from .blockize import blockize
 def tensorize(
     func: PrimFunc, block_or_loop: LoopOrBlockName, tensor_intrin: str, preserve_unit_iters: bool = True
 ) -> tuple[PrimFunc, None]:
-    """Replace what a block, or the nest at a loop, computes by a registered intrinsic. A loop is blockized first.
+    """Replace the computation of a block, or of the nest at a loop, by a registered intrinsic. A loop is blockized first.
 
     The intrinsic (`TensorIntrin.register(name, desc, impl)`) takes buffers; each stands for a window of a buffer of the function,
     whose place is found by comparing: its dimensions are some of the buffer's, in order. Its loops and indices have 64 bits where

@@ -30,7 +30,7 @@ def cache_inplace(
               S: C_local[i] = f(C_local[i])
               for ax0 in range(N): C[ax0] = C_local[ax0]
               The copying blocks stand around the nest of `block`. Inside loops shared with others, and inside a block, they copy
-              only what is used in their iteration.
+              only elements used in their iteration.
     Legal     if the block reads and writes the buffer, which is a parameter or written elsewhere, inside of another block at
               places as for `cache_write`, and loops around both copies are serial.
     Example   matmul: s.decompose_reduction("C", "k"); s.cache_inplace("C_update", "C", "local")

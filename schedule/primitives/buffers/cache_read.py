@@ -42,8 +42,8 @@ def cache_read(
            => for ax0 in range(N): A_local[ax0] = A[ax0]
               S(A_local[i])
               The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
-              consumers share, and inside another block, only what is read in their iteration is copied; and of a temporary only
-              what is read at all.
+              consumers share, and inside another block, only elements read in their iteration are copied; and of a temporary
+              only those read at all.
     Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer
               are before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A; those
               behind its loops read what all iterations have copied.

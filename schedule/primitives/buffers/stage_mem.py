@@ -36,7 +36,7 @@ def stage_mem(
     storage_scope: str = "global",
     keep: LoopName | None = None,
 ) -> tuple[PrimFunc, list[str]]:
-    """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks, in order.
+    """Let a loop or block work on a copy of its region of a buffer; returns the names of the copying blocks, in order.
 
     What it reads is copied before, by a block called `name`, as the copy is; what it writes is copied back after, by `name_back`.
     A block that starts from its init needs no copy before, nor does a temporary that nothing else writes. The window is a box

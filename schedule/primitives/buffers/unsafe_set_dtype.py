@@ -21,8 +21,8 @@ from ...primitive import BlockName, BufferPlace, find_block, need_not_parameter,
 def unsafe_set_dtype(func: PrimFunc, block: BlockName, buffer_index: BufferPlace, dtype: str) -> tuple[PrimFunc, None]:
     """Have a temporary hold its values in another dtype. TensorIR's name is kept; here the step is checked, and loses nothing.
 
-    The buffer is given by its number among those that `block` writes, from 0, or by name. What is stored is converted to `dtype`,
-    what is loaded converted back, unless `dtype` holds all values of the dtype before and these are converted further anyway.
+    The buffer is given by its number among those that `block` writes, from 0, or by name. Stored values are converted to `dtype`,
+    loaded ones back, unless `dtype` holds all values of the dtype before and these are converted further anyway.
 
     Rewrite   X = T.alloc_buffer(shape, "int32");  X[i] = x;  S(X[i])
            => X = T.alloc_buffer(shape, "int8");  X[i] = T.Cast("int8", x);  S(T.Cast("int32", X[i]))

@@ -16,8 +16,8 @@ from ...rewriting.index_map import IndexMap, invert
 
 @primitive
 def write_in_place(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, None]:
-    """Use, in place of a temporary, the buffer to which a block copies it, and remove both: what `cache_write` and `reindex` of
-    what a block writes have made is undone.
+    """Use, in place of a temporary, the buffer to which a block copies it, and remove both: the inverse of `cache_write`, and of
+    `reindex` of an output.
 
     Rewrite   S: B_reindex[i, j] = f(i, j)
               for ax0: for ax1: B[ax1, ax0] = B_reindex[ax0, ax1]

@@ -37,7 +37,7 @@ def annotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str, ann_v
 
 @primitive
 def unannotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str) -> tuple[PrimFunc, None]:
-    """Remove what is attached to a block or loop under a key.
+    """Remove the annotation of a block or loop under a key.
 
     Rewrite   for i in T.serial(N, annotations={"key": value}): S   =>   for i in range(N): S
     Legal     where the key is there.

@@ -17,8 +17,8 @@ def parallel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     Legal     if the loop is serial, no loop around is vectorized, and no iteration touches an element that another one writes.
               In each block below, the loop drives spatial axes only (it occurs in no binding of another axis), and different
               iterations get different values of these; between different blocks, and for statements in no block, the elements
-              touched are compared. Each iteration has its own of the buffers allocated inside the loop, and of temporaries used
-              only there of which it reads nothing but what it has written itself.
+              touched are compared. Each iteration has its own copy of buffers allocated inside the loop, and of temporaries used
+              only there of which it reads only elements that it has written itself.
     Example   matmul: s.parallel("i")
     """
     target, above = loop_at(func, loop)

@@ -34,7 +34,7 @@ from .compute_inline import compute_inline
 def compute_at(
     func: PrimFunc, block: BlockName, loop: LoopName, preserve_unit_loops: bool = False, index: int = -1
 ) -> tuple[PrimFunc, None]:
-    """Move a producer under a loop of its consumers, computing in each iteration what they need there.
+    """Move a producer under a loop of its consumers, computing in each iteration the elements that they need there.
 
     `index` picks the place among the statements of the loop: -1 the last, right before the first consumer, -2 the first, after
     the writers of its inputs, otherwise the number of the statement before which it goes. In place of a loop, "root" leaves the

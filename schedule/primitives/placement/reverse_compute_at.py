@@ -41,7 +41,7 @@ from .reverse_compute_inline import reverse_compute_inline
 def reverse_compute_at(
     func: PrimFunc, block: BlockName, loop: LoopName, preserve_unit_loops: bool = False, index: int = -1
 ) -> tuple[PrimFunc, None]:
-    """Move a consumer under a loop of its producers, running in each iteration for what they have finished there.
+    """Move a consumer under a loop of its producers, running in each iteration for the elements that they have finished there.
 
     `index` picks the place among the statements of the loop: -1 the last, -2 the first after the producers, otherwise the
     number of the statement before which it goes. In place of a loop, "root" leaves the block where it is, and "inline" is

@@ -19,7 +19,7 @@ from ..buffers.cache_write import cache_write
 
 @primitive
 def factor_out(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, str]:
-    """Take the constant factors out of what a block sums; returns the name of the block that multiplies the result by them.
+    """Take the constant factors out of the terms of a sum; returns the name of the block that multiplies the result by them.
 
     Integers wrap to the same results. Floating results differ by the roundings that the factors had in each term, and now have
     once, as they do where the order of a sum changes; by none where they are 1, -1 or a power of two.

@@ -23,7 +23,7 @@ def pad_einsum(func: PrimFunc, block: BlockName, padding: list[int]) -> tuple[Pr
     """Round the extent of each axis of a sum of products up to a multiple of a number, `padding[n]` for axis number n.
 
     The loops of the block get the rounded extents, the temporaries that it reads and the one that it writes the rounded shapes.
-    What is read beyond the unrounded shape is 0, so that sums do not change; what is written there is not used. Of parameters
+    Elements read beyond the unrounded shape are 0, so that sums do not change; those written there are not used. Of parameters
     `cache_read` and `cache_write` first make copies in global memory.
 
     Rewrite   for i in range(7): for k in range(5): C[i] = C[i] + A[i, k] * B[k]
