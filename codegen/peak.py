@@ -52,10 +52,10 @@ def copy_bandwidth(target: Target | str = "llvm", *, threads: int | None = None)
     """Bytes a second, read and written added up, that `threads` threads (default: the target's) reach together in copying an
     array to another.
 
-    The arrays are four times the last cache, between 64 and 512 MiB, and are kept for the next call. The stores are
-    non-temporal: ordinary ones would first read what they overwrite, as the C library's memcpy does below some size, so that it
-    reaches about two thirds of this. What only reads moves less a second on one core, some nine tenths: loads alone keep fewer
-    lines on their way. The best of a few copies counts. ValueError for a target that is not this processor's kind.
+    The arrays are four times the last cache, between 64 and 512 MiB, and are kept for the next call. The stores are non-temporal:
+    ordinary ones would first read what they overwrite, as the C library's memcpy does below some size, so that it reaches about
+    two thirds of this. Loads alone move less a second on one core, some nine tenths: they keep fewer lines on their way. The best
+    of a few copies counts. ValueError for a target that is not this processor's kind.
     """
     target = _here(target, threads, "bandwidth")
     nbytes = max(_step(target), min(MAX_COPIED_BYTES, max(MIN_COPIED_BYTES, 4 * target.l3)))

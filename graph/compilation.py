@@ -56,7 +56,7 @@ def compile(computation, target=None, *, records=None, cache="user", winograd=Tr
     (default: this processor). A function may be given as the list of tensors that `te.create_prim_func` takes.
 
     Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, and `tir.default_schedule` where they
-    hold none; where they are of another target or processor, the warning NearHit says so. What was compiled before is taken from
+    hold none; where they are of another target or processor, the warning NearHit says so. Kernels compiled before are taken from
     `cache`: that of the user, another one, or None for none. Without `winograd`, all convolutions of a network are computed
     directly (see `passes.winograd`). A function whose sizes are open (`te.var`) becomes a kernel for all of them, and `sizes`
     names those that it shall be fast at: `{"n": (1, 128)}`.

@@ -8,8 +8,8 @@ of their work, since the same epilogue costs a longer kernel the smaller part.
 A product writes its rows where a transpose has them. Two products with a call by rows between them, such as softmax, become one
 group: the template `attention` computes the rows tile by tile. Then a group takes in what leads to it, where nothing is computed
 twice: a call whose elements it needs once each, one that only moves elements, or the parts and transposes of the operands of a
-product, which packs them anyway. What only moves elements goes into each group that reads it. What a call does is read from the
-loop nest of its definition (see `kinds`).
+product, which packs them anyway. A call that only moves elements goes into each group that reads it. The kind of a call is read
+from the loop nest of its definition (see `kinds`).
 
 A group becomes one function whose names depend on nothing but its operators, types and wiring, so that equal groups are equal
 functions: one kernel, one task of the search.

@@ -1,7 +1,7 @@
 """The nodes of a graph: values, and calls of operators on them.
 
 A graph is in static single assignment form: each value is an input, a constant, or the output of one call, and has a name of its
-own; calls stand in topological order. Nodes are frozen; a pass makes a new graph. What an operator means is in `ops`.
+own; calls stand in topological order. Nodes are frozen; a pass makes a new graph. The meanings of operators are in `ops`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Memory: where the values of a graph lie.
 
-What groups make and only groups read is in one arena, and so is the scratch that their kernels take. Values that are never
-needed at the same time may share bytes there: they are placed greedily, the largest first, each at the lowest offset that is
-free for as long as it lives (Pisarchyk and Lee, arXiv 2001.03288, "greedy by size"). Inputs are read where the caller has them,
-and outputs are written where the caller wants them. Constants lie one after the other in one block, in the order in which they
-are read. What lies inside of another value (see `places`) moves with it.
+Values that groups make and only groups read are in one arena, and so is the scratch that their kernels take. Values that are
+never needed at the same time may share bytes there: they are placed greedily, the largest first, each at the lowest offset that
+is free for as long as it lives (Pisarchyk and Lee, arXiv 2001.03288, "greedy by size"). Inputs are read where the caller has
+them, and outputs are written where the caller wants them. Constants lie one after the other in one block, in the order in which
+they are read. A value inside of another one (see `places`) moves with it.
 """
 
 from __future__ import annotations

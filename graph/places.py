@@ -1,7 +1,7 @@
 """Places: which values lie inside of others, so that no kernel makes them.
 
-A view has the elements of another value in their order. What a slice or a split takes out of the outermost dimension lies in what
-it is taken from. What a concatenation along that dimension joins is computed in place, inside of the result.
+A view has the elements of another value in their order. The part that a slice or a split takes out of the outermost dimension
+lies in its input. The inputs of a concatenation along that dimension are computed in place, inside of the result.
 """
 
 from __future__ import annotations

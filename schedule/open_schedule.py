@@ -73,8 +73,8 @@ class Tiled:
     `levels` has the loops of each level, outermost first; the loops of the last `tile` of them are the register tile: unrolled,
     the last one a vector. Threads may share as many outer loops as one of `depths` says; at the seed it is `shared`, 0 for one
     thread, or where that is None the first that is legal; `uneven` says that their iterations take unequal time. `pragma` is the
-    loop below which reductions may be unrolled, at the seed into `statements`. What feeds the block may be computed at the loops
-    `places`. `operands` says how packed copies are made.
+    loop below which reductions may be unrolled, at the seed into `statements`. Producers of the block may be computed at the
+    loops `places`. `operands` says how packed copies are made.
     """
 
     levels: tuple[tuple[str, ...], ...]
@@ -363,9 +363,9 @@ class OpenSchedule(Schedule):
         """Let a column pick one of several ways to go on: functions, by their labels, that change the schedule they are given.
 
         Ways that raise ScheduleError are left out, as are those that take the same steps as an earlier one; where one is left
-        there is no column. What follows is planned on the first way, and has to be legal after all of them. Choices of one name
-        in several ways share a column. Where all ways are there, `weights` say how often each is drawn; `seed` is the label of
-        the way that is taken at the seed, the first by default, or the next legal one. Returns how many there are.
+        there is no column. The steps that follow are planned on the first way, and have to be legal after all of them. Choices of
+        one name in several ways share a column. Where all ways are there, `weights` say how often each is drawn; `seed` is the
+        label of the way that is taken at the seed, the first by default, or the next legal one. Returns how many there are.
         """
         self._need_new(name)
         if self.at_seed:

@@ -21,7 +21,7 @@ class Ref:
 
 
 class RandomInt(int):
-    """An integer that was drawn; `drawn` is its name in the trace. What is computed from it is a plain number."""
+    """An integer that was drawn; `drawn` is its name in the trace. The result of arithmetic with it is a plain number."""
 
     drawn: str
 

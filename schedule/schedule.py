@@ -244,7 +244,7 @@ class Schedule:
         return len(self._steps)
 
     def undo(self, steps: int = 1, to: int | None = None) -> None:
-        """Take back the last steps, or all since a `checkpoint`. What was drawn at random is forgotten with its step.
+        """Take back the last steps, or all since a `checkpoint`. A random draw is forgotten with its step.
 
         Raises ValueError where there are not so many.
         """

@@ -52,8 +52,8 @@ def _from_json(value: Any) -> Any:
 class Step:
     """One primitive applied: its name, its arguments by parameter name (JSON data, lists frozen to tuples), the names it made.
 
-    What a step draws at random has `names`; a later step that was given such a value has a `Ref` to it in its arguments, so that
-    it takes another value where the decision is changed.
+    The values that a step draws at random have `names`; a later step that was given such a value has a `Ref` to it in its
+    arguments, so that it takes another value where the decision is changed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The names of policies, models and spaces that users can give. What they name loads slowly."""
+"""The names of policies, models and spaces that users can give. The objects that they name load slowly."""
 
 POLICIES = ("evolution", "random", "ansor", "template", "directions", "beam", "tree", "stochastic", "actions")
 SPACELESS = ("stochastic", "actions")  # policies that make schedules by themselves, not from sketches

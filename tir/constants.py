@@ -1,6 +1,6 @@
 """Constant parameters of a function: they are the same at every call, as the weights of a network are.
 
-A function says so in its attribute `CONSTANTS`, a list of names of parameters, which are buffers that it never writes. What is
+A function says so in its attribute `CONSTANTS`, a list of names of parameters, which are buffers that it never writes. Values
 computed from them alone can be prepared once (`codegen.constants`). The attribute is part of the script, and so of keys of tasks.
 """
 

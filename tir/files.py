@@ -10,7 +10,7 @@ from pathlib import Path
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace the contents of `path` in one step: whoever reads it, or whatever ends this process, finds the old or the new
-    whole. What is no file, as a pipe or a device, is written to; a link stays one."""
+    whole. A pipe or a device, which is no file, is written to; a link stays one."""
     path, data = path.resolve(), content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
         path.write_bytes(data)

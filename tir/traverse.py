@@ -232,7 +232,7 @@ def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
 
 
 def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
-    """Replace free variables, all at once; keys are variables or their names. What is well typed stays so, also where a value has
+    """Replace free variables, all at once; keys are variables or their names. A well typed node stays so, also where a value has
     another dtype than its variable: index arithmetic around it becomes the wider of both, a value of memory is converted."""
     if not mapping or type(node) is Const:
         return node

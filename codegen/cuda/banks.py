@@ -32,8 +32,8 @@ def ways(access: BankAccess, kernel: DeviceFunction, ranges: Mapping[str, Interv
     """The number of different words of one bank that some threads of a warp want at once: 1 where none waits for another.
 
     At once are the 32, 16 or 8 threads that move 128 bytes with 4, 8 or 16 each (`ldmatrix`: 8 rows of 16 bytes). All threads are
-    taken to be active; what else the place depends on is at its smallest value, and then at its largest. What depends on numbers
-    from memory counts as 1.
+    taken to be active; other variables in the place are at their smallest values, and then at their largest. A place that depends
+    on memory counts as 1.
     """
     x, y, z = kernel.block
     thread = np.arange(x * y * z)

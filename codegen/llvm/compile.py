@@ -41,8 +41,8 @@ def machine(target, level: int | None = None) -> llvm.TargetMachine:
 
 
 def optimize(text: str, target, others: Sequence[str] = ()) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """Parse and verify a module, and run `PASSES` on it. What it calls of the modules `others` becomes a part of it, which nobody
-    else sees."""
+    """Parse and verify a module, and run `PASSES` on it. Functions that it calls of the modules `others` become a part of it,
+    which nobody else sees."""
     tm = machine(target)
     module = _linked(text, others)
     module.verify()

@@ -7,7 +7,7 @@ shares the caller's core forbids itself that core, by which the system moves it 
 was allowed before: the threads of the OpenMP runtime are those of the whole process, and where they may run is left as it was.
 Where the cores that a thread may use are not enough for all, or the environment binds it to one (OMP_PROC_BIND), it stays.
 
-What is exported, into processes of others, moves nothing; nor does what is built for a target with `move_threads=0`.
+Exported kernels, in processes of others, move nothing; nor do those built for a target with `move_threads=0`.
 """
 
 from __future__ import annotations

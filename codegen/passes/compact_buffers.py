@@ -21,9 +21,9 @@ Ranges = dict[str, Interval]
 
 
 def compact_buffers(func: PrimFunc, target) -> PrimFunc:
-    """Each allocated buffer is placed in the innermost statement that holds all its accesses and needs nothing from an
-    earlier iteration, with the shape of the region touched there; its indices become relative to that region. What is allocated
-    inside of a loop stays there: each iteration has its own.
+    """Each allocated buffer is placed in the innermost statement that holds all its accesses and needs nothing from an earlier
+    iteration, with the shape of the region touched there; its indices become relative to that region. A buffer allocated inside
+    of a loop stays there: each iteration has its own.
 
     Of very many temporaries, those that are live one after the other share one (`share_temporaries`).
 

@@ -143,8 +143,8 @@ def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     """True where a reduction starts once for each iteration of the loops that do not drive it.
 
     A loop that drives no axis starts it again in each of its iterations. So does one that drives an axis, where it comes back to
-    the first step; and so do iterations that come back to the same place. What it leaves in a temporary of the block is for the
-    first step alone.
+    the first step; and so do iterations that come back to the same place. Elements that the init leaves in a temporary of the
+    block are for the first step alone.
     """
     if block.init is None or stored_names(block.init) & {b.name for b in block.allocs}:
         return False

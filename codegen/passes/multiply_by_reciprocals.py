@@ -20,8 +20,8 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
 
     where y is a float that does not depend on j, or on loops inside. The factor c is 1, or a power of two where y is so large or
     so small that its reciprocal would not be a normal number; so quotients of zeros, infinities and NaNs are those of a division.
-    What is read only under a condition of the loop is not read before it: there the second form stands alone.
-    The annotation is the schedule's leave to round three times where a division rounds once (LLVM's flag `arcp`).
+    A divisor read only under a condition of the loop is not read before it: there the second form stands alone. The annotation is
+    the schedule's leave to round three times where a division rounds once (LLVM's flag `arcp`).
     """
 
     def visit(s: Stmt) -> Stmt:

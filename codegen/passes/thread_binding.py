@@ -139,7 +139,7 @@ def _is_bound(s: Stmt) -> bool:
 
 def lower_thread_binding(func: PrimFunc, target) -> PrimFunc:
     """Thread loops move outside of each kernel, where all threads run together, and leave conditions: `t < n` where a loop has
-    fewer iterations than the block threads. What stands in no loop of an axis and writes shared or global memory is left to the
+    fewer iterations than the block threads. A statement in no loop of an axis that writes shared or global memory is left to the
     first thread of that axis, or to its first warp."""
 
     def change(kernel: GPUKernel) -> Stmt:

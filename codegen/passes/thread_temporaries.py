@@ -19,8 +19,8 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
                  for b in blocks: x = alloc(n); for t in threads: S(x[i])
               => x = alloc(n, B); for b in blocks: for t in threads: S(x[i, b])
 
-    Memory that the iterations of a loop hold together has a place for each. What is allocated around blocks and threads, or in
-    global memory, the function allocates.
+    Memory that the iterations of a loop hold together has a place for each. The function allocates temporaries that were
+    allocated around blocks and threads, or in global memory.
     """
     hoisted: dict[str, Buffer] = {}
 

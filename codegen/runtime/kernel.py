@@ -157,8 +157,8 @@ class Kernel(LibraryOfOne):
             raise failure(self.lowered, status, arguments, self.func.name)
 
     def bind(self, *arrays, **named) -> Callable[[], Any]:
-        """The call with these arguments as a function without any. It keeps the arrays alive; they must not be resized. What is
-        left out is made once. Raises ArgumentError as a call does."""
+        """The call with these arguments as a function without any. It keeps the arrays alive; they must not be resized. Outputs
+        that are left out are made once. Raises ArgumentError as a call does."""
         arguments, results = self._arranged(arrays, named)
         run, entry, pointers = self._run, self._entry, self.pointers(*arguments)
 

@@ -11,8 +11,8 @@ from .elementwise import like, one, unary, zero
 
 
 def _softplus(x: Expr) -> Expr:
-    """log(1 + e^x), without overflow. What the sum with 1 rounds away is made good by a quotient (Goldberg, What Every Computer
-    Scientist Should Know About Floating-Point Arithmetic, ACM Computing Surveys 23(1), 1991, theorem 4)."""
+    """log(1 + e^x), without overflow. The rounding error of the sum with 1 is made good by a quotient (Goldberg, What Every
+    Computer Scientist Should Know About Floating-Point Arithmetic, ACM Computing Surveys 23(1), 1991, theorem 4)."""
     power = te.exp(-te.abs(x))
     more = one(x) + power
     rest = te.select(te.equal(more, one(x)), power, te.log(more) * (power / (more - one(x))))

@@ -1,7 +1,7 @@
 """Recurrences, RNN, GRU and LSTM: loops over time that call one step.
 
-What a step takes from its input does not depend on the state: it is one product for all time steps. The steps are operators of
-their own. Shapes are of T time steps, N sequences and H hidden units. A state that is left out is zero.
+The contribution of the input to a step does not depend on the state: it is one product for all time steps. The steps are
+operators of their own. Shapes are of T time steps, N sequences and H hidden units. A state that is left out is zero.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def laid_out(
     """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges, and in
     which some facts hold.
 
-    An iteration variable without a window runs over its whole domain. What of a window is outside of the domain is cut off:
-    at once where its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless
-    it must be `exact`. Loops of extent 1 are left out unless preserved.
+    An iteration variable without a window runs over its whole domain. The part of a window outside of the domain is cut off: at
+    once where its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless it
+    must be `exact`. Loops of extent 1 are left out unless preserved.
     """
     names.add(block)  # it may have been taken out of the function that `names` was made of
     inside: dict[str, Interval] = dict(ranges)

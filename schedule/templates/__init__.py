@@ -83,7 +83,7 @@ def cycles(func: PrimFunc, target: Any) -> float:
 
 def build(s: OpenSchedule) -> list[str]:
     """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along, and those
-    of rows before others. Returns the other blocks. What was scheduled is still to be annotated.
+    of rows before others. Returns the other blocks. The scheduled blocks are still to be annotated.
 
     That is done in normal form, or as the function is written where all of it is recognised only so. Convolutions by minimal
     filtering are written by `graph.ops` alone, and taken as they are."""

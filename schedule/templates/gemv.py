@@ -152,7 +152,7 @@ def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
 
 
 def _panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
-    """Loops: panels of columns (threads); rows; lanes. What follows the product point by point is done with each panel.
+    """Loops: panels of columns (threads); rows; lanes. Elementwise stages after the product are computed with each panel.
 
     At the seed, a panel has so many vectors that their additions hide the latency of each, the panels as equal as can be."""
     machine, columns = s.target.machine, extent(c.columns[0])

@@ -133,8 +133,8 @@ def _channels_of_row(c: Convolution, processor: CPU) -> int:
 
 def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
     """Loops, outermost first: tiles of channels, groups, other axes and rows (threads); vectors of a row; the sum; channels,
-    unrolled; pixels, a vector. Images of all channels written side by side are more streams than processors prefetch. What pads
-    the image is a part of reading it."""
+    unrolled; pixels, a vector. Images of all channels written side by side are more streams than processors prefetch. The padding
+    of the image is a part of reading it."""
     machine, block, row = s.target.machine, c.contraction.block, c.pixels[-1]
     after, padding = epilogue(s, block), _padding(s, block)
     outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]

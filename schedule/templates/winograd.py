@@ -1,10 +1,10 @@
 """Winograd's convolutions: tiles are transformed, multiplied point by point and transformed back, a block of tiles at a time.
 
-The channels are the lanes of vectors: an image is first copied with its channels last. Of a block of tiles the transformed
-inputs and the products stay in the second-level cache; for each point there is a matrix product of tiles by output channels,
-whose right operand, the transformed weights, is packed (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR
-2016, section 4; Jia et al., Optimizing N-Dimensional, Winograd-Based Convolution for Manycore CPUs, PPoPP 2018). What comes after
-the convolution transposes the outputs of a block in registers.
+The channels are the lanes of vectors: an image is first copied with its channels last. Of a block of tiles the transformed inputs
+and the products stay in the second-level cache; for each point there is a matrix product of tiles by output channels, whose right
+operand, the transformed weights, is packed (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016, section
+4; Jia et al., Optimizing N-Dimensional, Winograd-Based Convolution for Manycore CPUs, PPoPP 2018). The consumer of the
+convolution transposes the outputs of a block in registers.
 """
 
 from __future__ import annotations

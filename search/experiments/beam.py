@@ -1,10 +1,10 @@
 """Beam search over incomplete programs (Adams et al., Learning to Optimize Halide with Tree Search and Random Programs, SIGGRAPH
 2019, section 4).
 
-A program is decided knob by knob: how its stages are placed, then the sizes of each axis and the other choices. What is not
-decided yet has its simplest value: tiles of one, the first option. After each decision the model judges the unfinished programs,
-and only the best of them go on. With random dropout, as in the paper's search for several candidates, a pass loses some of its
-states at random, so that each pass ends with other programs.
+A program is decided knob by knob: how its stages are placed, then the sizes of each axis and the other choices. Open numbers have
+their simplest values: tiles of one, the first option. After each decision the model judges the unfinished programs, and only the
+best of them go on. With random dropout, as in the paper's search for several candidates, a pass loses some of its states at
+random, so that each pass ends with other programs.
 """
 
 from __future__ import annotations

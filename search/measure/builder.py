@@ -23,7 +23,7 @@ def schedule(func: PrimFunc, trace: Any) -> PrimFunc:
 
 
 def compile(func: PrimFunc, target: str) -> Callable[..., None]:
-    """The program as a kernel, loaded. What was compiled before, by any process, is not compiled again."""
+    """The program as a kernel, loaded. A kernel compiled before, by any process, is not compiled again."""
     import codegen
     from codegen.cache import users_cache
 

@@ -41,9 +41,9 @@ class Measurer(ABC):
     """Measures the candidates of one task; a context manager. `LocalMeasurer` does so on this machine.
 
     Every candidate that is submitted ends in one `Measurement`, whatever becomes of it, with the `provenance` of where it was
-    measured. What is no candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time that was spent
-    so far on building and on running, as far as results waited for it. `written`, which one with `slots` is given, says whether
-    what it gave is in the records, so that its workers may forget it.
+    measured. A failure that is no candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time that
+    was spent so far on building and on running, as far as results waited for it. `written`, which one with `slots` is given, says
+    whether what it gave is in the records, so that its workers may forget it.
     """
 
     build_seconds: float = 0.0

@@ -28,7 +28,7 @@ def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
 
 
 def call(kernel: Any, arrays: list[np.ndarray]) -> None:
-    """Call a kernel once. What passes through this module is an exception of the kernel's, not of the worker's."""
+    """Call a kernel once. An exception that passes through this module is the kernel's, not the worker's."""
     kernel(*arrays)
 
 

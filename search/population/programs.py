@@ -27,8 +27,8 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
     """The programs of a sketch that a cost model scores; the same object for equal sketches.
 
     Programs are built when a model first asks for them: one for each variant (and, where indices are divided, each way in which
-    tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row. What is the same in other
-    sketches of the function is built once.
+    tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row. Parts that are the same
+    in other sketches of the function are built once.
     """
     replays, descriptions = _shared(sketch.func)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}

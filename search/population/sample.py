@@ -1,6 +1,6 @@
 """Populations: integer matrices with one row a candidate, sampled from a sketch, and the canonical form of their rows.
 
-What depends on the kind of the target is asked of its `SearchBackend`.
+The `SearchBackend` of a target answers for the properties of its kind.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def hull(a: Range, b: Range) -> Range | None:
 def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | None = None) -> tuple[Regions, Regions]:
     """The regions that `stmt` reads and writes, by buffer (all, or `only` some), as boxes over the variables free in it.
 
-    Loops and block variables inside `stmt` are relaxed. `ranges` bounds the free variables. What a guard excludes is not
-    subtracted: a region may reach past the buffer where a predicate or a lazy select keeps the access inside; see `clip`.
+    Loops and block variables inside `stmt` are relaxed. `ranges` bounds the free variables. The elements that a guard excludes
+    are not subtracted: a region may reach past the buffer where a predicate or a lazy select keeps the access inside; see `clip`.
     Regions that the author of a block stated are trusted.
     """
     return _accessed([stmt], ranges or {}, only)

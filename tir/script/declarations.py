@@ -244,8 +244,8 @@ class Declarations(Expressions):
         return self.index(inner)
 
     def declaration(self, form: Any, node: ast.Call, region: Region | None = None) -> tuple[View, dict[str, ast.expr]]:
-        """A declared buffer, still without a name, or the window that shows a region of another one; and all arguments. What the
-        IR cannot express is an error. Sizes that stand for strides or the offset get the values of these."""
+        """A declared buffer, still without a name, or the window that shows a region of another one; and all arguments.
+        Declarations that the IR cannot express are errors. Sizes that stand for strides or the offset get the values of these."""
         arguments = self.arguments(form, node)
         shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
         for extent in shape:

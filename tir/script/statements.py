@@ -259,7 +259,7 @@ class Function(Loops, Blocks):
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
 
     def foreign_statement(self, call: Foreign) -> Opaque:
-        """A foreign call as a statement. What it may write is further limited by what the block around states."""
+        """A foreign call as a statement. The buffers that it writes are limited by the stated writes of the block around."""
         writes = written_by(call)
         if "writes" in self.frames[-1].stated:
             writes &= {r.buffer.name for r in self.frames[-1].stated["writes"]}

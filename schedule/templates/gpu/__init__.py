@@ -42,8 +42,8 @@ class Device:
 
 
 def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedule:
-    """A schedule of `func` for a GPU: the first template that suits each block, from the last one to the first, at its seed. What
-    fits no pattern has one thread an element; what cannot be parallel has one thread.
+    """A schedule of `func` for a GPU: the first template that suits each block, from the last one to the first, at its seed. A
+    block that fits no pattern has one thread an element; one that cannot be parallel has one thread.
 
     Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, or where
     the block is annotated so, which lets the factors be rounded to 10 bits of mantissa.

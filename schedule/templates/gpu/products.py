@@ -144,7 +144,7 @@ class TileThroughShared(Template):
     read stays in the second-level cache; rows of shared memory may be skewed, so that threads that walk a column meet different
     banks; tiles are loaded some steps ahead; registers may be kept for several blocks.
 
-    Products of matrices have a seed. What has few results may be left to later rules.
+    Products of matrices have a seed. A block with few results may be left to later rules.
     """
 
     name = "tiling through shared memory"
