@@ -22,7 +22,7 @@ def pointwise(call: Call) -> bool:
 
 
 def elementwise_inputs(call: Call) -> list[Value]:
-    """The inputs of which each element of the output needs the one at its own place alone; none where the call does more."""
+    """The inputs that each element of the output needs at its own place alone; none where the call does more."""
     return [v for n, v in enumerate(_different(call)) if n in _at_place(function(call))]
 
 
@@ -55,18 +55,18 @@ def read_once(call: Call, value: Value) -> bool:
 
 
 def is_product(call: Call) -> bool:
-    """True where a call is one sum of products of elements at axes, of operands of which each lacks an axis of the result."""
+    """True where a call is one sum of products of elements at axes, whose operands each lack an axis of the result."""
     return len(call.outputs) == 1 and _multiplies(function(call))
 
 
 def left_operand(call: Call) -> Value | None:
-    """The input of which a product reads its rows, where it lies by batches, rows and the sum; None where it is no product."""
+    """The input with the rows of a product, where it lies by batches, rows and the sum; None where the call is no product."""
     number = _left(function(call)) if is_product(call) else None
     return None if number is None else _different(call)[number]
 
 
 def rows_from(call: Call) -> list[Value]:
-    """The inputs of which a call reads, to compute a row, that row alone, as softmax does; none if it computes nothing along
+    """The inputs of a call that computes each row from their same row alone, as softmax does; none if it computes none along
     rows."""
     return [v for n, v in enumerate(_different(call)) if n in _by_rows(function(call))] if len(call.outputs) == 1 else []
 

@@ -256,11 +256,11 @@ class OpenSchedule(Schedule):
         return found
 
     def left(self) -> list[str]:
-        """The blocks of which nothing was made yet, in program order."""
+        """The blocks not yet scheduled, in program order."""
         return [name for name in named_below(self.func)[Block] if name not in self.scheduled]
 
     def is_left(self, name: str) -> bool:
-        """True where there is a block of this name of which nothing was made yet."""
+        """True where there is a block of this name that is not yet scheduled."""
         return name not in self.scheduled and name in named_below(self.func)[Block]
 
     def untouched(self, name: str) -> bool:

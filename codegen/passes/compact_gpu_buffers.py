@@ -208,7 +208,7 @@ def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
 
 
 def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
-    """Refuse a local buffer of which one thread may read what another wrote.
+    """Refuse a local buffer in which one thread may read elements that another wrote.
 
     Each thread has a copy. That is right if all accesses within loops of an axis have the same part that depends on threads, and
     either no two threads share an element by it, or each thread has surely written before what it reads.

@@ -194,7 +194,7 @@ def _nest(loop: For) -> tuple[list[For], Block]:
 
 
 def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For, ...], reducing: set[str]) -> None:
-    """Refuse a reduction, driven by the loops `reducing`, of which threads cannot do a part each."""
+    """Refuse a reduction, driven by the loops `reducing`, whose parts threads cannot do by themselves."""
     if any(x.kind is Kind.THREAD and x.name in reducing for x in chain[1:]):
         raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
     placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)

@@ -104,7 +104,7 @@ def _sign(x: Expr) -> Expr:
 
 
 def _ones(dtype: str) -> int:
-    """The integer of which every bit is set."""
+    """The integer with every bit set."""
     return -1 if dtypes.TABLE[dtype].kind == "int" else int(dtypes.limits(dtype)[1])
 
 

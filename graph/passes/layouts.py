@@ -178,7 +178,7 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """A dimension of a source as views can show it, of which `count` elements from `begin` on are taken."""
+    """A dimension of a source as views can show it, with `count` elements taken from `begin` on."""
 
     extent: int
     begin: int

@@ -29,7 +29,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
-    """The calls in place of one of which an operand is a view or a transpose, with that behind it; None where it stays."""
+    """The calls in place of one with a view or a transpose as an operand, with that behind it; None where it stays."""
     moved, result = r.producer(operand, "Reshape", "Transpose"), call.outputs[0]
     if moved is None or operand.shape != result.shape or moved.values[0] not in r.producers:
         return None

@@ -64,7 +64,7 @@ def need_whole_reduction(scope: Scope, leaf: Leaf, what: str) -> None:
 
 
 def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
-    """Refuse a block of which something reads a buffer before it is written."""
+    """Refuse a block if one of its readers runs before it."""
     early = next((r for r in readers if r.order < leaf.order), None)
     if early is not None:
         name = min(early.reads & leaf.writes)

@@ -47,13 +47,13 @@ def done(s: OpenSchedule, *names: str) -> None:
 
 
 def one_of(s: OpenSchedule, name: str, ways: Mapping[str, Way], seed: str | None = None, **about: Unpack[About]) -> None:
-    """A branch of which one way at least has to be legal; ScheduleError if none is."""
+    """A branch with at least one legal way; ScheduleError if none is."""
     if not s.branch(name, ways, seed=seed, **about):
         raise ScheduleError(f"{name}: no way is legal; there are {listing(list(ways))}")
 
 
 def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[OpenSchedule, int], object]) -> None:
-    """A branch for how many threads a nest with a block is built for, of which the seed has `seed`; `work` is the number of its
+    """A branch over the numbers of threads that a nest with a block is built for, `seed` at the seed; `work` is the number of its
     steps. One alone is tried where waking another may cost more than it saves."""
     machine = s.target.machine
     cores = machine.threads(work * machine.core.latency)  # each step may wait for the one before it

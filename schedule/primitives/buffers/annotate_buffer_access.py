@@ -68,7 +68,7 @@ def _range(given: Any) -> Range:
 
 
 def _need_contained(block: Block, accessed: Region, stated: Region) -> None:
-    """Refuse a region that is not in the buffer, and one of which it cannot be shown that it contains what a block accesses."""
+    """Refuse a region that is not in the buffer, or does not provably contain the elements that a block accesses."""
     ranges, facts = ranges_of([block]), conjuncts(block.predicate)
     parts = zip(accessed.ranges, stated.ranges, accessed.buffer.shape, strict=True)
     for n, (inner, outer, dim) in enumerate(parts):

@@ -84,8 +84,8 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
 
 
 def _with_padded_factor(block: Block, source: Buffer, ranges: Ranges) -> Block:
-    """A block that sums products under a condition, as one of which the factor from `source` is 0 where it does not hold; the
-    block itself where it does something else, or where other factors are not there then."""
+    """A block that sums products under a condition, with the factor from `source` 0 where it does not hold; the block itself
+    where it does something else, or where other factors may not be read then."""
     body = block.body
     match body:
         case Store(buffer, at, Select(c, Binary("+", a, b), old)) if old == Load(buffer, at) and old in (a, b):
@@ -102,7 +102,7 @@ def _with_padded_factor(block: Block, source: Buffer, ranges: Ranges) -> Block:
 
 
 def _chosen(condition: Expr, product: Expr, source: Buffer) -> Expr | None:
-    """A product of which the factor that is an element of `source` is 0 where a condition does not hold, if there is one."""
+    """A product whose factor from `source` is 0 where a condition does not hold, if there is one."""
     match product:
         case Load(buffer) if buffer == source:
             return Select(condition, product, const(0, product.dtype), lazy=True)

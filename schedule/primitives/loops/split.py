@@ -162,7 +162,7 @@ def _cut(
 
 
 def _overlapping(target: For, above: list[Stmt], factors: list[int | None], parts: list[For]) -> Expr:
-    """The index of a loop in tiles of which the last ends where the loop does; refuses unless iterations may run again."""
+    """The index of a loop in tiles, the last of which ends where the loop does; refuses unless iterations may run again."""
     extent, tile = constant_extent(target), parts[-1].extent
     if len(factors) != 2 or factors[0] is not None or not isinstance(factors[1], int) or factors[1] > extent:
         raise ScheduleError(

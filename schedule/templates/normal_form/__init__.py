@@ -27,7 +27,7 @@ __all__ = ["PASSES", "apply", "arrays_apart", "restore"]
 
 
 def apply(s: OpenSchedule) -> None:
-    """Bring the blocks of which nothing was made yet to normal form, but for the views of `arrays_apart`."""
+    """Bring the blocks not yet scheduled to normal form, but for the views of `arrays_apart`."""
     for change in PASSES:
         for block in s.left():
             if s.is_left(block):

@@ -104,7 +104,7 @@ def _first_parts(e: Expr) -> Iterator[Expr]:
 
 
 def _divided(e: Expr) -> set[str]:
-    """The axes of which an expression has parts."""
+    """The axes that an expression divides into parts."""
     return variables(*divisions(e))
 
 
