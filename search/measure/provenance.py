@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of a timing: the `fingerprint` of target and device, the name of the device, the versions of the compiler."""
+    """The origin of a timing: the `fingerprint` of target and device, the name of the device, the versions that it depends on."""
 
     fingerprint: str
     device: str
