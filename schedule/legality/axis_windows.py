@@ -184,7 +184,7 @@ def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound
             hint=f"reorder first, so that the inner ones of the loops of `{name}` have the smallest steps",
         )
     reach, extent = 1, 1
-    cuts = []
+    limits = []
     for n, (term, due) in enumerate(_with_bounds(terms, bounds)):
         if term.coefficient != reach:
             word = "skips" if term.coefficient > reach else "repeats"
@@ -195,15 +195,13 @@ def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound
                 raise Unproved(f"the condition `{x.loops} < {x.bound}` is not one on the leading part of `{name}`")
             if x.bound * scale < reach:
                 reach = symbolic_min(reach, x.bound * scale)
-                if n >= inner:
-                    cuts.append((simplify(substitute(x.loops, zeros), ranges), scale if first < inner else 0, x.bound))
+                if n >= inner:  # a limit on outer terms alone: t // (the whole window) is 0
+                    limits.append((simplify(substitute(x.loops, zeros), ranges), scale if first < inner else extent, x.bound))
         if n < inner:
             extent = reach
     if reach != it.extent.value:
         raise Unproved(f"`{name}` = `{it.binding}` takes {reach} values of {it.extent.value}")
-    # A limit on outer terms alone says whether the iteration does anything: t // (something beyond the window) is 0.
-    limits = tuple((base, scale or extent, bound) for base, scale, bound in cuts)
-    return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, it.extent.dtype), limits)
+    return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, it.extent.dtype), tuple(limits))
 
 
 def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) -> Iterator[tuple[IterTerm, list[DueBound]]]:
