@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tir.arith.enumeration import evaluate
-from tir.ir import NOTHING, Axis, Block, Buffer, Expr, For, Iter, Stmt, Store, Var, as_expr, conjunction
+from tir.ir import (
+    NOTHING,
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Iter,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    conjunction,
+)
 
 i, j, k, n = (Var(name) for name in "ijkn")
-v0, v1 = Var("v0"), Var("v1")
+v0, v1, t, u = (Var(name) for name in ("v0", "v1", "t", "u"))
 
 
 def spatial(extent, binding) -> tuple:
@@ -38,20 +51,21 @@ def stored(buffer: Buffer, *indices, value=0.0) -> Store:
 
 def loops(**extents) -> list[For]:
     """Loops of these names, the outermost first."""
-    return [For(Var(name), as_expr(extent), NOTHING) for name, extent in extents.items()]
+    ends = {name: as_expr(extent) for name, extent in extents.items()}
+    return [For(Var(name, end.dtype), end, NOTHING) for name, end in ends.items()]
 
 
-def iterations(nest: list[For], values: dict[str, int]) -> Iterator[dict[str, int]]:
+def iterations(inner: list[For], values: dict[str, int]) -> Iterator[dict[str, int]]:
     """The values of the loops of a nest in all of its iterations, and those of the variables around it."""
-    if not nest:
+    if not inner:
         yield values
         return
-    first, *rest = nest
+    first, *rest = inner
     for value in range(int(evaluate(first.extent, values))):
         yield from iterations(rest, {**values, first.name: value})
 
 
-def points(b: Block, nest: list[For], values: dict[str, int]) -> set[tuple[int, ...]]:
+def points(b: Block, inner: list[For], values: dict[str, int]) -> set[tuple[int, ...]]:
     """Where a block runs in a nest of loops: the values of its spatial axes."""
-    runs = (at for at in iterations(nest, values) if evaluate(b.predicate, at))
+    runs = (at for at in iterations(inner, values) if evaluate(b.predicate, at))
     return {tuple(int(evaluate(it.binding, at)) for it in b.spatial) for at in runs}

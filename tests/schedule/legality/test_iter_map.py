@@ -36,10 +36,7 @@ def test_terms_ascend_by_coefficient():
     found = mapped(block(spatial(40, j * 3 + i * 15 + k + 2)), loops(i=2, j=5), loops(k=3))
     assert found.terms == {"v0": [IterTerm("k", 1, 3, True), IterTerm("j", 3, 5, False), IterTerm("i", 15, 2, False)]}
     assert found.constants == {"v0": 2} and found.bounds == {"v0": []}
-
-
-def test_terms_of_one_coefficient_ascend_by_extent():
-    found = mapped(block(spatial(7, j + i)), loops(i=3, j=5), [])
+    found = mapped(block(spatial(7, j + i)), loops(i=3, j=5), [])  # then by extent
     assert [term.name for term in found.terms["v0"]] == ["i", "j"]
 
 
@@ -48,11 +45,6 @@ def test_each_axis_has_its_terms_and_bounds():
     assert found.terms == {"v0": [IterTerm("j", 1, 5, True)], "v2": [IterTerm("i", 1, 7, False)]}
     assert found.constants == {"v0": 0, "v2": 0}
     assert found.bounds == {"v0": [PredicateBound(j, {"j": 1}, 4)], "v2": [PredicateBound(i * 2, {"i": 2}, 9)]}
-
-
-def test_the_axes_that_are_asked_for():
-    b = block(spatial(7, i), spatial(5, j))
-    assert iter_map(b, b.iters[1:], [], loops(j=5)).terms == {"v1": [IterTerm("j", 1, 5, True)]}
 
 
 def test_a_loop_of_one_iteration_has_no_term():
@@ -69,11 +61,6 @@ def test_a_fused_loop_has_parts(dtype):
     assert found.terms == {"v0": [IterTerm("f.1", 1, 7, False)], "v1": [IterTerm("f.0", 1, 5, False)]}
     assert found.bounds == {"v0": [PredicateBound(f // 5, {"f.1": 1}, 6)], "v1": []}
     assert mapped(block(spatial(7, f // 5), spatial(5, f % 5)), [], outer).terms["v0"] == [IterTerm("f.1", 1, 7, True)]
-
-
-def test_a_part_of_one_iteration_has_no_term():
-    found = mapped(block(spatial(7, i % 7), where=(i // 7 + i % 7 < 6,)), loops(i=7), [])
-    assert [term.extent for term in found.terms["v0"]] == [7]
 
 
 @pytest.mark.parametrize("extent", [3, n])
@@ -103,14 +90,11 @@ def test_bindings_that_are_refused(axes, reason, hint):
     assert refused(block(*axes), loops(i=7, j=5), []) == (reason, hint)
 
 
-def test_inner_loops_have_one_role():
+def test_inner_loops_have_one_role_and_constant_extents():
     b = block(spatial(7, i), spatial(5, j), reduce(9, k + j))
     assert refused(b, loops(i=7), loops(j=5, k=5)) == ("`j` is a loop of the reduction and of spatial axes as well", BEFORE_FUSE)
-
-
-@pytest.mark.parametrize("b", [block(spatial(n, i)), block(spatial(7, j), spatial(n, i), reduce(n, i))])
-def test_loops_of_spatial_axes_have_constant_extents(b):
-    assert refused(b, [], loops(i=n)) == ("the extent of `i` is not a constant", None)
+    for b in (block(spatial(n, i)), block(spatial(7, j), spatial(n, i), reduce(n, i))):
+        assert refused(b, [], loops(i=n)) == ("the extent of `i` is not a constant", None)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +143,8 @@ def test_limited_sums_are_numbers():
     places, numbers, left = limited([i * 20 + j * 4 + k + 2, n], [j * 4 + k < 18, n + 1 <= 3], "jkn")
     assert places == ["i * 20 + limited.0 + 2", "limited.1"]
     assert numbers == ["j * 4 + k < 18", "n < 3"] and left == []
+    assert limited([j + 1], [j < 3], "j") == (["limited.0 + 1"], ["j < 3"], [])
+    assert limited([j, i + j], [j < 3], "j") == (["j", "i + j"], [], ["j < 3"])  # in two places
 
 
 @pytest.mark.parametrize(
@@ -180,28 +166,11 @@ def test_conditions_that_limit_no_sum(place, condition):
     assert limited([place], [condition], "jk") == ([str(place)], [], [str(condition)])
 
 
-def test_a_sum_in_two_places_is_not_limited():
-    assert limited([j, i + j], [j < 3], "j") == (["j", "i + j"], [], ["j < 3"])
-
-
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        (i * 4 + j < 7, ("i * 4 + j", 7)),
-        (i * 4 + j + 2 <= 7, ("i * 4 + j", 6)),
-        (i > j, ("j - i", 0)),
-        (i >= j, ("j - i", 1)),
-    ],
-    ids=str,
-)
-def test_upper_bounds(condition, expected):
-    expr, bound = upper_bound(condition)
-    assert (str(expr), bound) == expected
-
-
-def test_what_is_no_upper_bound():
-    assert upper_bound(i.equal(3)) is None
-    assert upper_bound(Var("x", "float32") < 3.0) is None
+def test_upper_bounds():
+    conditions = (i * 4 + j < 7, i * 4 + j + 2 <= 7, i > j, i >= j)
+    found = [f"{expr} < {bound}" for expr, bound in map(upper_bound, conditions)]
+    assert found == ["i * 4 + j < 7", "i * 4 + j < 6", "j - i < 0", "j - i < 1"]
+    assert upper_bound(i.equal(3)) is upper_bound(Var("x", "float32") < 3.0) is None
 
 
 @pytest.mark.parametrize(

@@ -6,43 +6,17 @@ import pytest
 
 from schedule import ScheduleError
 from schedule.legality import requirements as must
-from schedule.legality.dataflow import Leaf, Scope, locate
-from tests.schedule.legality.nests import block, i, j, k, loops, n, opaque, reduce, spatial, stored, v0, v1
-from tir.ir import Block, Buffer, Const, Evaluate, For, If, Kind, PrimFunc, Range, Region, Select, Stmt, Var, all_zero, nest, seq
+from tests.schedule.legality.nests import block, i, j, k, loops, n, opaque, reduce, spatial, stored, t, v0, v1
+from tests.schedule.legality.programs import A, T, U, X, Y, alone, copy, located, named, over, total
+from tir.ir import Block, Buffer, Const, Evaluate, For, If, Kind, Range, Region, Select, Stmt, Var, all_zero, nest, seq
 
-A, X, Y, T, U = (Buffer(name, (Const(9),)) for name in "AXYTU")  # T and U are temporaries
-ONE, t = Const(1.0, "float32"), Var("t")
-
-
-def located(name: str, *stmts: Stmt) -> tuple[Scope, Leaf]:
-    return locate(PrimFunc("main", (A, X, Y, n), seq(*stmts), (T, U)), name)
+ONE = Const(1.0, "float32")
 
 
-def alone(b: Block, **extents) -> tuple[Scope, Leaf]:
-    return located("B", nest(loops(**extents), b))
-
-
-def copy(name: str, target: Buffer, source: Buffer, loop: Var = i) -> Block:
-    return block(spatial(9, loop), body=stored(target, v0, value=source[v0]), name=name)
-
-
-def over(loop: Var, *body: Stmt, kind: Kind = Kind.SERIAL) -> For:
-    return For(loop, Const(9), seq(*body), kind)
-
-
-def total(target: Buffer, **more) -> Block:
-    """target[v0] += A[v1]"""
-    return block(spatial(9, i), reduce(9, k), body=stored(target, v0, value=target[v0] + A[v1]), **more)
-
-
-def named(scope: Scope, name: str) -> Leaf:
-    return next(x for x in scope.leaves if x.name == name)
-
-
-def refusal(function, *args) -> str:
+def refusal(function, *args, **more) -> str:
     """The reason, the notes at lines of the program, and the hint."""
     with pytest.raises(ScheduleError) as caught:
-        function(*args)
+        function(*args, **more)
     error = caught.value
     return " | ".join([error.reason, ", ".join(note for _, note in error.marks), str(error.hint)])
 
@@ -149,10 +123,11 @@ def test_inputs_that_are_made_in_a_parallel_loop(kind, word):
 READ_ALL = over(i, copy("B", Y, T))
 
 
-def need_finished(*program: Stmt) -> None:
-    """In a loop `j`, of what `C` writes and `B` reads."""
-    scope, leaf = located("B", over(j, *program, READ_ALL))
-    must.need_final_inputs(scope, leaf, named(scope, "C"))
+def need_finished(*program: Stmt, reader: Stmt = READ_ALL, hint: str | None = None) -> None:
+    """In a loop `j`, of what `C`, or the first statement, writes and `B` reads."""
+    scope, leaf = located("B", over(j, *program, reader))
+    writer = next((x for x in scope.leaves if x.name == "C"), scope.leaves[0])
+    must.need_final_inputs(scope, leaf, writer, hint)
 
 
 UNFINISHED = "`B` may read `T` before `C` has finished it | the loop around both, writes T, reads T"
@@ -179,25 +154,13 @@ def test_inputs_that_are_not_final(program):
     assert refusal(need_finished, *program) == f"{UNFINISHED} | {ELSEWHERE}"
 
 
-def test_hints_of_the_caller():
-    scope, leaf = located("B", over(j, ordered("C", j, T), READ_ALL))
-    assert refusal(must.need_final_inputs, scope, leaf, named(scope, "C"), "another") == f"{UNFINISHED} | another"
-
-
-def test_parameters_that_are_written_only_later():
-    def reading(reader: Stmt) -> tuple[Scope, Leaf, Leaf]:
-        scope, leaf = located("B", over(j, copy("C", X, A, j), reader))
-        return scope, leaf, named(scope, "C")
-
+def test_other_inputs_that_are_not_final():
+    assert refusal(need_finished, ordered("C", j, T), hint="another") == f"{UNFINISHED} | another"
+    reason = "`B` may read `T` before a statement outside of blocks has finished it | "
+    assert refusal(need_finished, stored(T, 0)).startswith(reason)
     reason = "`B` may read elements of `X` that `C` writes only later | the loop around both, writes X, reads X"
-    assert refusal(must.need_final_inputs, *reading(over(i, copy("B", Y, X)))) == f"{reason} | {ELSEWHERE}"
-    must.need_final_inputs(*reading(copy("B", Y, X, j)))
-
-
-def test_statements_outside_of_blocks_are_not_final():
-    scope, leaf = located("B", over(j, stored(T, 0), over(i, copy("B", Y, T))))
-    reason = "`B` may read `T` before a statement outside of blocks has finished it |"
-    assert refusal(must.need_final_inputs, scope, leaf, scope.leaves[0]).startswith(reason)
+    assert refusal(need_finished, copy("C", X, A, j), reader=over(i, copy("B", Y, X))) == f"{reason} | {ELSEWHERE}"
+    need_finished(copy("C", X, A, j), reader=copy("B", Y, X, j))
 
 
 def test_inputs_that_are_final():
@@ -217,40 +180,33 @@ def test_conditions_on_axes():
 
 def test_domains_that_are_not_safe():
     at = alone(block(spatial(9, i), reduce(5, k), body=stored(X, v0, value=A[v0 + 1])), i=9, k=5)
-    would = (
-        "`B` runs only where `{}`; moved, it would run at all points of its axes, and could then {} | runs under a condition | "
-    )
-    would += "give its axes extents that need no condition, or let its formula choose (T.if_then_else)"
+    would = "`B` runs only where `{}`; moved, it would run at all points of its axes, and could then {} | runs under a condition"
+    would += " | give its axes extents that need no condition, or let its formula choose (T.if_then_else)"
     assert refusal(must.need_safe_domain, *at, [i < 8], "moved") == would.format("i < 8", "access elements that do not exist")
     assert refusal(must.need_safe_domain, *at, [k < i], "moved") == would.format("k < i", "reduce over more than it does")
     must.need_safe_domain(*at, [], "moved")
     must.need_safe_domain(*alone(copy("B", X, A), i=9), [i < 8], "moved")
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (stored(X, v0), True),
-        (stored(X, v0 + 3, value=A[v0]), False),
-        (stored(X, v0, value=A[v0 - 1]), False),
-        (stored(X, v0 + 2, value=A[8 - v0]), True),
-        (If(v0 >= 1, stored(X, v0 - 1)), False),  # only lazy selects count
-        (stored(X, v0, value=Select(v0 >= 1, A[v0 - 1], ONE, lazy=True)), True),
-        (stored(X, v0, value=Select(v0 < 6, A[v0 + 3], ONE, lazy=True)), True),
-        (stored(Buffer("V", (n,)), v1), True),
-        (stored(Buffer("V", (n,)), v1 + 1), False),
-        (stored(Buffer("V", (n,)), v0), False),
-        (over(i, stored(X, i)), False),
-    ],
-)
-def test_accesses_in_bounds(body, expected):
-    assert must.in_bounds(block(spatial(7, i), spatial(n, j), body=body), {"v0": (0, 6), "v1": (0, None)}) is expected
+def test_accesses_in_bounds():
+    def inside(body: Stmt) -> bool:
+        return must.in_bounds(block(spatial(7, i), spatial(n, j), body=body), {"v0": (0, 6), "v1": (0, None)})
+
+    V = Buffer("V", (n,))
+    chosen = Select(v0 >= 1, A[v0 - 1], Select(v0 < 6, A[v0 + 3], ONE, lazy=True), lazy=True)
+    assert inside(stored(X, v0 + 2, value=A[8 - v0])) and inside(stored(X, v0, value=chosen)) and inside(stored(V, v1))
+    for out in (stored(X, v0 + 3), stored(X, v0 - 1), stored(V, v1 + 1), stored(V, v0), stored(X, v0, value=A[v0 - 1])):
+        assert not inside(out)
+    assert not inside(over(i, stored(X, i))) and not inside(If(v0 >= 1, stored(X, v0 - 1)))  # is not looked into
 
 
 def test_single_stores():
     hint = "its formula is needed: it must be one store, without T.init()"
     for more in ({"body": seq(START, START)}, {"body": START, "init": START}, {"body": Evaluate(ONE)}):
         assert refusal(must.single_store, block(**more)) == f"`B` is more than a single store | not the only statement | {hint}"
+    with pytest.raises(ScheduleError) as caught:
+        must.single_store(block(body=seq(START, UPDATE)))
+    assert caught.value.marks[0][0] == UPDATE
     assert must.single_store(block(body=START)) == START
 
 
@@ -259,11 +215,9 @@ def test_axes_that_index_dimensions():
     assert must.own_axes(b, stored(M, v1, v0)) == ["v1", "v0"]
     assert must.own_axes(block(spatial(9, i)), stored(M, v0, 0)) == ["v0", None]
     for index in (v0, v0 + 1, Const(1), Var("v3"), n):
-        reason, hint = (
-            f"`B` writes `M` at `{index}`, which is not",
-            "it must write at X[i, j, ...], each index an axis of the block",
-        )
-        assert refusal(must.own_axes, b, stored(M, v0, index)) == f"{reason} an axis of its own | the store | {hint}, or 0"
+        reason = f"`B` writes `M` at `{index}`, which is not an axis of its own"
+        hint = "it must write at X[i, j, ...], each index an axis of the block, or 0"
+        assert refusal(must.own_axes, b, stored(M, v0, index)) == f"{reason} | the store | {hint}"
     reason = "the axis `v1` of `B` does not index `M`, so the last of its iterations counts"
     hint = "leave out the axis `v1`, or make it a dimension of `M`"
     assert refusal(must.own_axes, b, stored(M, v0, 0)) == f"{reason} | the store | {hint}"
@@ -273,9 +227,8 @@ def test_loops_of_the_init():
     b = block(spatial(9, i), reduce(9, k + j), opaque(9, j))
     thread = For(k, Const(9), b, Kind.THREAD, thread="threadIdx.x")
     reason = "`k`, which drives the reduction, is bound to threadIdx.x: threads that reduce together need the init"
-    assert (
-        refusal(must.need_no_threads, b, [thread], {"k"}) == f"{reason} | drives the reduction, the block | do this before bind"
-    )
+    expected = f"{reason} | drives the reduction, the block | do this before bind"
+    assert refusal(must.need_no_threads, b, [thread], {"k"}) == expected
     must.need_no_threads(b, [thread, *loops(j=9)], {"j"})
     reason = "`j` drives the reduction and spatial axes of `B`, so the init has no loop of its own"
     expected = f"{reason} | drives both, the block | decompose_reduction before the loops are fused"
@@ -331,43 +284,25 @@ def test_who_sees_an_early_init():
     early_init(over(i, copy("B", X, A)), over(i, copy("C", Y, X)))
 
 
-OTHER = (
-    "`i` is not the loop of one iteration variable of `B` over its whole extent | the loop, the block | do this before split, "
-)
-
-
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [
-        (
-            over(j, over(i, copy("B", X, A)), over(i, copy("C", Y, A))),
-            "`B` is not alone in `j` | the loop, the block | do this before anything is moved there (compute_at, reverse_compute_at)",
-        ),
-        (
-            over(i, copy("B", X, A), kind=Kind.PARALLEL),
-            "`i` is parallel, which would be lost | parallel | mark the new loops instead",
-        ),
-        (
-            over(i, copy("B", X, A)).with_(annotations=(("a", 1),)),
-            "`i` is annotated, which would be lost | annotated | mark the new loops instead",
-        ),
-        (over(i, block(spatial(9, 8 - i))), f"{OTHER}fuse and tile"),
-        (over(i, block(spatial(7, i))), f"{OTHER}fuse and tile"),
-        (over(i, block(spatial(9, i), spatial(9, i))), f"{OTHER}fuse and tile"),
-        (over(i, block(spatial(9, 0))), f"{OTHER}fuse and tile"),
-        (over(j, over(i, block(spatial(9, i), opaque(9, j)))), f"`v1` of `B` is an opaque axis | opaque axis | {IN_ANY_ORDER}"),
-        (over(i, block(spatial(9, i), spatial(9, 0))), "`v1` of `B` has no loop of its own | the block | do this before fuse"),
-        (over(i, block(spatial(9, i), spatial(9, n))), "`v1` of `B` has no loop of its own | the block | do this before fuse"),
-        (
-            over(i, block(spatial(9, i), where=(i < 7,))),
-            "`B` runs only where `i < 7` | guarded | do this before split by a factor that does not divide",
-        ),
-    ],
-)
-def test_loops_that_are_not_its_own(program, expected):
-    assert refusal(must.own_loops, located("B", program)[1]) == expected
+def loops_of(program: Stmt) -> list[str]:
+    return [x.name for x in must.own_loops(located("B", program)[1])]
 
 
 def test_loops_of_its_own():
-    nest_of_b = over(j, over(i, block(spatial(9, i), reduce(9, j), spatial(1, 0))))
-    assert [x.name for x in must.own_loops(located("B", nest_of_b)[1])] == ["j", "i"]
+    b = copy("B", X, A)
+    hint = "do this before anything is moved there (compute_at, reverse_compute_at)"
+    shared = over(j, over(i, b), over(i, copy("C", Y, A)))
+    assert refusal(loops_of, shared) == f"`B` is not alone in `j` | the loop, the block | {hint}"
+    for loop, word in ((over(i, b, kind=Kind.PARALLEL), "parallel"), (over(i, b).with_(annotations=(("a", 1),)), "annotated")):
+        assert refusal(loops_of, loop) == f"`i` is {word}, which would be lost | {word} | mark the new loops instead"
+    reason = "`i` is not the loop of one iteration variable of `B` over its whole extent | the loop, the block"
+    for axes in ([spatial(9, 8 - i)], [spatial(7, i)], [spatial(9, i), spatial(9, i)], [spatial(9, 0)]):
+        assert refusal(loops_of, over(i, block(*axes))) == f"{reason} | do this before split, fuse and tile"
+    ordered = over(j, over(i, block(spatial(9, i), opaque(9, j))))
+    assert refusal(loops_of, ordered) == f"`v1` of `B` is an opaque axis | opaque axis | {IN_ANY_ORDER}"
+    for value in (0, n):
+        expected = "`v1` of `B` has no loop of its own | the block | do this before fuse"
+        assert refusal(loops_of, over(i, block(spatial(9, i), spatial(9, value)))) == expected
+    expected = "`B` runs only where `i < 7` | guarded | do this before split by a factor that does not divide"
+    assert refusal(loops_of, over(i, block(spatial(9, i), where=(i < 7,)))) == expected
+    assert loops_of(over(j, over(i, block(spatial(9, i), reduce(9, j), spatial(1, 0))))) == ["j", "i"]
