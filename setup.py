@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent
 PACKAGES = ("cli", "codegen", "costmodel", "explorer", "graph", "schedule", "search", "workloads")
 NAME = f"(?:{'|'.join(PACKAGES)})"
 IMPORT = re.compile(rf"^( *)(from|import) ({NAME}(?:\.\w+)*)(?= import|$| +#)", re.MULTILINE)
-MODULE = re.compile(rf'"({NAME}(?:\.\w+)+)"')  # the name of one, for `import_module` or `python -m`
+MODULE = re.compile(rf'(?:(?<=")|(?<=python -m ))({NAME}(?:\.\w+)+)\b(?!\.)')  # the name of one, alone or behind `python -m`
 
 EDITABLE = "editable_wheel" in sys.argv  # as setuptools runs this file for `pip install --editable`
 
@@ -34,7 +34,7 @@ def below_tir(source: str, where: object) -> str:
 
     def named(found: re.Match[str]) -> str:
         path = ROOT.joinpath(*found[1].split("."))
-        return f'"tir.{found[1]}"' if path.is_dir() or path.with_suffix(".py").is_file() else found[0]
+        return f"tir.{found[1]}" if path.is_dir() or path.with_suffix(".py").is_file() else found[0]
 
     return MODULE.sub(named, IMPORT.sub(imported, source))
 

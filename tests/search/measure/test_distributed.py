@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -383,6 +382,7 @@ def test_what_nobody_asks_for_is_forgotten(tmp_path, monkeypatch):
 HOLDER = """
 import os, sys, time
 from pathlib import Path
+from runpy import run_path
 from search.measure.lock import DeviceLock
 lock = DeviceLock("d", Path(sys.argv[1]))
 lock.__enter__()
@@ -414,9 +414,10 @@ def test_the_compose_file_starts_a_scheduler_and_workers_of_one_image():
     assert set(services) == {"scheduler", "worker-1", "worker-2", "tune"}
     assert len({json.dumps([s["image"], s["build"]]) for s in services.values()}) == 1
     made = services["tune"]["build"]["dockerfile_inline"].splitlines()
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert [line for line in made if "." not in line and line.startswith("COPY")] == [
-        f"COPY {name} {name}" for name in sorted(packages) if "." not in name
+    packages = run_path(str(ROOT / "setup.py"), run_name="setup")["PACKAGES"]
+    assert [line for line in made if line.startswith("COPY")] == [
+        "COPY pyproject.toml setup.py README.md LICENSE ./",
+        *(f"COPY {name} {name}" for name in sorted([*packages, "tir"])),
     ]
     for name in ("worker-1", "worker-2"):
         args = parser().parse_args(services[name]["command"].removeprefix("python -m tir.worker ").split())
