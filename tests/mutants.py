@@ -28,7 +28,13 @@ LEAST = 0.95  # of the mutants
 SECONDS = 120  # a mutant's tests; one that makes them take longer is noticed
 TESTS_A_MUTANT = 40  # functions of tests
 MUTATED = ("schedule/legality", "codegen/passes", "schedule/templates")
-TESTS = ("tests/schedule/legality", "tests/schedule/primitives", "tests/schedule/templates", "tests/codegen/passes")
+TESTS = (
+    "tests/schedule/legality",
+    "tests/schedule/primitives",
+    "tests/schedule/templates",
+    "tests/codegen/passes",
+    "tests/codegen/cuda",
+)
 OTHERS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
