@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from runpy import run_path
 from types import SimpleNamespace
 
 import dask
@@ -382,7 +383,6 @@ def test_what_nobody_asks_for_is_forgotten(tmp_path, monkeypatch):
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from runpy import run_path
 from search.measure.lock import DeviceLock
 lock = DeviceLock("d", Path(sys.argv[1]))
 lock.__enter__()
