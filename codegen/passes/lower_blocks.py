@@ -8,6 +8,7 @@ from functools import reduce
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.simplify import simplify
+from tir.empty import init_of_nothing
 from tir.ir import (
     Allocate,
     Axis,
@@ -65,11 +66,12 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
               => I(e) for the spatial loops inside k;  for k: if p: S(e)
 
     The init stands directly before the outermost loop that drives a reduce axis, if nothing but loops is between that loop and
-    the block; else it stays inside, under the condition that every reduce axis is at its first value. A block's own buffers are
-    allocated where it stood, in a vectorised loop with a place for each lane. The function learns what `storage_align` asks for:
-    {buffer: [[axis, factor, offset], ...]}; and the buffers that `non_temporal` names. Those in scope "register" become local:
-    only what `promote_registers` puts there has places that are constants. Raises ValueError for annotations about memory that
-    cannot be meant.
+    the block; else it stays inside, under the condition that every reduce axis is at its first value. Where the open extent of a
+    loop that reduces turns out to be 0, the inits alone run, in front of it. A block's own buffers are allocated where it stood,
+    in a vectorised loop with a place for each lane. The function learns what `storage_align` asks for: {buffer: [[axis, factor,
+    offset], ...]}; and the buffers that `non_temporal` names. Those in scope "register" become local: only what
+    `promote_registers` puts there has places that are constants. Raises ValueError for annotations about memory that cannot be
+    meant.
     """
     bypassing = streamed(func)
     check_prefetches(func)
@@ -97,8 +99,10 @@ class _Lowering:
                 block = loops[-1].body if isinstance(loops[-1].body, Block) else None
                 reducing = set() if block is None else driving(block, Axis.REDUCE)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
-                    return seq(self.init_nest(loops, block, reducing), nest(loops, _allocated(_own(block), self.flat(block))))
-                return s.with_(body=self.stmt(s.body))
+                    found = self.init_nest(loops, block, reducing), nest(loops, _allocated(_own(block), self.flat(block)))
+                    always = not any(variables(c) & reducing for c in conjuncts(block.predicate))
+                    return seq(*(() if always else self.of_nothing(s)), *found)
+                return seq(*self.of_nothing(s), s.with_(body=self.stmt(s.body)))
             case Block():
                 first = () if s.init is None else (guarded(conjunction(s.predicate, *s.first_step), self.init(s)),)
                 return _allocated(_own(s), seq(*first, self.flat(s)))
@@ -106,6 +110,15 @@ class _Lowering:
                 return seq(*(self.stmt(x) for x in stmts))
             case _:
                 return map_children(s, lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
+
+    def of_nothing(self, loop: For) -> list[Stmt]:
+        """The inits of reductions over a loop, where its open extent turns out to be 0; none of a constant extent."""
+        left = None if type(loop.extent) is Const else init_of_nothing(loop.with_(extent=Const(0, loop.extent.dtype)))
+        if left is None:
+            return []
+        fresh_vars = {x.name: x.var.with_(name=fresh(self.taken, f"{x.name}_init")) for x in loops(left)}
+        renamed = rewrite_statements(left, lambda s: s.with_(var=fresh_vars[s.name]) if isinstance(s, For) else s)
+        return [guarded(loop.extent <= 0, self.stmt(substitute(renamed, fresh_vars)))]
 
     def flat(self, block: Block) -> Stmt:
         """The block without its init and its allocations."""

@@ -356,3 +356,30 @@ def test_temporaries_of_lanes_whose_room_is_not_known(lanes, shape):
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         tir.build(parse(OWN.format(loop="T.vectorized", lanes=lanes, shape=shape)), ONE)
+
+
+def open_sums():
+    """C[i] = the sum over r < k of A[i, r] + 1, of open sizes, by way of a temporary."""
+    n, k = te.var("n"), te.var("k")
+    A, r = te.placeholder((n, k), name="A"), te.reduce_axis((0, k), name="r")
+    B = te.compute((n, k), lambda i, j: A[i, j] + 1.0, name="B")
+    return te.create_prim_func([A, te.compute((n,), lambda i: te.sum(B[i, r], axis=r), name="C")])
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda s, i, r: s.split(r, [None, 4]),
+        lambda s, i, r: s.compute_at("B", r),
+        lambda s, i, r: s.add_guard("C", f"{i} == 1"),
+        lambda s, i, r: s.read_at(r, "C", 0, "local"),
+        lambda s, i, r: s.reorder(r, i),
+    ],
+)
+def test_a_reduction_over_nothing_of_open_extent_has_its_init(step):
+    s = Schedule(open_sums())
+    step(s, *s.get_loops("C"))
+    for k in (0, 3):
+        a, c = np.ones((5, k), "float32"), np.full(5, 7, "float32")
+        tir.build(s.func, ONE)(a, c, 5, k)
+        assert (c == 2 * k).all()
