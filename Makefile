@@ -52,7 +52,7 @@ fuzz: $(READY) ## random programs under random schedules, random networks, and t
 	@$(PY) -m tests.graph.fuzz --jobs 2 $(GRAPH_ARGS)
 	@$(PY) -m tests.search.faults --kills 10
 
-nightly: $(READY) ## all fuzzers, ONNX's node tests, killed runs and a farm, in at most 90 minutes; NIGHTLY_ARGS="--minutes 20 --seed 0"
+nightly: $(READY) ## all fuzzers, ONNX's node tests, mutants, killed runs and a farm, in at most 90 minutes; NIGHTLY_ARGS="--minutes 20 --seed 0"
 	@$(PY) -m tests.nightly $(NIGHTLY_ARGS)
 
 mutants: $(READY) ## change one thing at a time in legality/, passes/ and templates/, and see that a test fails; MUTANTS_ARGS="--count 100 --only legality"

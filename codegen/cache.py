@@ -207,8 +207,8 @@ def data_key(data: Any) -> str:
 def compiler_sources(*others: str) -> str:
     """A hash of the sources of this compiler, from the IR to the search, which make schedules and code, of other files, and of
     what makes objects of modules."""
-    rooms = Path(__file__).resolve().parents[1]
-    packages = (Path(tir.__file__).resolve().parent, *(rooms / name for name in ("schedule", "codegen", "costmodel", "search")))
+    root = Path(__file__).resolve().parents[1]
+    packages = (Path(tir.__file__).resolve().parent, *(root / name for name in ("schedule", "codegen", "costmodel", "search")))
     found = hashlib.sha256(json.dumps([*_compiler(), machine_kind()]).encode())
     for file in (*(f for p in packages for f in sorted(p.rglob("*.py"))), *map(Path, others)):
         found.update(f"{file.name}\0".encode() + file.read_bytes())

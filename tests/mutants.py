@@ -56,9 +56,11 @@ class Mutant:
 
 
 def mutants(file: str, source: str) -> Iterator[Mutant]:
-    """All of a file, in the order of its syntax."""
-    for node in ast.walk(ast.parse(source)):
-        if changed := _changed(node):
+    """All of a file, in the order of its syntax; texts that are put together, as messages are, stay."""
+    tree = ast.parse(source)
+    texts = {part for text in ast.walk(tree) if isinstance(text, ast.JoinedStr) for part in ast.walk(text)}
+    for node in ast.walk(tree):
+        if node not in texts and (changed := _changed(node)):
             kind, new = changed
             yield Mutant(file, kind, node.lineno, _replaced(source, node, new))  # type: ignore[attr-defined]
 
@@ -107,11 +109,11 @@ def tests_by_line(root: Path, mutated: Sequence[str], tests: Sequence[str], data
     measured.read()
     for file in measured.measured_files():
         for line, contexts in measured.contexts_by_lineno(file).items():
-            found[os.path.relpath(file, root), line] = {_test(root, c) for c in contexts if c}
+            found[os.path.relpath(file, root), line] = {_test(c) for c in contexts if c}
     return found
 
 
-def _test(root: Path, context: str) -> str:
+def _test(context: str) -> str:
     """`tests/schedule/test_x.py::test_y` of coverage's `tests.schedule.test_x.test_y`."""
     module, _, function = context.rpartition(".")
     return f"{module.replace('.', '/')}.py::{function}"
@@ -159,10 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             copies.put(copy)
         if status != "noticed":
-            print(
-                f"{status}: {mutant.kind}, {mutant.file}:{mutant.line}\n{mutant.diff((ROOT / mutant.file).read_text())}",
-                flush=True,
-            )
+            change = mutant.diff((ROOT / mutant.file).read_text())
+            print(f"{status}: {mutant.kind}, {mutant.file}:{mutant.line}\n{change}", flush=True)
         return status
 
     with ThreadPoolExecutor(options.jobs) as pool:

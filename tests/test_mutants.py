@@ -33,7 +33,7 @@ def test_changes(line, changed):
     assert changes(line) == [changed]
 
 
-@pytest.mark.parametrize("line", ["x = a < b < c", "x = y[k]", "x = y[1:]", "f(x)", "x.need(y)", "x = y['0']"])
+@pytest.mark.parametrize("line", ["x = a < b < c", "x = y[k]", "x = y[1:]", "f(x)", "x.need(y)", "x = f'{y[0]}'", "x = y['0']"])
 def test_what_is_left_alone(line):
     assert changes(line) == []
 

@@ -103,8 +103,8 @@ def cache_write(
         except Unproved:
             if loops or updating or branch is not None or not own or not readers or target.name in scope.outputs:
                 raise
-            share = needed(copying, accessed(scope.root, scope.ranges, (target.name,))[0], ranges, scope.written)
-            placed = laid_out(copying, share if scope.block else {}, ranges, names)
+            read = accessed(scope.root, scope.ranges, (target.name,))[0] if scope.block else {}  # by an instance of the block
+            placed = laid_out(copying, needed(copying, read, ranges, scope.written), ranges, names)
             placed = where_read(scope, placed, target.name, readers, (), ranges)
     insertions = [place.insertion(placed)]
     if updating and target.name in scope.outputs:  # else nothing has written it before
