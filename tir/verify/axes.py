@@ -25,12 +25,14 @@ from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, p
 from .report import Finding
 
 
-def check_axes(func: PrimFunc) -> Iterator[Finding]:
-    """Spatial iterations touch no element that another writes; reductions update, run each iteration once, init first."""
+def check_axes(func: PrimFunc, only: str | None = None) -> Iterator[Finding]:
+    """Spatial iterations, of all blocks or `only` of one, touch no element that another writes; reductions update, run each
+    iteration once, init first."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
     for findings in (_block_axes, partial(_repeated, blocks), _started):
         for block, scope in blocks:
-            yield from findings(block, scope)
+            if only in (None, block.name):
+                yield from findings(block, scope)
 
 
 def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:

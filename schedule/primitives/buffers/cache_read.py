@@ -5,6 +5,7 @@ from __future__ import annotations
 from tir.analysis.regions import accessed
 from tir.ir import Buffer, PrimFunc
 from tir.traverse import replace_buffers
+from tir.verify.axes import check_axes
 
 from ...error import ScheduleError
 from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
@@ -46,7 +47,8 @@ def cache_read(
               only those read at all.
     Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer
               are before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A; those
-              behind its loops read what all iterations have copied.
+              behind its loops read what all iterations have copied. Inside another block whose instances write A, the copy
+              reads nothing that other instances write.
     Example   chain: s.cache_read("C", "B", "local")
     """
     scope, leaf = locate(func, block)
@@ -74,11 +76,27 @@ def cache_read(
     placed = where_read(scope, placed, source.name, near, place.loops, place.ranges)
     changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
     new = with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy)
+    _need_apart(scope, source.name, new)
     if len(near) < len(consumers):
         after, made = locate(new, copying.name)
         if not all(writes_all_reads(after, made, r, copy.name) for r in after.readers(copy.name)):
             place_to_copy(scope, consumers, source.name)  # is refused
     return new, copying.name
+
+
+def _need_apart(scope: Scope, name: str, result: PrimFunc) -> None:
+    """Refuse where an instance of the enclosing block would copy what another writes."""
+    block, writers = scope.block, scope.writers(name)
+    if block is None or not writers or any(b.name == name for b in block.allocs):
+        return
+    known = {f.message for f in check_axes(scope.func, block.name)}
+    if found := next((f for f in check_axes(result, block.name) if f.message not in known), None):
+        raise ScheduleError(
+            f"the copy of `{name}` would have more than an iteration of `{block.name}` reads of it: {found.message}",
+            (block, "the enclosing block"),
+            (writers[0].stmt, f"writes {name}"),
+            hint="do this before blockize",
+        )
 
 
 def _place(scope: Scope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:

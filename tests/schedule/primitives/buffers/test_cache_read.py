@@ -488,3 +488,35 @@ def test_refuses_consumers_behind_that_read_what_is_not_copied():
         with pytest.raises(ScheduleError, match="reads it already, so there is no time at which to copy it"):
             s.cache_read("B", 0, "local", consumers)
         assert not s.trace
+
+
+def test_inside_of_a_block_nothing_that_other_instances_write():
+    s = Schedule(
+        parse("""
+            @T.prim_func
+            def main(A: T.Buffer((5,)), C: T.Buffer((5,))):
+                B = T.alloc_buffer((5,))
+                for i in range(5):
+                    with T.block("C"):
+                        vi = T.axis.spatial(5, i)
+                        B[vi] = A[vi] + T.float32(1)
+                        for k in range(2):
+                            with T.block("D"):
+                                v = T.axis.spatial(5, vi + k)
+                                T.where(k < 1)
+                                C[v] = B[v]
+        """)
+    )
+    refuse(
+        s,
+        """
+        cache_read('D', 'B', 'local'): the copy of `B` would have more than an iteration of `C` reads of it: the spatial axes \
+of block `C` are not: vi=1 writes B[1], and vi=0 reads it too
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the enclosing block
+           10 |             vi = T.axis.spatial(5, i)
+           11 |             B[vi] = A[vi] + T.float32(1.0)
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ writes B
+          hint: do this before blockize
+        """,
+    )
