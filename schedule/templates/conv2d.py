@@ -37,10 +37,20 @@ MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum for which it pays to transpose the t
 
 
 @dataclass(frozen=True, slots=True)
+class Class:
+    """A condition `(pixel + kernel + ...) % stride == 0` on an axis of the result and one of the sum."""
+
+    pixel: Iter
+    kernel: Iter
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
 class Convolution:
     """A contraction of `image`, whose indices are sums of axes, and `weights`, whose indices are axes: the axes `groups` are in
     both and the result, `pixels` in image and result, `channels` in weights and result, `reduction` in image and
-    weights. Where the last of the channels decides which group of channels of the image is read, `members` of them read one."""
+    weights. Where the last of the channels decides which group of channels of the image is read, `members` of them read one.
+    It is summed up only where all of `classes` hold."""
 
     contraction: Contraction
     image: Load
@@ -50,6 +60,18 @@ class Convolution:
     channels: tuple[Iter, ...]
     reduction: tuple[Iter, ...]
     members: int | None = None
+    classes: tuple[Class, ...] = ()
+
+    @property
+    def strides(self) -> dict[str, int]:
+        """The strides of those axes that have classes."""
+        return {it.var.name: x.stride for x in self.classes for it in (x.pixel, x.kernel)}
+
+    @property
+    def pixels_of_class(self) -> int:
+        """The largest number of pixels of a class in a row."""
+        row = self.pixels[-1]
+        return ceil(extent(row) / self.strides.get(row.var.name, 1))
 
     @property
     def transposed_result(self) -> bool:
@@ -206,34 +228,58 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
     machine: CPU = s.target.machine
     t, usual = _seed(c, machine)
     t, variant = sizes or t, usual if variant is None else variant
-    block, channel = c.contraction.block, c.channels[-1]
-    after = epilogue(s, block)
+    after, in_parts = epilogue(s, c.contraction.block), variant is Sum.IN_PARTS
     if c.transposed_result and after is None:
-        after = s.cache_write(block, 0, "global")
+        after = s.cache_write(c.contraction.block, 0, "global")
+    tile(s, c, t, after, _by_panels(c, t, machine), in_parts)
+    if c.transposed_result:
+        assert after is not None
+        _transpose_tile(s, c, after, whole=in_parts)
+
+
+def tile(
+    s: OpenSchedule, c: Convolution, t: ConvolutionTile, after: str | None, by_panels: bool = False, in_parts: bool = False
+) -> None:
+    """Tile a convolution, with what comes `after` it: threads share panels of weights and classes of pixels, and with `by_panels`
+    nothing else. Classes of the kernel come right before the sum, which runs as a whole, or `in_parts`."""
+    block, machine = c.contraction.block, s.target.machine
     groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
-    cut, reduce_loops = [], [loop_of(it) for it in c.reduction]
-    if variant is Sum.IN_PARTS:
+    rows, steps = by_class(s, c, c.pixels), by_class(s, c, c.reduction)
+    cut, reduce_loops = [], [loop for loop, _ in steps]
+    if in_parts:
         counts = parts(c, t, machine)
         longest = max(c.reduction, key=extent)
         for n, (it, count) in enumerate(zip(c.reduction, counts, strict=True)):
             if count > 1 or (max(counts) == 1 and it is longest):
                 outer, reduce_loops[n] = split_axis(s, block, it, reduce_loops[n], ceil(extent(it) / count))
                 cut.append(outer)
-    c0, c1 = split_axis(s, block, channel, loop_of(channel), t.channels, vector=True)
-    rows, within = split_pixels(s, block, [(it, loop_of(it), 1) for it in c.pixels], t.pixels)
-    p0 = rows.pop()
-    levels = [[*groups, c0, *cut], rows, [p0], reduce_loops, within, [c1]]
+    c0, c1 = split_axis(s, block, c.channels[-1], loop_of(c.channels[-1]), t.channels, vector=True)
+    pixels = [(it, loop, c.strides.get(it.var.name, 1)) for it, (loop, _) in zip(c.pixels, rows, strict=True)]
+    others, within = split_pixels(s, block, pixels, t.pixels)
+    p0 = others.pop()
+    panels, kernel = [*groups, c0, *(x for _, own in rows for x in own)], [x for _, own in steps for x in own]
+    levels = [[*panels, *cut], others, [p0], [*kernel, *reduce_loops], within, [c1]]
     s.reorder(*(loop for level in levels for loop in level))
     if after is not None:
         s.reverse_compute_at(after, c0 if cut else p0, preserve_unit_loops=True)
         s.scheduled[after] = Stage.FUSED
-        if c.transposed_result:
-            _transpose_tile(s, c, after, whole=bool(cut))
-    depth, by_panels = len(groups) + 1, _by_panels(c, t, machine)
-    shared = 0 if c.contraction.threads(machine) == 1 else depth if by_panels else depth + len(rows)
-    tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(rows)), panels=True)
+    depth = len(panels)
+    shared = 0 if c.contraction.threads(machine) == 1 else depth if by_panels else depth + len(others)
+    tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(others)), panels=True)
     packing = ((c.weights.buffer.name, "at its panels" if by_panels else "in front"),)
-    s.scheduled[block] = replace(tiled, shared=shared, operands=Operands(seed=packing))
+    uneven = bool(c.classes)  # of the kernel's elements, classes have more and fewer
+    s.scheduled[block] = replace(tiled, shared=shared, uneven=uneven, operands=Operands(seed=packing))
+
+
+def by_class(s: OpenSchedule, c: Convolution, axes: Sequence[Iter]) -> list[tuple[str, list[str]]]:
+    """The loop of each axis, and the one of its classes, if it has any, split off."""
+    found: list[tuple[str, list[str]]] = []
+    for it in axes:
+        loop, inner = loop_of(it), []
+        if it.var.name in c.strides:
+            loop, *inner = s.split(loop, [None, c.strides[it.var.name]])
+        found.append((loop, inner))
+    return found
 
 
 def split_axis(s: OpenSchedule, block: str, it: Iter, loop: str, seed: int, vector: bool = False, classes: int = 1) -> list[str]:

@@ -7,42 +7,23 @@ class, so that the condition leaves the inner loops, which then are those of a d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, inf, prod
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from schedule.open_schedule import OpenSchedule, extent
 from tir.arith.polynomial import polynomial
-from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
+from tir.ir import TRUE, Binary, Block, Const, Expr, Load, Select, Store, Var, conjuncts
 
-from .block_analysis import Contraction, at_axes, contraction, epilogue, last_axis, loop_of, size
-from .conv2d import ConvolutionTile, split_axis, split_pixels
+from .block_analysis import Contraction, at_axes, contraction, epilogue, last_axis, size
+from .conv2d import Class, Convolution, ConvolutionTile, tile
 from .gemm import register_tile
 
 NAME = "transposed convolution"
 
 
-@dataclass(frozen=True, slots=True)
-class Class:
-    """A condition `(pixel + kernel + ...) % stride == 0` on an axis of the result and one of the sum."""
-
-    pixel: Iter
-    kernel: Iter
-    stride: int
-
-
-@dataclass(frozen=True, slots=True)
-class Transposed:
-    """A contraction that is summed up only where all of `classes` hold, none if the stride is 1; `channels` are the last
-    dimension of the result and of the weights, `c.right`, whose other indices may run backwards."""
-
-    c: Contraction
-    classes: tuple[Class, ...]
-    channels: Iter
-
-
-def matches(block: Block) -> Transposed | None:
-    """The block as a transposed convolution with its channels last, if it is one."""
+def matches(block: Block) -> Convolution | None:
+    """The block as a transposed convolution with its channels last, if it is one: its weights may be read backwards."""
     body = block.body
     condition: Expr = TRUE
     if isinstance(body, Store) and isinstance(body.value, Select) and body.value.false_value == Load(body.buffer, body.indices):
@@ -57,7 +38,7 @@ def matches(block: Block) -> Transposed | None:
     used = [it.var.name for x in classes for it in (x.pixel, x.kernel)]
     if len(classes) < len(found) or len(set(used)) < len(used):
         return None
-    return Transposed(c, classes, c.columns[0])
+    return Convolution(c, c.left, c.right, (), c.rows, c.columns, c.reduction, classes=classes)
 
 
 def _class(condition: Expr, c: Contraction) -> Class | None:
@@ -72,52 +53,31 @@ def _class(condition: Expr, c: Contraction) -> Class | None:
     return None
 
 
-def suits(t: Transposed, processor: CPU) -> bool:
+def suits(c: Convolution, processor: CPU) -> bool:
     """True where it is no plain convolution, and there are channels enough for half a vector."""
-    return 2 * extent(t.channels) >= processor.lanes(t.c.bits) and (bool(t.classes) or not at_axes(t.c.right))
+    return 2 * extent(c.channels[-1]) >= processor.lanes(c.contraction.bits) and (bool(c.classes) or not at_axes(c.weights))
 
 
-def cycles(t: Transposed, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
+def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """The estimated cycles on one core, with the copies of the weights; infinite where vectors are not filled."""
-    c, wanted, lanes = t.c, tiles(t, processor), processor.lanes(t.c.bits)
-    if extent(t.channels) < lanes:
+    bits, channels, row = c.contraction.bits, extent(c.channels[-1]), c.pixels[-1].var.name
+    t, lanes = tiles(c, processor), processor.lanes(bits)
+    if channels < lanes:
         return inf
-    classes = prod(x.stride for x in t.classes)
-    rows = size(c.rows[:-1]) * ceil(pixels_of_class(t) / wanted.pixels) * strides(t).get(c.rows[-1].var.name, 1)
-    tile = processor.tile_cycles(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.reduction) / classes))
-    copies = 0.0 if c.right.buffer.name in constants else size((*c.columns, *c.reduction)) * processor.pack_cycles(c.bits)
-    return rows * ceil(extent(t.channels) / wanted.channels) * tile + copies
+    classes = prod(x.stride for x in c.classes)
+    rows = size(c.pixels[:-1]) * ceil(c.pixels_of_class / t.pixels) * c.strides.get(row, 1)
+    each = processor.tile_cycles(t.pixels, ceil(t.channels / lanes), ceil(size(c.reduction) / classes))
+    copies = 0.0 if c.weights.buffer.name in constants else size((*c.channels, *c.reduction)) * processor.pack_cycles(bits)
+    return rows * ceil(channels / t.channels) * each + copies
 
 
-def tiles(t: Transposed, processor: CPU) -> ConvolutionTile:
+def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
     """A good register tile: pixels of a class along the last axis, and channels."""
-    lanes = processor.lanes(t.c.bits)
-    return ConvolutionTile(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.reduction), lanes, processor))
+    lanes = processor.lanes(c.contraction.bits)
+    return ConvolutionTile(*register_tile(c.pixels_of_class, extent(c.channels[-1]), size(c.reduction), lanes, processor))
 
 
-def pixels_of_class(t: Transposed) -> int:
-    """The largest number of pixels of a class in a row."""
-    row = t.c.rows[-1]
-    return ceil(extent(row) / strides(t).get(row.var.name, 1))
-
-
-def strides(t: Transposed) -> dict[str, int]:
-    """The strides of those axes that have classes."""
-    return {it.var.name: x.stride for x in t.classes for it in (x.pixel, x.kernel)}
-
-
-def by_class(s: OpenSchedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tuple[str, list[str]]]:
-    """The loop of each axis, and the one of its classes, if it has any, split off."""
-    found: list[tuple[str, list[str]]] = []
-    for it in axes:
-        loop, inner = loop_of(it), []
-        if it.var.name in strides(t):
-            loop, *inner = s.split(loop, [None, strides(t)[it.var.name]])
-        found.append((loop, inner))
-    return found
-
-
-def build(s: OpenSchedule, t: Transposed, sizes: ConvolutionTile | None = None) -> None:
+def build(s: OpenSchedule, c: Convolution, sizes: ConvolutionTile | None = None) -> None:
     """Tile a transposed convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
 
     Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of rows and of a row of pixels; classes
@@ -125,25 +85,4 @@ def build(s: OpenSchedule, t: Transposed, sizes: ConvolutionTile | None = None) 
     How the weights are packed, and what threads share, is left to annotation. `sizes` are other seeds than those of `tiles`.
     ScheduleError where a step is refused.
     """
-    c, machine = t.c, s.target.machine
-    wanted = sizes or tiles(t, machine)
-    after = epilogue(s, c.block)
-    rows, reduce_loops = by_class(s, t, c.rows), by_class(s, t, c.reduction)
-    c0, c1 = split_axis(s, c.block, t.channels, loop_of(t.channels), wanted.channels, vector=True)
-    axes = [(it, loop, strides(t).get(it.var.name, 1)) for it, (loop, _) in zip(c.rows, rows, strict=True)]
-    others, within = split_pixels(s, c.block, axes, wanted.pixels)
-    p0 = others.pop()
-    panels = [c0, *(loop for _, classes in rows for loop in classes)]
-    reduced = [*(loop for _, classes in reduce_loops for loop in classes), *(loop for loop, _ in reduce_loops)]
-    levels = [panels, others, [p0], reduced, within, [c1]]
-    s.reorder(*(loop for level in levels for loop in level))
-    if after is not None:
-        s.reverse_compute_at(after, p0, preserve_unit_loops=True)
-        s.scheduled[after] = Stage.FUSED
-    depth = len(panels) + len(others)
-    s.scheduled[c.block] = replace(
-        Tiled.of(s, c.block, levels, 2, (len(panels), depth), panels=True),
-        shared=depth if c.threads(machine) > 1 else 0,
-        uneven=bool(t.classes),  # of the kernel's elements, classes have more and fewer
-        operands=Operands(seed=((c.right.buffer.name, "in front"),)),
-    )
+    tile(s, c, sizes or tiles(c, s.target.machine), epilogue(s, c.contraction.block))

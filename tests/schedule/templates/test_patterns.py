@@ -360,7 +360,7 @@ def test_threads_share_the_classes_of_a_transposed_convolution_as_they_are_free(
 
 def test_pixels_of_a_transposed_convolution_have_classes():
     found = templates.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 3, 1))["Y"])
-    assert found is not None and found.channels.var.name == "v_co"
+    assert found is not None and [it.var.name for it in found.channels] == ["v_co"]
     assert [(x.pixel.var.name, x.kernel.var.name, x.stride) for x in found.classes] == [("v_h", "v_rh", 3), ("v_w", "v_rw", 3)]
     whole = templates.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 1, 1))["Y"])
     assert whole is not None and whole.classes == ()
