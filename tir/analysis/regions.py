@@ -32,7 +32,7 @@ def relax(indices: Iterable[Expr], buffer: Buffer, inner: Ranges, outer: Ranges)
         if moving and dtypes.bits(index.dtype) < 32 and wraps(index):  # a sum that may wrap around and still be an index
             fixed, (low, high) = {}, expr_bounds(index, ranges)
         if low is None or high is None:
-            result.append(Range(Const(0, index.dtype), dim))
+            result.append(Range(Const(0, dim.dtype), dim))
         else:
             start = to_expr(add(fixed, constant(low)), index.dtype)
             result.append(Range(start, Const(high - low + 1, index.dtype)))
@@ -42,7 +42,7 @@ def relax(indices: Iterable[Expr], buffer: Buffer, inner: Ranges, outer: Ranges)
 def union(a: Region, b: Region) -> Region:
     """The smallest box around both, where their distance is a constant; the whole dimension elsewhere."""
     pairs = zip(a.ranges, b.ranges, a.buffer.shape, strict=True)
-    return Region(a.buffer, tuple(hull(x, y) or Range(Const(0, x.min.dtype), dim) for x, y, dim in pairs))
+    return Region(a.buffer, tuple(hull(x, y) or Range(Const(0, dim.dtype), dim) for x, y, dim in pairs))
 
 
 def hull(a: Range, b: Range) -> Range | None:
@@ -121,7 +121,7 @@ def clip(region: Region, ranges: Ranges) -> Region:
             stop = symbolic_min(low + extent, size)
             result.append(Range(Const(start, r.min.dtype), Const(max(stop - start, 0), r.min.dtype)))
         elif extent >= size:
-            result.append(Range(Const(0, r.min.dtype), dim))
+            result.append(Range(Const(0, dim.dtype), dim))
         else:
             result.append(r)
     return Region(region.buffer, tuple(result))

@@ -99,7 +99,7 @@ class Elements(Context):
             case Load(buffer, indices):
                 return Region(buffer, tuple(Range(i, Const(1, i.dtype)) for i in indices))
             case Buffer(shape=shape):
-                return Region(value, tuple(Range(Const(0), d) for d in shape))
+                return Region(value, tuple(Range(Const(0, d.dtype), d) for d in shape))
             case _:
                 return value
 

@@ -2,6 +2,8 @@ from schedule import Schedule
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
 from tests.tir.script.parsing import parsed
+from tir import structural_equal
+from tir.script import parse
 
 
 def test_a_larger_region_is_stated():
@@ -98,3 +100,19 @@ annotate_buffer_access('rows', 'row', 'write', 'lambda i: (0, 13)'): `row` is al
     s = Schedule(inner)
     s.annotate_buffer_access("rows", "B", "write", lambda i: (i, (0, 13)))
     assert "T.writes(B[vi, 0:13])" in s.script
+
+
+def test_whole_dimensions_have_the_dtype_of_their_size():
+    s = Schedule(
+        parse("""
+            @T.prim_func
+            def main(A: T.Buffer((7,)), B: T.Buffer((T.int64(4),)), P: T.Buffer((7,), "uint8"), C: T.Buffer((7,))):
+                for i in range(7):
+                    with T.block("C"):
+                        vi = T.axis.spatial(7, i)
+                        C[vi] = A[vi] + B[T.min(P[vi], T.uint8(3))] + B[P[0]]
+        """)
+    )
+    s.annotate_buffer_access("C", "A", "read", lambda i: i)
+    assert "T.reads(A[vi], B[T.int64(0):T.int64(4)], P[0:7])" in s.script
+    assert structural_equal(parse(s.script), s.func)
