@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
-from tir.nearest import nearest, no_such
+from tir.nearest import nearest
 
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
 
@@ -39,6 +39,52 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+SWITCH = {"action": "store_true"}
+
+# Each option: the name of its value in the help, None for a switch or a choice; what else argparse is told of it; and its help.
+ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
+    "shape": ("SIZES", {"action": "append"},
+        "sizes separated by commas, as in 1024,1024,1024 (default: the workload's); "
+        "of a network NAME=1,3,224,224, for each input whose shape is open"),
+    "sizes": ("NAME=SIZES", {"action": "append"},
+        "of a function whose sizes are open, FILE.py:NAME: values to be fast at, as in n=1,128; once for each of its sizes"),
+    "trials": ("N", {"type": positive_int}, "how many candidates to measure (default 64; no limit with --seconds)"),
+    "seconds": ("S", {"type": positive_float}, "how long to search (default, of a network: 600)"),
+    "threads": ("N", {"type": threads}, "threads that a kernel, and numpy, uses (default: the target's)"),
+    "seed": ("N", {"type": seed, "default": 0}, "of the data and of all random choices (default 0)"),
+    "timeout": ("S", {"type": positive_float, "default": 10.0}, "seconds a call of a candidate may take (default 10)"),
+    "target": ("TARGET", {}, 'such as "llvm" (the default: this machine), "llvm -mcpu znver4", "cuda"'),
+    "records": ("FILE", {}, "record every candidate in FILE as it ends, and go on from what is recorded there"),
+    "out": ("FILE", {}, "write the best schedule found so far to FILE, each time there is a better one"),
+    "apply": ("FILE", {}, "instead of searching, build, check and time the schedule that --out wrote"),
+    "report": ("FILE", {}, "write a page on how the search went, as one HTML file; of a network FILE.png: the picture"),
+    "export": ("FILE", {}, "of a network: write it, as tuned, as a library (.so) or object file (.o)"),
+    "inputs": ("FILE.npz", {},
+        "arrays by the names of parameters, as numpy.savez writes them, to run candidates on instead of random ones"),
+    "cluster": ("ADDRESS", {},
+        "measure on the workers of the Dask scheduler at tcp://host:8786, or of a cluster here, local:4, to try that"),
+    "builders": (None, SWITCH,
+        "with --cluster: workers with --build compile, and those that measure, with --trust-builders, run their code"),
+    "sketches": (None, SWITCH, "print the sketches, the rules that made them, and end"),
+    "policy": ("POLICY", {},
+        f"what proposes candidates: {', '.join(POLICIES)} (default evolution), "
+        "or MODULE:NAME, one of your own or what makes one of a task"),
+    "model": ("MODEL", {},
+        f"what judges them before they are measured: {', '.join(MODELS)} (default pretrained), "
+        "or MODULE:NAME, an object of your own"),
+    "mutations": ("MODULE:NAME", {}, "mutations of your own for the evolution instead: a dict of them by name"),
+    "bandit": (None, {"choices": BANDITS}, "what picks the sketch of evolution's next trial (default confidence)"),
+    "credit": (None, {"choices": CREDITS}, "what picks its mutations (default adaptive)"),
+    "space": ("SPACE", {}, f"{', '.join(SPACES)} (default: mostly full), or MODULE:NAME, an open schedule of your own"),
+    "rules": ("MODULE:NAME", {}, "sketch rules of your own instead: a rule, or a tuple of them"),
+    "keep": ("N", {"type": count}, "with prune: how many of the best of each task stay (default 10)"),
+    "show": (None, SWITCH, "print the whole script of the best program instead of its loop nest"),
+    "list": (None, SWITCH, "list the workloads and end"),
+    "json": (None, SWITCH, "end with one JSON object on standard output; all else goes to standard error"),
+    "quiet": (None, SWITCH, "no progress while it runs"),
+}  # fmt: skip
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line; a bad value of an option is a `Usage`."""
     p = Parser(
@@ -56,88 +102,9 @@ def parser() -> argparse.ArgumentParser:
         help="what to tune: a name that --list shows; FILE.py:NAME, a function of your own; MODEL.onnx, a network. Or a command "
         "for --records",
     )
-    p.add_argument(
-        "--shape",
-        action="append",
-        metavar="SIZES",
-        help="sizes separated by commas, as in 1024,1024,1024 (default: the workload's); of a network NAME=1,3,224,224, for each "
-        "input whose shape is open",
-    )
-    p.add_argument(
-        "--sizes",
-        action="append",
-        metavar="NAME=SIZES",
-        help="of a function whose sizes are open, FILE.py:NAME: values to be fast at, as in n=1,128; once for each of its sizes",
-    )
-    p.add_argument(
-        "--trials", type=positive_int, metavar="N", help="how many candidates to measure (default 64; no limit with --seconds)"
-    )
-    p.add_argument("--seconds", type=positive_float, metavar="S", help="how long to search (default, of a network: 600)")
-    p.add_argument("--threads", type=threads, metavar="N", help="threads that a kernel, and numpy, uses (default: the target's)")
-    p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the data and of all random choices (default 0)")
-    p.add_argument(
-        "--timeout", type=positive_float, default=10.0, metavar="S", help="seconds a call of a candidate may take (default 10)"
-    )
-    p.add_argument(
-        "--target", default=None, metavar="TARGET", help='such as "llvm" (the default: this machine), "llvm -mcpu znver4", "cuda"'
-    )
-    p.add_argument(
-        "--records", metavar="FILE", help="record every candidate in FILE as it ends, and go on from what is recorded there"
-    )
-    p.add_argument("--out", metavar="FILE", help="write the best schedule found so far to FILE, each time there is a better one")
-    p.add_argument("--apply", metavar="FILE", help="instead of searching, build, check and time the schedule that --out wrote")
-    p.add_argument(
-        "--report",
-        metavar="FILE",
-        help="write a page on how the search went, as one HTML file; of a network FILE.png: the picture",
-    )
-    p.add_argument("--export", metavar="FILE", help="of a network: write it, as tuned, as a library (.so) or object file (.o)")
-    p.add_argument(
-        "--inputs",
-        metavar="FILE.npz",
-        help="arrays by the names of parameters, as numpy.savez writes them, to run candidates on instead of random ones",
-    )
-    p.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help="measure on the workers of the Dask scheduler at tcp://host:8786, or of a cluster here, local:4, to try that",
-    )
-    p.add_argument(
-        "--builders",
-        action="store_true",
-        help="with --cluster: workers with --build compile, and those that measure, with --trust-builders, run their code",
-    )
-    p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
-    p.add_argument(
-        "--policy",
-        metavar="POLICY",
-        help=f"what proposes candidates: {', '.join(POLICIES)} (default evolution), or MODULE:NAME, one of your own or what "
-        "makes one of a task",
-    )
-    p.add_argument(
-        "--model",
-        metavar="MODEL",
-        help=f"what judges them before they are measured: {', '.join(MODELS)} (default pretrained), or MODULE:NAME, an object "
-        "of your own",
-    )
-    p.add_argument(
-        "--mutations", metavar="MODULE:NAME", help="mutations of your own for the evolution instead: a dict of them by name"
-    )
-    p.add_argument("--bandit", choices=BANDITS, help="what picks the sketch of evolution's next trial (default confidence)")
-    p.add_argument("--credit", choices=CREDITS, help="what picks its mutations (default adaptive)")
-    p.add_argument(
-        "--space",
-        metavar="SPACE",
-        help=f"{', '.join(SPACES)} (default: mostly full), or MODULE:NAME, an open schedule of your own",
-    )
-    p.add_argument("--rules", metavar="MODULE:NAME", help="sketch rules of your own instead: a rule, or a tuple of them")
-    p.add_argument("--keep", type=count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")
-    p.add_argument("--show", action="store_true", help="print the whole script of the best program instead of its loop nest")
-    p.add_argument("--list", action="store_true", help="list the workloads and end")
-    p.add_argument(
-        "--json", action="store_true", help="end with one JSON object on standard output; all else goes to standard error"
-    )
-    p.add_argument("--quiet", action="store_true", help="no progress while it runs")
+    for name, (metavar, more, text) in ARGUMENTS.items():
+        named = {} if metavar is None else {"metavar": metavar}
+        p.add_argument(f"--{name}", help=text, **named, **more)
     return p
 
 
@@ -204,7 +171,7 @@ def _check_command(command: str, args: argparse.Namespace) -> None:
             raise Usage("import takes the files that export wrote, or - for standard input")
 
 
-NAMED = {"policy": POLICIES, "model": MODELS, "space": SPACES}  # parts of a search that have names
+NAMED = ("policy", "model", "space")  # parts of a search that have names
 
 
 def parts(args: argparse.Namespace, *kinds: str) -> dict[str, Any]:
@@ -217,11 +184,12 @@ def _part(kind: str, text: str) -> Any:
     from search.space.rules.rule import load, load_rules
     from search.tuning.options import check_names
 
-    names = NAMED.get(kind, ())
-    if text in names or kind in ("bandit", "credit"):
+    if kind in ("bandit", "credit"):
         return text
-    if names and ":" not in text and not text.endswith(".py"):
-        raise Usage(f"--{kind}: {no_such(kind, text, names)}")
+    if kind in NAMED and ":" not in text and not text.endswith(".py"):
+        with refusing(f"--{kind}"):
+            check_names(**{kind: text})
+        return text
     with refusing(f"--{kind}"), running(text):
         found = load_rules(text) if kind == "rules" else load(text, kind, f"my_{kind}:{kind.upper()}")
         if kind in NAMED:
