@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .options import Parser, Usage, count, parse_target, positive_int, refusing, seed, threads, writable
+from .options import Parser, count, parse_target, positive_int, refusing, seed, threads, writable
 from .process import guarded
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ def _run(args: argparse.Namespace) -> int:
     from search.tuning.options import check_names
 
     names = args.workloads.split(",") if args.workloads else workloads.names()
-    try:
+    with refusing("--workloads"):
         chosen = [workloads.get(name) for name in names]
-    except ValueError as error:
-        raise Usage(f"--workloads: {error}") from None
     for policy in args.policies.split(","):
         with refusing("--policies"):
             check_names(policy=policy)

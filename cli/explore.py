@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .options import Parser, Usage, parse_target, positive_float, threads, writable
+from .options import Parser, Usage, parse_target, positive_float, refusing, threads, writable
 from .process import guarded
 from .tune.program import Program, parse_program
 from .tune.saved import read
@@ -60,13 +60,12 @@ def _schedule(program: Program, target: Target, args: argparse.Namespace) -> Sch
 
     if args.apply is not None and args.records is not None:
         raise Usage("--apply and --records: each names a schedule; give one of them")
-    try:
-        if args.records is not None:
-            return best_schedule(program.func, target, records=args.records)
-        if args.apply is None:
-            return default_schedule(program.func, target)
-        return replay_json(program.func, read(args.apply)["trace"])
-    except (NoRecord, RecordsError) as error:
-        raise Usage(f"--records: {error}") from None
-    except ScheduleError as error:
-        raise Usage(f"--apply: the schedule in {args.apply} is not one of {program.title}: {error}") from None
+    if args.records is not None:
+        with refusing("--records", (NoRecord, RecordsError)):
+            found = best_schedule(program.func, target, records=args.records)
+    elif args.apply is not None:
+        with refusing(f"--apply: the schedule in {args.apply} is not one of {program.title}", ScheduleError):
+            found = replay_json(program.func, read(args.apply)["trace"])
+    else:
+        found = default_schedule(program.func, target)
+    return found

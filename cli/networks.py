@@ -75,10 +75,8 @@ def export(model: Model, path: str, stream: IO[str]) -> None:
     """Write a network as a library or an object file, and say on `stream` what was written."""
     from codegen import ExportError
 
-    try:
+    with refusing("--export", (ExportError, OSError)):
         header = model.export(path)
-    except (ExportError, OSError) as error:
-        raise Usage(f"--export: {error}") from None
     print(f"exported: {path}, {header} and {header.with_suffix('.weights')}", file=stream)
 
 

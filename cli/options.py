@@ -36,6 +36,15 @@ def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = V
 
 
 @contextmanager
+def accessing(what: str) -> Iterator[None]:
+    """An error of the file system becomes a Usage about `what`, such as `cannot read FILE`, with its reason."""
+    try:
+        yield
+    except OSError as error:
+        raise Usage(f"{what}: {error.strerror}") from None
+
+
+@contextmanager
 def running(word: str) -> Iterator[None]:
     """Turn what the code of a user's file, `FILE.py[:NAME]`, raises into a Usage with the file's own part of the traceback."""
     path = Path(word.partition(":")[0]).resolve()

@@ -8,7 +8,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from codegen.runtime.timing import duration
 from tir.files import write_atomically
 
-from ..options import Usage, parse_target, refusing, writable
+from ..options import Usage, accessing, parse_target, refusing, writable
 from .program import parse_program
 from .saved import save, saved_to
 from .table import describe
@@ -135,7 +134,7 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
             "seconds": {"unscheduled": None, "best": record.seconds, "numpy": None},
             "trace": record.measurement.candidate.trace,
         }
-        with _writing(out):
+        with accessing(f"cannot write {out}"):
             save(out, content)
         print(saved_to(out, content["workload"]), file=report)
     if args.json:
@@ -152,7 +151,7 @@ def _export(records: Records, name: str, args: argparse.Namespace) -> int:
     if path.exists() and os.path.samefile(path, records.path):
         raise Usage(f"export: {name} is the records file itself")
     lines = list(records.export())
-    with _writing(path):
+    with accessing(f"cannot write {path}"):
         write_atomically(path, "".join(line + "\n" for line in lines))
     _say({"file": str(path), "records": len(records)}, f"wrote {len(records)} records to {path}", args)
     return 0
@@ -173,11 +172,9 @@ def _import(records: Records, names: list[str], args: argparse.Namespace) -> int
 
 def _check_readable(names: list[str]) -> None:
     for name in names:
-        try:
-            if name != "-":
+        if name != "-":
+            with accessing(f"import: cannot read {name}"):
                 Path(name).open("rb").close()
-        except OSError as error:
-            raise Usage(f"import: cannot read {name}: {error.strerror}") from None
 
 
 def _lines(name: str) -> Iterator[str]:
@@ -196,11 +193,3 @@ def _say(content: dict[str, Any], text: str, args: argparse.Namespace) -> None:
         print(json.dumps(content))
     elif not args.quiet:
         print(text)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Usage(f"cannot write {path}: {error.strerror}") from None

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tir.files import write_atomically
 
-from ..options import Usage
+from ..options import Usage, accessing, refusing
 
 if TYPE_CHECKING:
     from search.tuning.events import Event
@@ -76,12 +76,9 @@ _FIELDS = {"workload": str, "shape": list, "target": str, "threads": int}
 
 def read(path: str) -> dict[str, Any]:
     """The content of a file of `--out`; Usage if the file is something else."""
-    try:
+    broken = (ValueError, RecursionError)  # of JSON or of UTF-8
+    with accessing(f"--apply: cannot read {path}"), refusing(f"--apply: {path} is not JSON", broken):
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Usage(f"--apply: cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # of JSON or of UTF-8
-        raise Usage(f"--apply: {path} is not JSON: {error}") from None
     if not isinstance(content, dict) or "trace" not in content:
         raise Usage(f"--apply: {path} was not written by --out: it holds no trace")
     for name, kind in _FIELDS.items():
