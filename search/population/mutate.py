@@ -120,16 +120,12 @@ def _open_choices(sketch: Sketch, roles: Set[Role]) -> list[Choice]:
     return [c for c in sketch.choices if len(c.options) > 1 and c.role in roles]
 
 
-def _has_open_choices(roles: Set[Role], sketch: Sketch) -> bool:
-    return bool(_open_choices(sketch, roles))
-
-
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """An operator, with the sketches of which it can change rows and its initial probability relative to the others."""
+    """An operator, what is true of the sketches whose rows it can change, and its initial probability relative to the others."""
 
     operate: Operator
-    suits: Callable[[Sketch], bool]
+    suits: Callable[[Sketch], object]
     probability: float = 1.0
 
 
@@ -147,8 +143,8 @@ def mutations() -> dict[str, Mutation]:
     a GPU) and 0.02 for parallel loops. In experiments with a simulated device, the search found slower programs with these.
     """
     roles = {"parallel": PARALLEL, "compute location": LOCATION, "pragma": PRAGMA, "choose": OTHERS}
-    table = {name: Mutation(o, lambda sketch: bool(_open_tiles(sketch))) for name, o in TILE_OPERATORS.items()}
-    return table | {name: Mutation(choose(own), partial(_has_open_choices, own)) for name, own in roles.items()}
+    table = {name: Mutation(o, _open_tiles) for name, o in TILE_OPERATORS.items()}
+    return table | {name: Mutation(choose(own), partial(_open_choices, roles=own)) for name, own in roles.items()}
 
 
 def crossover(
