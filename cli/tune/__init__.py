@@ -14,8 +14,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..process import guarded
+from .apply import apply as apply_saved
 from .arguments import COMMANDS, check, parser
+from .cluster import on_cluster
+from .network import tune as tune_network
 from .progress import LineProgress
+from .records import run_command
+from .run import tune as tune_workload
+from .show import list_workloads, show_sketches
+from .sizes import tune as tune_sizes
 
 __all__ = ["LineProgress", "main", "parser"]
 
@@ -29,33 +36,15 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
 def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Run the selected mode; the exit status."""
     mode = check(args)
-    if mode == "--list":
-        from .show import list_workloads
-
-        return list_workloads(args)
     if mode in COMMANDS:
-        from .records import run_command
-
         return run_command(args)
-    if mode == "--sketches":
-        from .show import show_sketches
-
-        return show_sketches(args)
-    if mode == "--apply":
-        from .apply import apply
-
-        return apply(args, options)
-    from .cluster import on_cluster
-
+    match mode:
+        case "--list":
+            return list_workloads(args)
+        case "--sketches":
+            return show_sketches(args)
+        case "--apply":
+            return apply_saved(args, options)
+    tune = {"a network": tune_network, "--sizes": tune_sizes}.get(mode, tune_workload)
     with on_cluster(args, options) as options:
-        if mode == "a network":
-            from .network import tune as tune_network
-
-            return tune_network(args, options)
-        if mode == "--sizes":
-            from .sizes import tune as tune_sizes
-
-            return tune_sizes(args, options)
-        from .run import tune
-
         return tune(args, options)

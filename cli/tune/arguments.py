@@ -103,8 +103,7 @@ def parser() -> argparse.ArgumentParser:
         "for --records",
     )
     for name, (metavar, more, text) in ARGUMENTS.items():
-        named = {} if metavar is None else {"metavar": metavar}
-        p.add_argument(f"--{name}", help=text, **named, **more)
+        p.add_argument(f"--{name}", help=text, **(more if metavar is None else {"metavar": metavar, **more}))
     return p
 
 
