@@ -16,9 +16,7 @@ from tir.ir import Buffer, PrimFunc, const_shape, need_func
 from .measure.carried import NoBound
 from .measure.exact import largest_integers
 from .measure.reference import DISTRIBUTIONS, outputs, random_inputs
-from .measure.rounding import MAX_BOUND, Expected, Reference
-
-ONE_THREAD = "llvm -num-cores 1"
+from .measure.rounding import MAX_BOUND, ONE_THREAD, Expected, Reference
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ class DeviceLock:
     def __init__(self, name: str, directory: Path | None = None):
         if directory is None:
             directory = DIRECTORY if os.access(DIRECTORY, os.W_OK) else Path(tempfile.gettempdir())
-        self.path = directory / f"tir-device-{re.sub(r'[^A-Za-z0-9._-]', '-', name)}"
-        self.descriptor = _opened(self.path)
+        self.descriptor = _opened(directory / f"tir-device-{re.sub(r'[^A-Za-z0-9._-]', '-', name)}")
 
     def __enter__(self) -> DeviceLock:
         import fcntl
@@ -33,20 +32,6 @@ class DeviceLock:
         import fcntl
 
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-
-    @property
-    def taken(self) -> bool:
-        """True where somebody else holds it now."""
-        import fcntl
-
-        other = _opened(self.path)  # another description of the file, whose lock excludes that of the first
-        try:
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(other)
-        return False
 
     def close(self) -> None:
         """Let go of the file; what children inherited stays theirs."""

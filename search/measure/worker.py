@@ -40,7 +40,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -61,42 +61,7 @@ MAX_LONG_CALLS = 2  # in a turn of a race
 MAX_MESSAGE_CHARACTERS = 4000  # of the message of an outcome
 CALIBRATION_SECONDS = 0.005  # to time the calibration kernel for
 MAX_OPEN_FILES = 256  # more than at the start; with more, the process is replaced
-
-
-def _building(request: Callable[..., wire.Message]) -> Callable[..., wire.Message]:
-    """A request whose builder may raise, which is its candidate's outcome then."""
-
-    @wraps(request)
-    def answered(self: Worker, *args: Any, **kwargs: Any) -> wire.Message:
-        try:
-            return request(self, *args, **kwargs)
-        except MemoryError:
-            raise
-        except Exception as error:
-            from schedule.error import ScheduleError
-
-            return {"outcome": "illegal" if isinstance(error, ScheduleError) else "build_error", "message": _describe(error)}
-
-    return answered
-
-
-def _crashing(request: Callable[..., wire.Message]) -> Callable[..., wire.Message]:
-    """A request whose kernel may raise when it is called, which is its outcome then: what that leaves on a device or in this
-    process is not to trouble others."""
-
-    @wraps(request)
-    def answered(self: Worker, *args: Any, **kwargs: Any) -> wire.Message:
-        try:
-            return request(self, *args, **kwargs)
-        except MemoryError:
-            raise
-        except Exception as error:
-            if not any(frame.filename == timing.__file__ for frame in traceback.extract_tb(error.__traceback__)):
-                raise  # not in a call of the kernel
-            self._lost = True
-            return {"outcome": "crash", "message": _describe(error)}
-
-    return answered
+BUILDING = ("build", "objects", "reference", "calibrate")  # requests that a builder may raise in: the outcome of its candidate
 
 
 class Worker:
@@ -122,17 +87,28 @@ class Worker:
     def serve(self, requests: queue.SimpleQueue[wire.Message]) -> None:
         while True:
             message = requests.get()
-            try:
-                answer = getattr(self, "_" + message.pop("op"))(**message)
-            except MemoryError as error:
-                answer = {"outcome": "memory", "message": _describe(error) or "out of memory"}
-            except Exception as error:  # the outermost frame: what is no candidate's is this code's own
-                frames = traceback.extract_tb(error.__traceback__)
-                where = [f for f in frames if Path(f.filename).parent == Path(__file__).parent][-1]
-                place = f"{Path(where.filename).name}:{where.lineno}, in {where.name}"
-                answer = {"outcome": "fault", "message": f"{_describe(error)} ({place})"}
+            op = message.pop("op")
+            answer = self._answer(partial(getattr(self, f"_{op}"), **message), builds=op in BUILDING)
             if answer is not None:
                 self.send(**answer, **({"lost": True} if self._lost or self._burdened() else {}))
+
+    def _answer(self, request: Callable[[], wire.Message | None], builds: bool = False) -> wire.Message | None:
+        """The answer to a request; where it raises, the outcome that this is: of what `builds` of a builder, else of a kernel."""
+        try:
+            return request()
+        except MemoryError as error:
+            return {"outcome": "memory", "message": _describe(error) or "out of memory"}
+        except Exception as error:  # the outermost frame: what is no candidate's is this code's own
+            said, frames = _describe(error), traceback.extract_tb(error.__traceback__)
+            if builds:
+                from schedule.error import ScheduleError
+
+                return {"outcome": "illegal" if isinstance(error, ScheduleError) else "build_error", "message": said}
+            if any(frame.filename == timing.__file__ for frame in frames):  # a call of a kernel
+                self._lost = True  # what that leaves on a device or in this process is not to trouble others
+                return {"outcome": "crash", "message": said}
+            where = [f for f in frames if Path(f.filename).parent == Path(__file__).parent][-1]
+            return {"outcome": "fault", "message": f"{said} ({Path(where.filename).name}:{where.lineno}, in {where.name})"}
 
     def _burdened(self) -> bool:
         """True where candidates left so many files open that others may find no more, as far as the system tells."""
@@ -170,7 +146,6 @@ class Worker:
         self._arrays = None
         return {"outcome": "ok", "expected": make_reference(self._func, self._workload, seed, distribution, self._directory)}
 
-    @_building
     def _build(self, id: int, trace: Any, known: list[str], again: bool) -> wire.Message:
         self.send(event="running")
         start = time.perf_counter()
@@ -182,7 +157,6 @@ class Worker:
             self._known.add(digest)
         return {"outcome": "ok", "digest": digest, "built": id in self._kernels, "build_seconds": time.perf_counter() - start}
 
-    @_building
     def _objects(self, trace: Any) -> wire.Message:
         from codegen import Target, build
         from codegen.cache import Collected, users_cache
@@ -199,7 +173,6 @@ class Worker:
         for i in ids:
             self._kernels.pop(i, None)
 
-    @_crashing
     def _run(
         self, id: int, best: float | None, check: bool, cutoff: float, min_seconds: float, min_runs: int, max_runs: int
     ) -> wire.Message:
@@ -233,7 +206,6 @@ class Worker:
         samples = times(kernel, arrays, first, min_seconds, min_runs, max_runs)
         return {"outcome": "ok", "samples": samples, "max_error": error}
 
-    @_crashing
     def _checked(self, id: int) -> wire.Message:
         """The verdict over one call of a kernel."""
         self.send(event="running")
@@ -247,7 +219,6 @@ class Worker:
         self.send(event="checking")
         return self._data().verdict()
 
-    @_crashing
     def _baseline(self, id: int) -> wire.Message:
         data, kernel = self._data(), self._kernels[id]
         data.reset()
@@ -262,7 +233,6 @@ class Worker:
             return {**answer, "samples": timing.samples_of(kernel, data.working, first, 0.1, 3, 20)}
         return {**answer, "samples": [first]}
 
-    @_building
     def _reference(self, trace: Any, target: str) -> wire.Message:
         data = self._data()
         data.reset()
@@ -277,10 +247,9 @@ class Worker:
         self.send(event="checking")
         return self._data().accept()
 
-    @_crashing
     def _compare(self, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
         data = self._data()
-        verdicts = {str(i): self._checked(i) for i in ids}
+        verdicts = {str(i): self._answer(partial(self._checked, i)) or {} for i in ids}
         samples: dict[str, list[float]] = {str(i): [] for i in ids}
         sound = [str(i) for i in ids if verdicts[str(i)]["outcome"] == "ok"]
         share = 0.0 if not numpy or self._workload is None else NUMPY_RACE_SHARE if sound else 1.0
@@ -334,7 +303,6 @@ class Worker:
             return {"outcome": "ok", "flops": self._builder.peak(dtype)}
         return {"outcome": "ok", "flops": peak_flops(self._target, threads=threads, dtype=dtype)}
 
-    @_building
     def _calibrate(self, script: str, trace: Any) -> wire.Message:
         if self._calibration is None:
             func = need_func(parse(script), "a calibration kernel")

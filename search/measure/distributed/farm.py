@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import queue
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -41,7 +41,7 @@ class Job:
 
     content: dict[str, Any]
     resource: str
-    reply: queue.SimpleQueue[tuple[Job, dict[str, Any]]]
+    reply: deque[tuple[Job, dict[str, Any]]]
     fit: Callable[[Runner], bool] | None = None
     then: Job | None = None
     sent: int = 0
@@ -221,11 +221,11 @@ class Farm:
             job.avoided.add(answer["worker"])
             self.repeated += "drift" in answer
             if "drift" in answer:
-                job.reply.put((job, answer))
+                job.reply.append((job, answer))
             self._send([job])
         else:
             self._end(job)
-            job.reply.put((job, answer))
+            job.reply.append((job, answer))
 
     def _end(self, job: Job) -> None:
         self._jobs.discard(job)
@@ -275,13 +275,13 @@ class Farm:
     # --- what workers have finished ------------------------------------------------------------------------------------
 
     def finished(self, contexts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The unconfirmed answers of these contexts on all machines, by the keys of their jobs."""
-        addresses = list(self.client.scheduler_info(n_workers=-1)["workers"])
-        return self._each(addresses, lambda a: self.client.run(agent.finished, list(contexts), workers=[a]).get(a, {}))
+        """The unconfirmed answers of these contexts by the keys of their jobs, of all machines whose workers answer in time."""
 
-    def _each(self, addresses: Sequence[str], ask: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-        """Ask workers at once, those that don't answer in time left out."""
-        found: dict[str, Any] = {}
+        def ask(worker: str) -> dict[str, dict[str, Any]]:
+            return self.client.run(agent.finished, list(contexts), workers=[worker]).get(worker, {})
+
+        addresses = list(self.client.scheduler_info(n_workers=-1)["workers"])
+        found: dict[str, dict[str, Any]] = {}
         pool = ThreadPoolExecutor(max(1, min(32, len(addresses))))
         with suppress(TimeoutError):
             for asked in as_completed([pool.submit(ask, a) for a in addresses], timeout=ASKING_SECONDS):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -72,7 +71,7 @@ class DaskMeasurer:
 
 def _ask(farm: Farm, needed: str, content: dict[str, Any], device: str | None = None) -> dict[str, Any]:
     """Have one job performed, on a device of this name if one is given, and wait for it."""
-    reply: queue.SimpleQueue[tuple[Job, dict[str, Any]]] = queue.SimpleQueue()
+    reply: deque[tuple[Job, dict[str, Any]]] = deque()
     context = content.get("context", "")
     key = f"{content['op']}-{_hash(context, content, str(time.time_ns()))}"
     farm.need(needed)
@@ -80,12 +79,9 @@ def _ask(farm: Farm, needed: str, content: dict[str, Any], device: str | None = 
     job = Job({"context": context, "key": key, **content}, needed, reply, fit)
     farm.submit([job])
     try:
-        while True:
+        while not reply:
             farm.advance(1.0)
-            try:
-                return reply.get_nowait()[1]
-            except queue.Empty:
-                continue
+        return reply[0][1]
     finally:
         farm.cancel([job])
 
@@ -115,7 +111,7 @@ class TaskMeasurer(Measurer):
             machine = _ask(farm, self.resource, {"op": "resolve", "target": task.target})["machine"]
             described = {**task.as_json(), "target": target_text(Target(task.target, **machine))}
             self._built = {**self._content, "op": "build", "task": described}
-        self._replies: queue.SimpleQueue[tuple[Job, dict[str, Any]]] = queue.SimpleQueue()
+        self._replies: deque[tuple[Job, dict[str, Any]]] = deque()
         self._under_way: dict[Job, Candidate] = {}
         self._results: dict[tuple[str, str], Measurement] = {}  # by fingerprint and digest
         self._primary: Provenance | None = None
@@ -169,16 +165,13 @@ class TaskMeasurer(Measurer):
         self._away = max(0.5 * self._away, time.monotonic() - self._left)
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         start = time.perf_counter()
-        while self._under_way or not self._replies.empty():
-            try:
-                job, answer = self._replies.get_nowait()
-            except queue.Empty:
+        while self._under_way or self._replies:
+            if not self._replies:
                 if (left := deadline - time.monotonic()) < 0:
                     break
                 self.farm.advance(min(left, 1.0))
-                if self._replies.empty() and left <= 0:
-                    break
                 continue
+            job, answer = self._replies.popleft()
             if (candidate := self._under_way.get(job)) is None:
                 continue
             if job.then is not None and "objects" in answer:
