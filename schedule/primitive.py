@@ -37,7 +37,7 @@ from tir.traverse import (
 
 from .buffer_annotations import without_stale_annotations
 from .error import Mark, ScheduleError, listing
-from .random_variables import RandomInt, RandomStr, without_variables
+from .random_variables import KnownInt, KnownStr, without_variables
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,8 +55,12 @@ class ArgumentKind(Enum):
     BUFFER = "the name of a buffer"
     DECISION = "what a choice at random shall be"
     RANDOMNESS = "what a choice is drawn from"
+    OF_AXES = "a function of the axes of the block"
+    OF_INDICES = "a function of the indices of the buffer"
+    OF_NEW_INDICES = "a function of the indices that the function of those of the buffer gives"
 
 
+FUNCTIONS = {ArgumentKind.OF_AXES, ArgumentKind.OF_INDICES, ArgumentKind.OF_NEW_INDICES}
 LoopName = Annotated[str, ArgumentKind.LOOP]
 BlockName = Annotated[str, ArgumentKind.BLOCK]
 LoopOrBlockName = Annotated[str, ArgumentKind.LOOP, ArgumentKind.BLOCK]
@@ -100,6 +104,11 @@ class Primitive(Generic[P, R]):
     def randomness(self) -> str | None:
         """The name of the parameter that takes a source of random numbers; traces leave it out."""
         return self.parameter(ArgumentKind.RANDOMNESS)
+
+    @functools.cached_property
+    def functions(self) -> list[str]:
+        """The names of the parameters that take functions of indices, which traces hold as text."""
+        return [name for name, kinds in self.kinds.items() if kinds & FUNCTIONS]
 
     @functools.cached_property
     def draws_a_list(self) -> bool:
@@ -292,7 +301,7 @@ def _hint_for(value: Any) -> str | None:
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError
-    return value if isinstance(value, RandomInt) else value.__index__()
+    return value if isinstance(value, KnownInt) else value.__index__()
 
 
 def _number(value: Any) -> float:
@@ -330,7 +339,7 @@ _ARGUMENT_TYPES: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
     int: (_integer, "an integer", "integers"),
     float: (_number, "a number", "numbers"),
     bool: (_exactly(bool), "a bool", "bools"),
-    str: (_exactly(str, RandomStr), "a name", "names"),
+    str: (_exactly(str, KnownStr), "a name", "names"),
     type(None): (_exactly(type(None)), "None", "None"),
     Any: (json_data, "JSON data", "JSON data"),
 }

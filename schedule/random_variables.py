@@ -1,11 +1,11 @@
-"""Random variables: values that `sample_*` steps have drawn, and references to them in the arguments of later steps.
+"""Values that know where they are from: a step that drew them at random, or a function of a module.
 
-A trace stores references. Where it is replayed with another decision, later steps get the new value.
+A trace stores references to random variables. Where it is replayed with another decision, later steps get the new value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,47 +20,61 @@ class Ref:
         return self.name
 
 
-class RandomInt(int):
-    """An integer that was drawn; `drawn` is its name in the trace. The result of arithmetic with it is a plain number."""
+class Known:
+    """A value that a schedule returned: later steps know where it is from. The result of arithmetic with it is a plain number."""
 
-    drawn: str
-
-
-class RandomFloat(float):
-    """A number that was drawn."""
-
-    drawn: str
+    drawn: str = ""  # its name in the trace, where a step drew it at random
+    function: str = ""  # of a module with several, the one whose loop or block it names
 
 
-class RandomStr(str):
-    """A text, as the name of a loop, that was drawn."""
-
-    drawn: str
+class KnownInt(Known, int):
+    pass
 
 
-_KINDS: dict[type, type] = {int: RandomInt, float: RandomFloat, str: RandomStr}
-_PLAIN = {variable: plain for plain, variable in _KINDS.items()}
+class KnownFloat(Known, float):
+    pass
+
+
+class KnownStr(Known, str):
+    pass
+
+
+_KNOWN: dict[type, type] = {int: KnownInt, float: KnownFloat, str: KnownStr}
+_PLAIN = {known: plain for plain, known in _KNOWN.items()}
 
 
 def can_be_named(value: Any) -> bool:
     """True if later steps can refer to a value: to an integer, a number or a text, not to None, a bool, a list or an object."""
-    return type(value) in _KINDS
+    return type(value) in _KNOWN
 
 
 def as_variable(value: Any, name: str) -> Any:
     """The value as a random variable of this name."""
-    result = _KINDS[type(value)](value)
+    result = _KNOWN[type(value)](value)
     result.drawn = name
     return result
 
 
-def with_references(value: Any) -> Any:
-    """An argument with a reference in place of each random variable."""
-    return map_leaves(value, lambda v: Ref(v.drawn) if type(v) in _PLAIN else v)
+def of_function(value: str, function: str) -> KnownStr:
+    """The name of a loop or block of a function; a random variable stays one."""
+    result = KnownStr(value)
+    result.drawn, result.function = getattr(value, "drawn", ""), function
+    return result
+
+
+def with_references(value: Any, drawn: Mapping[str, Any]) -> Any:
+    """An argument with a reference in place of each random variable, and plain values for those that are not in `drawn`, the
+    values by name: another trace drew them."""
+
+    def reference(v: Any) -> Any:
+        plain = without_variables(v)
+        return Ref(v.drawn) if isinstance(v, Known) and v.drawn and drawn.get(v.drawn) == plain else plain
+
+    return map_leaves(value, reference)
 
 
 def without_variables(value: Any) -> Any:
-    """An argument with a plain number or text in place of each random variable."""
+    """An argument with a plain number or text in place of each value that knows where it is from."""
     return map_leaves(value, lambda v: _PLAIN[type(v)](v) if type(v) in _PLAIN else v)
 
 

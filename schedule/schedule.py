@@ -83,9 +83,19 @@ from .primitives.sampling.sample import (
     sample_perfect_tile,
     sample_tile,
 )
-from .random_variables import as_variable, can_be_named, leaves, map_leaves, references, with_references, with_values
+from .random_variables import (
+    Known,
+    as_variable,
+    can_be_named,
+    leaves,
+    map_leaves,
+    of_function,
+    references,
+    with_references,
+    with_values,
+)
 from .rewriting.edits import parts
-from .rewriting.index_map import INDEX_MAP, function_text, parse_index_map
+from .rewriting.index_map import INDEX_MAP, IndexMap, function_text, parse_index_map
 from .rewriting.layouts import buffer_argument
 from .trace import Step, Trace
 
@@ -96,11 +106,12 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
     def step(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
         bound = taken.bound(args, kwargs)
         bound.apply_defaults()
-        given = bound.arguments = self._work_where(bound.arguments)
+        given = bound.arguments
+        self._work_where(given)
         given |= {k: v.name for k, v in given.items() if isinstance(v, Buffer) and ArgumentKind.BUFFER in taken.kinds[k]}
-        for name in ("index_map", "gen_new_ranges", "pad_value"):
-            if name in given and (name == "index_map" or callable(given[name])):
-                given[name] = self._function(taken.name, name, given)
+        for name in taken.functions:
+            if _takes_index_map(taken, name) or callable(given[name]):
+                given[name] = self._function(taken, name, given)
         if (source := taken.randomness) is not None and given[source] is None:
             given[source] = self._random(given[taken.decision] if taken.decision else None)
         return self._known_here(self._apply(taken.name, *bound.args, **bound.kwargs))
@@ -121,18 +132,6 @@ def sampling_method(taken: Primitive[P, tuple[R, Any]]) -> Callable[Concatenate[
 
 
 _State = tuple[PrimFunc, PrimFunc, tuple[Step, ...]]  # a function of a module as it was, as it is now, and the steps between
-
-
-class NameIn(str):
-    """The name of a loop or block that knows its function, where a schedule has several."""
-
-    function: str
-
-    @staticmethod
-    def of(name: str, function: str) -> NameIn:
-        result = NameIn(name)
-        result.function = function
-        return result
 
 
 class Schedule:
@@ -189,12 +188,11 @@ class Schedule:
         self._initial, self._func, self._steps = self._states[name]
         self._place = name
 
-    def _work_where(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Work on the function that the names among the arguments are of, and give these as plain names; ValueError where no
-        function is chosen."""
+    def _work_where(self, given: dict[str, Any]) -> None:
+        """Work on the function that the names among the arguments are of; ValueError where no function is chosen."""
         if len(self._states) == 1:
-            return given
-        functions = sorted({v.function for v in leaves(given) if type(v) is NameIn})
+            return
+        functions = sorted({v.function for v in leaves(given) if isinstance(v, Known) and v.function})
         if len(functions) > 1:
             raise ValueError(f"names of several functions: {', '.join(functions)}")
         if functions and functions[0] != self._place:
@@ -202,14 +200,13 @@ class Schedule:
         if self._place is None:
             known = ", ".join(self._states)
             raise ValueError(f"the module of this schedule has several functions, {known}: choose one by work_on(name)")
-        return map_leaves(given, lambda v: str(v) if type(v) is NameIn else v)
 
     def _known_here(self, result: Any) -> Any:
         """The result of a step or a look; where there are several functions, its names know theirs."""
         if len(self._states) == 1 or self._place is None:
             return result
         place = self._place
-        return map_leaves(result, lambda v: NameIn.of(v, place) if type(v) is str else v)
+        return map_leaves(result, lambda v: of_function(v, place) if isinstance(v, str) else v)
 
     @property
     def trace(self) -> Trace:
@@ -295,7 +292,8 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(known.raw_text(tuple(args), kwargs), self._func) from None
         func, result = self._applied(known, bound)
-        recorded = {k: with_references(v) for k, v in bound.items() if k != known.randomness}
+        drawn = {n: value for s in self._steps for n, value in zip(s.names, s.results, strict=False)}
+        recorded = {k: with_references(v, drawn) for k, v in bound.items() if k != known.randomness}
         if known.decision is None:
             self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
             return result
@@ -303,18 +301,18 @@ class Schedule:
         step = Step.of(name, recorded, result)
         # Of a list that is one value among others, a part has a name only where there are several.
         several = isinstance(result, list) and (known.draws_a_list or len(result) > 1)
-        drawn = result if several else [result]
+        values = result if several else [result]
         if names is None:
-            taken = {n for s in self._steps for n in s.names}
-            names = tuple(fresh(taken, f"v{len(taken)}") for _ in drawn) if all(map(can_be_named, drawn)) else ()
-        if names and len(names) != len(drawn):
-            reason = f"{len(drawn)} value(s) are drawn, but the trace has names for {len(names)}"
+            taken = set(drawn)
+            names = tuple(fresh(taken, f"v{len(taken)}") for _ in values) if all(map(can_be_named, values)) else ()
+        if names and len(names) != len(values):
+            reason = f"{len(values)} value(s) are drawn, but the trace has names for {len(names)}"
             raise ScheduleError(reason).located(known.text(recorded), self._func)
         self._func, self._steps = func, (*self._steps, replace(step, names=names))
         if not names:
             return result
-        drawn = [as_variable(value, n) if can_be_named(value) else value for value, n in zip(drawn, names, strict=True)]
-        return drawn if several else drawn[0]
+        values = [as_variable(value, n) if can_be_named(value) else value for value, n in zip(values, names, strict=True)]
+        return values if several else values[0]
 
     def _applied(self, known: Primitive, bound: dict[str, Any]) -> tuple[PrimFunc, Any]:
         """The function after a step, and the result of that."""
@@ -365,19 +363,23 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(call, self._func) from None
 
-    def _function(self, name: str, parameter: str, given: Mapping[str, Any]) -> str:
-        """An argument that is a function of indices as text: of the axes of the block, or of the dimensions of the buffer that is
-        to change, the new ones where `parameter` says what is there."""
+    def _function(self, taken: Primitive, parameter: str, given: Mapping[str, Any]) -> str:
+        """An argument that is a function of indices as text; its kind says of which."""
+
+        def argument(kind: ArgumentKind) -> Any:
+            return given[taken.parameter(kind) or ""]
 
         def rank() -> int:
-            block = find_block(self._func, given["block"])
-            if "buffer" not in given:
+            block = find_block(self._func, argument(ArgumentKind.BLOCK))
+            if ArgumentKind.OF_AXES in taken.kinds[parameter]:
                 return len(block.iters)
-            before = buffer_argument(block, given["buffer"]).shape
-            return len(before if parameter == "index_map" else parse_index_map(given["index_map"], self._func, before).outputs)
+            before = buffer_argument(block, argument(ArgumentKind.BUFFER)).shape
+            if ArgumentKind.OF_INDICES in taken.kinds[parameter]:
+                return len(before)
+            return len(parse_index_map(argument(ArgumentKind.OF_INDICES), self._func, before).outputs)
 
-        call, what = _call_up_to(name, parameter, given), INDEX_MAP if parameter == "index_map" else f"`{parameter}`"
-        return self._look(call, lambda: function_text(given[parameter], rank, what))
+        what = INDEX_MAP if _takes_index_map(taken, parameter) else f"`{parameter}`"
+        return self._look(_call_up_to(taken.name, parameter, given), lambda: function_text(given[parameter], rank, what))
 
     # --- looking ---------------------------------------------------------------------------------------------------------
 
@@ -548,6 +550,10 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
     result = Schedule(func)
     result.follow(trace)
     return result
+
+
+def _takes_index_map(taken: Primitive, parameter: str) -> bool:
+    return IndexMap in typing.get_args(taken.types[parameter])
 
 
 def _call_up_to(name: str, parameter: str, given: Mapping[str, Any]) -> str:

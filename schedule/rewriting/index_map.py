@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
@@ -25,6 +25,7 @@ from tir.script.source import Source, python_tree
 from tir.traverse import blocks, rewrite, substatements, substitute, variables
 
 from ..error import ScheduleError
+from ..primitive import ArgumentKind
 from .edits import Names
 
 INDEX_MAP = "the index map"
@@ -98,6 +99,13 @@ class IndexMap:
         return f"lambda {names}: ({', '.join(results)}{',' if len(results) == 1 else ''})"
 
 
+IndexFunction = IndexMap | Callable[..., Any] | str
+FunctionOfAxes = Annotated[Callable[..., Any] | str, ArgumentKind.OF_AXES]
+MapOfAxes = Annotated[IndexFunction, ArgumentKind.OF_AXES]
+MapOfIndices = Annotated[IndexFunction, ArgumentKind.OF_INDICES]
+PadValue = int | float | Annotated[Callable[..., Any], ArgumentKind.OF_NEW_INDICES] | str | None
+
+
 def _need_positive(what: str, given: Sequence[Any], example: str) -> None:
     strange = [n for n in given if isinstance(n, bool) or not isinstance(n, int) or n < 1]
     if strange:
@@ -123,7 +131,7 @@ class Layout:
         return {v.name: extent_range(e) for v, e in zip(self.places, self.extents, strict=True)}
 
 
-def function_text(function: IndexMap | Callable[..., Any] | str, rank: Callable[[], int], what: str) -> str:
+def function_text(function: IndexFunction, rank: Callable[[], int], what: str) -> str:
     """A function of indices as the text that traces hold; its results are expressions, and tuples of them. It is called once, on
     variables, `rank()` of them if it takes `*i`."""
     if isinstance(function, (str, IndexMap)):
@@ -159,7 +167,7 @@ def _result_text(result: Any) -> str:
     return expr_text(result) if isinstance(result, Expr) else repr(result)
 
 
-def parse_index_map(index_map: IndexMap | Callable[..., Any] | str, func: PrimFunc, before: Sequence[Expr]) -> IndexMap:
+def parse_index_map(index_map: IndexFunction, func: PrimFunc, before: Sequence[Expr]) -> IndexMap:
     """The index map of a function or a text such as `lambda i, j: (j, i)`, for as many indices as `before` has extents, and of
     their dtypes; refuses what is none. It may use the sizes that are parameters of `func`."""
     if isinstance(index_map, IndexMap):

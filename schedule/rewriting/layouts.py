@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -43,14 +42,14 @@ from ..legality.iter_map import Unproved
 from ..legality.requirements import own_axes, single_store
 from ..primitive import BufferOfBlock
 from .edits import Insertion, Names, edited, parts, unstated
-from .index_map import IndexMap, Layout, evaluated, function_text, invert, place_names
+from .index_map import IndexMap, Layout, PadValue, evaluated, function_text, invert, place_names
 
 
 def transformed_layout(
     func: PrimFunc,
     target: Buffer,
     mapping: IndexMap,
-    pad_value: int | float | Callable[..., Any] | str | None,
+    pad_value: PadValue,
     *marks: Mark,
     units: bool = False,
 ) -> PrimFunc:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 import tir
-from schedule import REGISTRY, Schedule, primitive, replay
-from schedule.primitive import LoopName, find_loop
+from schedule import REGISTRY, Schedule, Trace, primitive, replay
+from schedule.primitive import BlockName, BufferOfBlock, LoopName, find_loop
+from schedule.rewriting.index_map import MapOfAxes, MapOfIndices
 from tests.codegen.matmul import matmul
 from tir.ir import PrimFunc
 
@@ -41,3 +42,32 @@ def test_what_is_no_primitive(twice) -> None:
         s.split_twise("i", 2)
     assert str(caught.value) == "a Schedule has no attribute 'split_twise'; did you mean `split_twice`?"
     assert not hasattr(s, "_repr_png_")
+
+
+@pytest.fixture
+def turn() -> Iterator[None]:
+    @primitive
+    def turn(
+        func: PrimFunc, nest: BlockName, memory: BufferOfBlock, turned: MapOfIndices, axes: MapOfAxes
+    ) -> tuple[PrimFunc, None]:
+        """Turn a buffer and the axes of a block."""
+        func, _ = REGISTRY["transform_layout"](func, nest, memory, turned)
+        return REGISTRY["transform_block_layout"](func, nest, axes)
+
+    yield
+    del REGISTRY["turn"]
+
+
+def test_functions_of_indices_are_text_by_their_kind(turn) -> None:
+    func = tir.te.create_prim_func(
+        [(a := tir.te.placeholder((7, 13), name="A")), tir.te.compute((7, 13), lambda i, j: a[i, j], "B")]
+    )
+    s = Schedule(func)
+    s.cache_write("B", 0, "local")
+    s.turn("B", ("write", 0), lambda *i: i[::-1], axes=lambda *v: v[::-1])
+    assert str(s.trace[-1]) == "s.turn('B', ['write', 0], 'lambda i0, i1: (i1, i0)', 'lambda v0, v1: (v1, v0)')"
+    assert replay(func, Trace.from_json(s.trace.to_json())).func == s.func
+    with pytest.raises(
+        tir.ScheduleError, match="an index map is a function such as `lambda i, j: \\(j, i\\)`, or its text, got 3"
+    ):
+        s.turn("B", ("write", 0), 3, lambda *v: v)

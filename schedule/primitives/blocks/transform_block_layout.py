@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from tir.arith.bounds import without_units
 from tir.arith.statements import simplify_tree
 from tir.ir import Axis, Iter, PrimFunc, Var, conjunction, nest, seq
@@ -15,12 +12,12 @@ from ...legality.dataflow import locate
 from ...legality.requirements import own_loops
 from ...primitive import BlockName, primitive
 from ...rewriting.edits import Names, edited
-from ...rewriting.index_map import IndexMap, invert, parse_index_map, place_names
+from ...rewriting.index_map import MapOfAxes, invert, parse_index_map, place_names
 
 
 @primitive
 def transform_block_layout(
-    func: PrimFunc, block: BlockName, index_map: IndexMap | Callable[..., Any] | str, preserve_unit_iters: bool = False
+    func: PrimFunc, block: BlockName, index_map: MapOfAxes, preserve_unit_iters: bool = False
 ) -> tuple[PrimFunc, None]:
     """Run a block over `index_map(i, j, ...)` in place of its iteration variables i, j, ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tir.analysis.regions import block_regions
@@ -15,12 +14,12 @@ from tir.traverse import substitute
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, used_buffers
 from ...primitive import BlockName, BufferPlace, block_at, primitive, replace_path
-from ...rewriting.index_map import evaluated, function_text
+from ...rewriting.index_map import FunctionOfAxes, evaluated, function_text
 
 
 @primitive
 def annotate_buffer_access(
-    func: PrimFunc, block: BlockName, buffer_index: BufferPlace, buf_type: str, gen_new_ranges: Callable[..., Any] | str
+    func: PrimFunc, block: BlockName, buffer_index: BufferPlace, buf_type: str, gen_new_ranges: FunctionOfAxes
 ) -> tuple[PrimFunc, None]:
     """State the region of a buffer that a block reads or writes, in place of the one that is derived from its body.
 

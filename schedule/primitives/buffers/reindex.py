@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from tir.analysis.regions import accessed
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import Ranges
@@ -27,7 +24,7 @@ from ...rewriting.cache_stages import (
     where_read,
 )
 from ...rewriting.edits import Names, edited, unstated, with_buffer
-from ...rewriting.index_map import IndexMap, parse_index_map
+from ...rewriting.index_map import IndexMap, MapOfAxes, parse_index_map
 from ...rewriting.layouts import buffer_argument, transformed_layout
 from ...rewriting.placement import laid_out, needed
 
@@ -78,7 +75,7 @@ def reindex_cache_read(
     block: BlockName,
     read_buffer_index: BufferPlace,
     storage_scope: str,
-    index_map: IndexMap | Callable[..., Any] | str,
+    index_map: MapOfAxes,
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
@@ -101,7 +98,7 @@ def reindex_cache_write(
     block: BlockName,
     write_buffer_index: BufferPlace,
     storage_scope: str,
-    index_map: IndexMap | Callable[..., Any] | str,
+    index_map: MapOfAxes,
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
@@ -122,7 +119,7 @@ def _through_cache(
     block: str,
     index: int | str,
     storage_scope: str,
-    index_map: IndexMap | Callable[..., Any] | str,
+    index_map: MapOfAxes,
     written: bool,
 ) -> tuple[PrimFunc, str]:
     memory = need_scope(storage_scope)
@@ -240,7 +237,7 @@ def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
     return [it for it in block.iters if it.var.name in variables(*place)]
 
 
-def _map_of_used_axes(func: PrimFunc, block: Block, index_map: IndexMap | Callable[..., Any] | str, buffer: Buffer) -> IndexMap:
+def _map_of_used_axes(func: PrimFunc, block: Block, index_map: MapOfAxes, buffer: Buffer) -> IndexMap:
     """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
     mapping = parse_index_map(index_map, func, [it.extent for it in block.iters])
     used = _used_axes(block, _access_indices(block, buffer))

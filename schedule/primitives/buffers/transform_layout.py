@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from tir.ir import PrimFunc
 from tir.traverse import stored_names
 
 from ...primitive import BlockName, BufferOfBlock, find_block, is_parameter, need_not_parameter, primitive
-from ...rewriting.index_map import IndexMap, parse_index_map
+from ...rewriting.index_map import MapOfIndices, PadValue, parse_index_map
 from ...rewriting.layouts import buffer_argument, transformed_layout, with_passed_layout
 
 
@@ -18,8 +15,8 @@ def transform_layout(
     func: PrimFunc,
     block: BlockName,
     buffer: BufferOfBlock,
-    index_map: IndexMap | Callable[..., Any] | str,
-    pad_value: int | float | Callable[..., Any] | str | None = None,
+    index_map: MapOfIndices,
+    pad_value: PadValue = None,
     preserve_unit_iters: bool = False,
     of_caller: bool = False,
 ) -> tuple[PrimFunc, None]:

@@ -280,6 +280,36 @@ def test_schedules_go_on_with_names_of_their_own():
     assert s.trace == tiled().trace
 
 
+def test_what_another_trace_drew_is_a_plain_value():
+    drawn = Schedule(vector(13), seed=0).sample_categorical([2, 3], [0.5, 0.5])
+    s = Schedule(vector(13), seed=1)
+    s.split("i", [None, drawn])
+    assert replay(vector(13), s.trace).func == s.func
+
+    s = Schedule(vector(13), seed=0)  # the same name, another value
+    s.sample_categorical([5, 7], [0.5, 0.5])
+    s.split("i", [None, drawn])
+    assert s.trace[-1].bound["factors"] == [None, drawn]
+
+    s = Schedule(vector(13), seed=0)
+    drawn = s.sample_categorical([2, 3], [0.5, 0.5])
+    s.undo()
+    s.split("i", [None, drawn])
+    assert replay(vector(13), s.trace).func == s.func
+
+
+def test_a_place_that_was_drawn_knows_its_function():
+    s = Schedule({"f": chain(), "g": chain()})
+    place = s.sample_compute_location(s.get_block("B", "f"), decision=0)
+    s.work_on("g")
+    s.compute_at("B", place)
+    assert str(s.trace).startswith("v0 = s.sample_compute_location('B', 0)") and "compute_at('B', v0)" in str(s.trace)
+    assert s.mod["g"] == chain() and replay(chain(), s.trace).func == s.mod["f"]
+    s.work_on("g")
+    s.annotate("i", "size", Schedule(vector(13), seed=0).sample_categorical([2, 3], [0.5, 0.5]))
+    assert replay(chain(), s.trace).func == s.mod["g"]
+
+
 def test_partitioned_tiles():
     """36 = a b c with 4 | b c: all such lists come, equally often (within 6 standard deviations)."""
     s, draws = Schedule(vector(36), seed=0), 1500
