@@ -70,7 +70,7 @@ def refuse(schedule: Schedule, expected_message: str, call: Callable[[Schedule],
     func, trace, expected = schedule.func, schedule.trace, dedent(expected_message).strip("\n")
     try:
         if call is None:
-            eval(f"s.{_call_in(expected)}", {"s": schedule})
+            eval(f"s.{call_in(expected)}", {"s": schedule})
         else:
             call(schedule)
     except ScheduleError as error:
@@ -81,10 +81,10 @@ def refuse(schedule: Schedule, expected_message: str, call: Callable[[Schedule],
     assert schedule.trace == trace
 
 
-def _call_in(message: str) -> str:
+def call_in(message: str) -> str:
     """The call, as Python, that a message begins with."""
     for end in re.finditer(r"\): ", message):
-        call = message[: end.start() + 1]
+        call = message[: end.start() + 1].strip()
         with suppress(SyntaxError):
             ast.parse(call, mode="eval")
             return call

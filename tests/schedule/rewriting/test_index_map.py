@@ -5,7 +5,6 @@ import pytest
 from schedule import IndexMap, Schedule, ScheduleError
 from schedule.rewriting.index_map import parse_index_map
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, check
 from tir.ir import Const
 
 
@@ -65,22 +64,3 @@ def test_steps_with_constructors_are_those_with_lambdas():
     steps(written, False)
     assert built.func.script() == written.func.script()
     assert built.trace.as_json() == written.trace.as_json()
-
-
-def test_a_transposition():
-    s = Checked(chain())
-    s.transform_layout("C", ("read", 0), IndexMap.identity(2).permute(1, 0))
-    check(
-        s,
-        """
-        B = T.alloc_buffer((13, 7))
-        for i, j in T.grid(7, 13):
-            with T.block("B"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
-        for i_1, j_1 in T.grid(7, 13):
-            with T.block("C"):
-                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
-        """,
-    )

@@ -1,8 +1,10 @@
+import pytest
+
 from codegen import lower
 from codegen.target import Target
 from schedule import Schedule
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, check, refuse, same_numbers
+from tests.schedule.harness import Checked, call_in, check, refuse, same_numbers
 from tir import te
 from tir.ir import Allocate, const_shape
 from tir.traverse import walk_stmts
@@ -73,29 +75,45 @@ def test_a_later_call_replaces_the_first():
     )
 
 
-def test_a_parameter_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
+@pytest.mark.parametrize(
+    "message",
+    [
+        # a parameter
         """
 storage_align('C', 0, 0, 16, 4): `C` is a parameter of the function, and laid out by the caller
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ writes C
   hint: cache_write('C', 0, 'global')
 """,
-    )
-
-
-def test_an_axis_that_is_not_there_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
+        # an axis that is not there
         """
 storage_align('B', 0, 2, 16, 4): `B` has 2 dimension(s), there is no axis 2
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ writes B
 """,
-    )
+        # an offset beyond the factor
+        """
+storage_align('B', 0, 0, 16, 16): `factor` must be positive and `offset` from 0 to below it, got 16 and 16
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+""",
+        # a factor of zero
+        """
+storage_align('B', 0, 0, 0, 0): `factor` must be positive and `offset` from 0 to below it, got 0 and 0
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+""",
+        # a buffer that is only read
+        """
+storage_align('B', 'A', 0, 16, 4): `B` writes no buffer called `A`, but `B`
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes `B`
+""",
+    ],
+    ids=call_in,
+)
+def test_refusals(message):
+    refuse(Schedule(chain()), message)
 
 
 def test_the_last_axis_is_refused():
@@ -106,42 +124,6 @@ def test_the_last_axis_is_refused():
 storage_align('B', 0, -1, 16, 4): the last axis of `B` has the stride 1, which cannot be changed
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ writes B
-""",
-    )
-
-
-def test_an_offset_beyond_the_factor_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-storage_align('B', 0, 0, 16, 16): `factor` must be positive and `offset` from 0 to below it, got 16 and 16
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes B
-""",
-    )
-
-
-def test_a_factor_of_zero_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-storage_align('B', 0, 0, 0, 0): `factor` must be positive and `offset` from 0 to below it, got 0 and 0
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes B
-""",
-    )
-
-
-def test_a_buffer_that_is_only_read_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-storage_align('B', 'A', 0, 16, 4): `B` writes no buffer called `A`, but `B`
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes `B`
 """,
     )
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from schedule import Schedule, ScheduleError, replay
+from schedule import IndexMap, Schedule, ScheduleError, replay
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse, well_formed
 from tir import te
@@ -25,9 +25,18 @@ def symbolic():
     return te.create_prim_func([A, C, n])
 
 
-def test_transposed():
+@pytest.mark.parametrize(
+    ("buffer", "index_map"),
+    [
+        (("read", 0), lambda i, j: (j, i)),
+        ("B", "lambda i, j: (j, i)"),
+        (("read", 0), IndexMap.identity(2).permute(1, 0)),
+    ],
+    ids=["a function", "text", "an IndexMap"],
+)
+def test_transposed(buffer, index_map):
     s = Checked(chain())
-    s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
+    s.transform_layout("C", buffer, index_map)
     check(
         s,
         """
@@ -231,25 +240,6 @@ def test_a_symbolic_extent():
                 C[v_i, v_j] = B[v_j, v_i // 4, v_i % 4] * T.float32(3.0)
         """,
         sizes={"n": 7},
-    )
-
-
-def test_the_text_of_an_index_map():
-    s = Checked(chain())
-    s.transform_layout("C", "B", "lambda i, j: (j, i)")
-    check(
-        s,
-        """
-        B = T.alloc_buffer((13, 7))
-        for i, j in T.grid(7, 13):
-            with T.block("B"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
-        for i_1, j_1 in T.grid(7, 13):
-            with T.block("C"):
-                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
-        """,
     )
 
 

@@ -1,3 +1,5 @@
+import pytest
+
 from schedule import Schedule
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, check, refuse
@@ -93,82 +95,29 @@ def main(A: T.Buffer((7, 5), "float32"), D: T.Buffer((7,), "float32"), E: T.Buff
     )
 
 
-def test_a_bias():
-    s = Checked(biased())
+@pytest.mark.parametrize(
+    ("func", "at", "init"),
+    [
+        (biased(), "v_i, v_j", "bias[v_j]"),
+        (biased(lambda x, b: 2.0 + (x - b) + b), "v_i, v_j", "-bias[v_j] + T.float32(2.0) + bias[v_j]"),
+        (biased(transposed=True), "v_j, v_i", "bias[v_j]"),
+        (biased(dtype="int32"), "v_i, v_j", "bias[v_j]"),
+        (biased(lambda x, b: x), "v_i, v_j", "T.float32(0.0)"),
+    ],
+    ids=["a bias", "several terms", "a transposed output", "integers", "a copy"],
+)
+def test_what_the_init_becomes(func, at, init):
+    s = Checked(func)
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        """
+        f"""
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
                 v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
                 with T.init():
-                    D[v_i, v_j] = bias[v_j]
-                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
-
-
-def test_several_terms():
-    s = Checked(biased(lambda x, b: 2.0 + (x - b) + b))
-    s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        """
-        for i, j, k in T.grid(7, 13, 5):
-            with T.block("C"):
-                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    D[v_i, v_j] = -bias[v_j] + T.float32(2.0) + bias[v_j]
-                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
-
-
-def test_a_transposed_output():
-    s = Checked(biased(transposed=True))
-    s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        """
-        for i, j, k in T.grid(7, 13, 5):
-            with T.block("C"):
-                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    D[v_j, v_i] = bias[v_j]
-                D[v_j, v_i] = D[v_j, v_i] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
-
-
-def test_integers():
-    s = Checked(biased(dtype="int32"))
-    s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        """
-        for i, j, k in T.grid(7, 13, 5):
-            with T.block("C"):
-                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    D[v_i, v_j] = bias[v_j]
-                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
-
-
-def test_a_copy():
-    s = Checked(biased(lambda x, b: x))
-    s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        """
-        for i, j, k in T.grid(7, 13, 5):
-            with T.block("C"):
-                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    D[v_i, v_j] = T.float32(0.0)
-                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                    D[{at}] = {init}
+                D[{at}] = D[{at}] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
