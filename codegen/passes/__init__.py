@@ -20,6 +20,7 @@ from .multiply_by_reciprocals import multiply_by_reciprocals
 from .order_unrolled import order_unrolled
 from .promote_registers import promote_registers
 from .promote_temporaries import promote_temporaries
+from .separate_lives import separate_lives
 from .slide_windows import slide_windows
 from .software_pipeline import inject_software_pipeline, lower_async_copies
 from .split_vectors import split_vectors
@@ -52,6 +53,7 @@ CPU_PASSES: tuple[Pass, ...] = (
     simplify_all,
     bound_exponents,
     combine_lanes,
+    separate_lives,
     compact_buffers,
     multiply_by_reciprocals,
     unswitch,
@@ -71,6 +73,7 @@ CPU_PASSES: tuple[Pass, ...] = (
 GPU_PASSES: tuple[Pass, ...] = (
     lower_cross_thread_reduction,
     lower_blocks,
+    separate_lives,
     thread_temporaries,
     simplify_all,
     unify_thread_binding,

@@ -11,10 +11,11 @@ from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Buffer, Const, Expr, For, If, Kind, Let, PrimFunc, Region, Seq, Stmt, annotation
-from tir.traverse import accessed_names, map_statements, move_accesses, replace_buffers, stores, variables, walk_stmts
+from tir.traverse import accessed_names, map_statements, move_accesses, replace_buffers, walk_stmts
 
 from .free_variables import part_with
 from .lower_blocks import ALIGNED
+from .separate_lives import written_together
 from .share_temporaries import share_temporaries
 
 Ranges = dict[str, Interval]
@@ -82,16 +83,13 @@ def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
 
 def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     """True where an iteration has written all that it reads of the buffer. Iterations of a parallel loop are independent."""
-    return loop.kind is Kind.PARALLEL or (loop.kind is Kind.SERIAL and writes_before_reads(loop.body, buffer, ranges))
+    repeated = loop.kind is Kind.SERIAL or (loop.kind is Kind.UNROLLED and written_together(loop.body, buffer, ranges))
+    return loop.kind is Kind.PARALLEL or (repeated and writes_before_reads(loop.body, buffer, ranges))
 
 
 def _each_lane_its_own(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     """True where each lane of a vectorised loop writes the same elements, and reads what it has written."""
-    inside = ranges_of([loop], ranges)
-    shared = any(
-        s.buffer.name == buffer.name and loop.name not in variables(*map(simplify, s.indices)) for s in stores(loop.body)
-    )
-    return shared and writes_before_reads(loop.body, buffer, inside)
+    return written_together(loop, buffer, ranges) and writes_before_reads(loop.body, buffer, ranges_of([loop], ranges))
 
 
 def place(
@@ -125,8 +123,11 @@ def place(
                 return s.with_(body=visit(body, ranges))
             case Allocate(_, body):
                 return s.with_(body=visit(body, ranges))
-            case If(condition, then, None) if buffer.name not in accessed_names(condition):
-                return s.with_(then=visit(then, ranges))
+            case If(condition, then, orelse) if buffer.name not in accessed_names(condition):
+                if orelse is None or buffer.name not in accessed_names(orelse):
+                    return s.with_(then=visit(then, ranges))
+                if buffer.name not in accessed_names(then):
+                    return s.with_(orelse=visit(orelse, ranges))
         return allocate(s, buffer, ranges, region(s, buffer, ranges))
 
     return visit(s, ranges)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from tir.analysis.write_before_read import writes_before_reads
 from tir.ir import Allocate, Buffer, For, Kind, PrimFunc, Stmt, buffer_nbytes
 from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import map_statements, replace_buffers, walk_stmts
 
+from .compact_buffers import Ranges, place
+from .free_variables import size_ranges
 from .gpu_kernels import is_thread
 from .lower_blocks import apart
+from .separate_lives import written_together
 
 MAX_LOCAL_BYTES = 512 << 10  # bytes of a thread (CUDA C++ programming guide, technical specifications)
 HELD_TOGETHER = {"blockIdx": ("global",), "threadIdx": ("global", *SHARED), "vthread": ("global",)}  # memory, by kind of loop
@@ -20,8 +24,15 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
               => x = alloc(n, B); for b in blocks: for t in threads: S(x[i, b])
 
     Memory that the iterations of a loop hold together has a place for each. The function allocates temporaries that were
-    allocated around blocks and threads, or in global memory.
+    allocated around blocks and threads, or in global memory. One of the function that blocks or threads would write together
+    is allocated in those that use it.
     """
+    sizes = size_ranges(func.params)
+    inner = {b.name for b in func.allocs if b.scope == "global" and written_together(func.body, b, sizes)}
+    for buffer in func.allocs:
+        if buffer.name in inner:
+            func = func.with_(body=place(func.body, buffer, sizes, _for_itself))
+    func = func.with_(allocs=tuple(b for b in func.allocs if b.name not in inner))
     hoisted: dict[str, Buffer] = {}
 
     def hoist(s: Stmt, bound: bool) -> Stmt:
@@ -37,6 +48,11 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
 
     body = hoist(_private(func.body, False), False)
     return func.with_(body=body, allocs=(*func.allocs, *hoisted.values()))
+
+
+def _for_itself(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
+    """True where an iteration has written all that it reads of the buffer."""
+    return loop.kind is not Kind.VECTORIZED and writes_before_reads(loop.body, buffer, ranges)
 
 
 def _private(s: Stmt, bound: bool) -> Stmt:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..arith.bounds import ranges_of
 from ..arith.intervals import Interval, Ranges
 from ..arith.polynomial import Polynomial, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
 from ..arith.prove import nonnegative, prove
@@ -30,7 +31,7 @@ from ..ir import (
     guarded,
     seq,
 )
-from ..traverse import children, substitute, variables, walk
+from ..traverse import accessed_names, children, substatements, substitute, variables, walk
 from .context import Context, accesses
 
 
@@ -88,6 +89,20 @@ def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) 
     reader = _Reader(buffer, outer)
     reader.stmt(body, [], Context())
     return reader.complete
+
+
+def lives(s: Stmt, buffer: Buffer, outer: Ranges) -> Iterator[Stmt]:
+    """`s`, which holds all accesses of a buffer, and the statements in it that could each have a buffer of their own: such a one
+    writes what it reads, and nothing reads what it leaves."""
+    yield s
+    parts = [x for x in substatements(s) if buffer.name in accessed_names(x)]
+    if any(buffer.name in accessed_names(x) for x in children(s) if not isinstance(x, Stmt)):
+        return
+    inside = ranges_of([s], outer)
+    alone = len(parts) == 1 and not isinstance(s, For | Block | Opaque)
+    if alone or all(writes_before_reads(x, buffer, inside) for x in parts):
+        for x in parts:
+            yield from lives(x, buffer, inside)
 
 
 class _Reader:

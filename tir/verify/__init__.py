@@ -9,7 +9,8 @@ A finding is an `error` where the function is wrong, with two concrete iteration
 is `unproved` where neither a proof was found nor a counterexample. Proofs are made from affine forms; where these do not suffice
 and the iterations are few, all of them are tried; where they are many, some.
 
-A temporary that only one parallel loop uses counts as private to each iteration, which must then write what it reads of it.
+A temporary that only one parallel loop uses counts as private to each iteration, which must then write what it reads of it;
+so does one that several parts of a program use, each for itself, in each of these.
 """
 
 from __future__ import annotations

@@ -76,3 +76,39 @@ def test_rows_through_a_temporary(scope, guard):
         got = copies(args)
         emulated(*got, seed=order)
         assert all((a == b).all() for a, b in zip(got, expected, strict=True)), program.func.script()
+
+
+ONE_LOOP = """
+        for k in {loop}:
+            for i in T.thread_binding(40, thread="{thread}"):
+                for j in range(16):
+                    t[j] = A[k, i] * T.float32(2)
+                B[k, i] = t[3] + T.float32(1)
+"""
+TWO_LOOPS = (
+    ONE_LOOP.replace("{loop}", "range(2)")
+    + """
+        for k in range(2):
+            for i in T.thread_binding(40, thread="{thread}"):
+                t[3] = A[k + 2, i]
+                B[k + 2, i] = t[3]
+"""
+)
+
+
+@pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
+def test_a_temporary_of_the_function_that_only_some_loops_use():
+    """It is well formed, so blocks and threads do not meet in it."""
+    loops = ["range(4)", "T.unroll(4)", 'T.thread_binding(4, thread="blockIdx.y")']
+    texts = [TWO_LOOPS, *(ONE_LOOP.replace("{loop}", loop) for loop in loops)]
+    kinds = [("global", "blockIdx.x"), ("global", "threadIdx.x"), ("local", "blockIdx.x"), ("local", "threadIdx.x")]
+    head = "    @T.prim_func\n    def main(A: T.Buffer((4, 40)), B: T.Buffer((4, 40))):\n        t = T.alloc_buffer((16,), scope='{}')\n"
+    funcs = [parse(head.format(scope) + text.format(thread=thread)) for text in texts for scope, thread in kinds]
+    assert all(tir.verify(f).ok for f in funcs)
+    programs = [lower_cuda(f, tir.Target("cuda")) for f in funcs]
+    args = integers(funcs[0], 0)
+    for func, emulated in zip(funcs, emulate(*programs), strict=True):
+        expected, got = copies(args), copies(args)
+        run(func, *expected)
+        emulated(*got)
+        assert all((a == b).all() for a, b in zip(got, expected, strict=True)), func.script()
