@@ -143,7 +143,7 @@ def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[
         seen |= used
         if found is not None and type(found[1]) is Const:
             found = found[0], found[1].with_(dtype=it.extent.dtype)
-        result.append(found and Window(to_expr(add(fixed, constant(found[0])), it.var.dtype), found[1]))
+        result.append(found and Window(to_expr(add(fixed, constant(found[0])), binding.dtype), found[1]))
     return result
 
 

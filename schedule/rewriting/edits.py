@@ -105,16 +105,20 @@ def unstated(block: Block, *names: str) -> Block:
 
 
 def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
-    """`func` with buffers no longer allocated."""
+    """`func` with buffers no longer allocated; blocks that state regions of them state none of that kind."""
     dropped = set(names)
 
     def without(n: T) -> T:
         kept = tuple(b for b in n.allocs if b.name not in dropped)
         return n if len(kept) == len(n.allocs) else n.with_(allocs=kept)
 
-    if dropped <= {b.name for b in func.allocs}:
-        return without(func)
-    return without(rewrite_statements(func, lambda s: without(s) if type(s) is Block else s))
+    def changed(s: Stmt) -> Stmt:
+        if type(s) is not Block:
+            return s
+        stale = [k for k in ("reads", "writes") if any(r.buffer.name in dropped for r in getattr(s, k) or ())]
+        return without(s.with_(**dict.fromkeys(stale)) if stale else s)
+
+    return without(rewrite_statements(func, changed))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tir.arith.bounds import ranges_of
+from tir.arith.injectivity import determined
 from tir.arith.intervals import Ranges
+from tir.arith.polynomial import polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
-from tir.ir import Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt
+from tir.ir import IN_ANY_ORDER, Axis, Block, Const, Expr, For, Load, PrimFunc, Stmt, conjuncts
 from tir.traverse import loads, loops_in, variables
 
 from ...error import ScheduleError, listing
@@ -24,10 +26,10 @@ from ...legality.axis_windows import (
     written_indices,
 )
 from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
-from ...legality.instances import instances
+from ...legality.instances import instances, narrowed
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_safe_domain
-from ...primitive import BlockName, LoopName, primitive
+from ...primitive import KIND_WORDS, BlockName, LoopName, primitive
 from ...primitive import path as path_of
 from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
@@ -97,8 +99,38 @@ def reverse_compute_at(
     removed = edited(func, [(consumer, None)])
     facts = facts_of(scope, loops_in(path))
     placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True, facts=facts)
-    placed = restricted(placed, [c for c in kept if variables(c) & reducing.keys()], ranges)
+    once = _conditions_of_one(scope, moved, feeding, path, made)
+    placed = restricted(placed, [*once, *(c for c in kept if variables(c) & reducing.keys())], ranges)
     return edited(removed, [], Insertion(target.body, position, placed)), None
+
+
+def _conditions_of_one(
+    scope: Scope, moved: Leaf, feeding: Sequence[Leaf], path: tuple[Stmt, ...], made: Mapping[str, Window]
+) -> list[Expr]:
+    """The conditions of all producers under which loops run that the windows do not tell from one another; refuses where
+    iterations of a parallel or bound loop would still run the block for one window."""
+    ranges = ranges_of(path, scope.ranges)
+    mine = [x for x in loops_in(path) if x not in moved.loops and not x.extent.is_one]
+    known = ranges.keys() - {x.name for x in mine}
+
+    def repeated(ranges: Ranges) -> list[For]:
+        told = determined([polynomial(w.start) for w in made.values()], known, ranges)
+        return [x for x in mine if x.name not in told and ranges[x.name] != (0, 0)]
+
+    if not repeated(ranges):
+        return []
+    visible = {x.name for x in loops_in(path)}
+    first, *others = [conjuncts(p.block.predicate) for p in feeding]
+    common = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
+    again = [x for x in repeated(narrowed(ranges, [simplify(c, ranges) for c in common])) if x.kind in IN_ANY_ORDER]
+    if again:
+        raise ScheduleError(
+            f"`{moved.name}` would run in each iteration of `{again[0].name}` for the same elements",
+            (again[0], KIND_WORDS[again[0].kind]),
+            (moved.stmt, "the block"),
+            hint="name a loop around it",
+        )
+    return common
 
 
 def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:

@@ -124,3 +124,39 @@ def main(A: T.Buffer((3, 8), "float32"), C: T.Buffer((3, 8), "float32")):
                     C[v0, v1] = C_local_shared[v0, v1]
         """,
     )
+
+
+def test_iterations_beyond_a_dimension_of_one_element_copy_nothing_back():
+    s = Checked(
+        parse("""
+            @T.prim_func
+            def main(A: T.Buffer((1, 7)), B: T.Buffer((1, 7))):
+                for i, j in T.grid(1, 7):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] * T.float32(3)
+        """)
+    )
+    s.split("i", [2, None])
+    s.parallel("i_0")
+    s.write_at("i_1", "B", 0, "local")
+    check(
+        s,
+        """
+        B_local = T.alloc_buffer((1, 7), scope="local")
+        for i_0 in T.parallel(2):
+            for i_1 in range(1):
+                for j in range(7):
+                    with T.block("B"):
+                        vi = T.axis.spatial(1, i_0 + i_1)
+                        vj = T.axis.spatial(7, j)
+                        T.where(i_0 + i_1 < 1)
+                        B_local[vi, vj] = A[vi, vj] * T.float32(3.0)
+                for ax0 in range(7):
+                    with T.block("B_local"):
+                        v0 = T.axis.spatial(1, 0)
+                        v1 = T.axis.spatial(7, ax0)
+                        T.where(i_0 < 1)
+                        B[v0, v1] = B_local[v0, v1]
+        """,
+    )

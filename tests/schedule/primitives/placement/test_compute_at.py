@@ -671,3 +671,26 @@ def main(a: T.handle, c: T.handle):
     s = Schedule(func)
     s.compute_at("B", s.get_loops("C")[0])
     same_numbers(func, s.func, {"n": 2})
+
+
+def test_again_at_a_place_in_loops_of_another_width():
+    s = Checked(
+        parse("""
+            @T.prim_func
+            def main(A: T.Buffer((3, 2)), C: T.Buffer((T.int64(3), 2))):
+                B = T.alloc_buffer((3, 2))
+                for i, j in T.grid(3, 2):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] + T.float32(1)
+                for i, j in T.grid(T.int64(3), 2):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[T.int64(2) - vi, vj]
+        """)
+    )
+    s.compute_at("B", "j_1")
+    s.blockize(["B", "C"])
+    s.add_unit_loop("C")
+    s.compute_at("B", "u")
+    well_formed(s.func)

@@ -409,3 +409,15 @@ def test_a_producer_with_an_init_that_reduces_nothing():
                 C[v_j, v_i] = T.float32(0.0) + A[v_i, 0] * E[0, v_j]
         """,
     )
+
+
+def test_a_region_that_was_stated_of_the_removed_buffer_goes_too():
+    s = Checked(chain())
+    s.split("i", [None, 3])
+    s.blockize("i_0")
+    s.cache_write("B", 0, "local")
+    s.lift_alloc("B_local")
+    s.annotate_buffer_access("B_o", "A", "read", lambda i, j: ((0, 7), (0, 13)))
+    assert "B_local[" in s.script and "T.reads(" in s.script
+    s.reverse_compute_inline("B_local")
+    assert "T.reads(" not in s.script
