@@ -14,11 +14,11 @@ from tir.ir import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, 
 from tir.traverse import loads, variable_names, walk
 
 from ..processor import fuses_multiply_add, scales_by_powers
-from . import dot, halves
+from . import dot
 from . import math as vector_math
 from .division import Division
 from .memory import SHUFFLED_STRIDES, hoistable
-from .values import TYPES, CodegenError, Value, constant, lone_variables, typed, zero
+from .values import TYPES, CodegenError, Value, constant, lone_variables, zero
 
 BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
 OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
@@ -35,34 +35,6 @@ def _clipped(e: Expr) -> tuple[float, float]:
 
 class Arithmetic(Division):
     """Writes expressions."""
-
-    def splat(self, v: Value, lanes: int | None = None) -> Value:
-        lanes = lanes or self.lanes
-        if v.lanes != 1 or lanes == 1:
-            return v
-        if not v.name.startswith("%"):
-            return Value(f"splat ({v})", v.type, lanes)
-        frame = self.born.get(v.name, self.top)  # a scalar that was computed further out is spread there
-        frame = frame if frame in self.frames else self.top
-        one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, ("one", v.name, lanes), frame)
-        text = f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer"
-        return self.op(text, v.type, lanes, ("splat", v.name, lanes), frame)
-
-    def as_type(self, v: Value, dtype: str, signed: bool = True) -> Value:
-        type = TYPES[dtype]
-        if v.type == type or not v.type.startswith("i") or not type.startswith("i") or "i1" in (v.type, type):
-            return v
-        if v.name.lstrip("-").isdigit():
-            return Value(v.name, type, v.lanes)
-        wider = int(type[1:]) > int(v.type[1:])
-        verb = ("sext" if signed else "zext") if wider else "trunc"
-        return self.convert(verb, v, type, key=(verb, v.name, type))
-
-    def index(self, e: Expr) -> Value:
-        return self.as_type(self.expr(e), "int64", dtypes.TABLE[e.dtype].kind != "uint")
-
-    def truth(self, v: Value) -> Value:
-        return v if v.type == "i1" else self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes)
 
     def negate(self, v: Value) -> Value:
         ones = "true" if v.lanes == 1 else "splat (i1 true)"
@@ -230,11 +202,6 @@ class Arithmetic(Division):
             return self.float_operation(op, x, y, dtype)
         return self.int_binary(op, x, y, dtypes.TABLE[dtype].kind != "int", exact=False)
 
-    def identity(self, op: str, dtype: str) -> Value:
-        low, high = dtypes.limits(dtype)
-        value = {"+": 0, "*": 1, "min": high, "max": low, "and": True, "or": False}[op]
-        return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, dtypes.computed(dtype)), dtype)
-
     def integer(self, e: Binary, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
         return self.divide(x, y, e, unsigned) if e.op in ("//", "%") else self.int_binary(e.op, x, y, unsigned, exact)
 
@@ -250,42 +217,6 @@ class Arithmetic(Division):
                 return self.intrinsic(f"{'u' if unsigned else 's'}{op}", x, y)
             case _:
                 raise CodegenError(f"operator `{op}` is not for integers")
-
-    def unpacked(self, v: Value, dtype: str) -> Value:
-        if dtype == "bool":
-            return self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes, key=("bool", v.name))
-        if not dtypes.is_half(dtype):
-            return v
-        known = ("unpacked", v.name)
-        if known not in self.top.known:
-            self.top.known[known] = self._convert(v, dtype, "float32", "float")
-            self.packs[self.top.known[known].name] = v
-        return self.top.known[known]
-
-    def packed(self, v: Value, dtype: str) -> Value:
-        if dtype == "bool":
-            return self.convert("zext", v, "i8")
-        if not dtypes.is_half(dtype):
-            return self.as_type(v, dtype)
-        return self.packs[v.name] if v.name in self.packs else self._convert(v, "float32", dtype, "i16")
-
-    def rounded(self, v: Value, dtype: str) -> Value:
-        """A float or double rounded to a 16-bit type, if `dtype` is one."""
-        if not dtypes.is_half(dtype):
-            return v
-        if v.type == "double":
-            v = self._convert(v, "float64", "float32", "float")
-        return self.unpacked(self._convert(v, "float32", dtype, "i16"), dtype)
-
-    def _convert(self, v: Value, source: str, result: str, type: str) -> Value:
-        name = halves.function_name(source, result, v.lanes)
-        if name not in self.module.library:
-            target = self.module.target
-            short = source if dtypes.is_half(source) else result
-            native = {"float16": "f16c", "bfloat16": "avx512bf16"}.get(short) in target.features
-            self.module.library[name], declarations = halves.definition(source, result, v.lanes, native)
-            self.module.declarations |= declarations
-        return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
 
     def float_binary(self, op: str, a: Expr, b: Expr) -> Value:
         dtype = a.dtype
@@ -432,10 +363,6 @@ class Arithmetic(Division):
         value = self.splat(self._typed_value(e))
         self.mask, self.idle = outer
         return value
-
-    def any_lane(self) -> Value:
-        assert self.mask is not None
-        return self.invoke(f"llvm.vector.reduce.or.v{self.mask.lanes}i1", "i1", 1, self.mask, key=("any", self.mask.name))
 
     def _typed_value(self, e: Expr) -> Value:
         """The value in the LLVM type of its dtype, so that both sides of a choice agree."""

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Self, TypeVar
 
+from tir import dtypes
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial
 from tir.ir import Buffer, Expr, For, Kind, Stmt
@@ -14,8 +15,8 @@ from tir.traverse import stores, variable_names
 from ..passes.free_variables import free_names
 from ..runtime.alignment import ALIGNMENT, rounded
 from ..runtime.faults import NO_MEMORY
-from . import scratch
-from .values import Frame, Instructions, Module, Place, Value, ascii_name, typed
+from . import halves, scratch
+from .values import TYPES, Frame, Instructions, Module, Place, Value, ascii_name, constant, typed, zero
 
 T = TypeVar("T")
 
@@ -238,15 +239,31 @@ class Writer(Instructions):
 
     def index(self, e: Expr) -> Value:
         """An integer expression in 64 bits."""
-        raise NotImplementedError
+        return self.as_type(self.expr(e), "int64", dtypes.TABLE[e.dtype].kind != "uint")
 
     def splat(self, v: Value, lanes: int | None = None) -> Value:
         """The value in every lane, by default of the current vector loop."""
-        raise NotImplementedError
+        lanes = lanes or self.lanes
+        if v.lanes != 1 or lanes == 1:
+            return v
+        if not v.name.startswith("%"):
+            return Value(f"splat ({v})", v.type, lanes)
+        frame = self.born.get(v.name, self.top)  # a scalar that was computed further out is spread there
+        frame = frame if frame in self.frames else self.top
+        one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, ("one", v.name, lanes), frame)
+        text = f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer"
+        return self.op(text, v.type, lanes, ("splat", v.name, lanes), frame)
 
     def as_type(self, v: Value, dtype: str, signed: bool = True) -> Value:
         """An integer value brought to the width of `dtype`; others unchanged."""
-        raise NotImplementedError
+        type = TYPES[dtype]
+        if v.type == type or not v.type.startswith("i") or not type.startswith("i") or "i1" in (v.type, type):
+            return v
+        if v.name.lstrip("-").isdigit():
+            return Value(v.name, type, v.lanes)
+        wider = int(type[1:]) > int(v.type[1:])
+        verb = ("sext" if signed else "zext") if wider else "trunc"
+        return self.convert(verb, v, type, key=(verb, v.name, type))
 
     def together(self, *values: Value) -> tuple[Value, ...]:
         """The values with the same number of lanes."""
@@ -259,15 +276,45 @@ class Writer(Instructions):
 
     def truth(self, v: Value) -> Value:
         """The value as i1: whether it is not 0."""
-        raise NotImplementedError
+        return v if v.type == "i1" else self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes)
 
     def packed(self, v: Value, dtype: str) -> Value:
         """A value as it is stored in memory."""
-        raise NotImplementedError
+        if dtype == "bool":
+            return self.convert("zext", v, "i8")
+        if not dtypes.is_half(dtype):
+            return self.as_type(v, dtype)
+        return self.packs[v.name] if v.name in self.packs else self._convert(v, "float32", dtype, "i16")
 
     def unpacked(self, v: Value, dtype: str) -> Value:
         """The value of what was loaded from memory: 16-bit floats as float, bytes as bool."""
-        raise NotImplementedError
+        if dtype == "bool":
+            return self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes, key=("bool", v.name))
+        if not dtypes.is_half(dtype):
+            return v
+        known = ("unpacked", v.name)
+        if known not in self.top.known:
+            self.top.known[known] = self._convert(v, dtype, "float32", "float")
+            self.packs[self.top.known[known].name] = v
+        return self.top.known[known]
+
+    def rounded(self, v: Value, dtype: str) -> Value:
+        """A float or double rounded to a 16-bit type, if `dtype` is one."""
+        if not dtypes.is_half(dtype):
+            return v
+        if v.type == "double":
+            v = self._convert(v, "float64", "float32", "float")
+        return self.unpacked(self._convert(v, "float32", dtype, "i16"), dtype)
+
+    def _convert(self, v: Value, source: str, result: str, type: str) -> Value:
+        name = halves.function_name(source, result, v.lanes)
+        if name not in self.module.library:
+            target = self.module.target
+            short = source if dtypes.is_half(source) else result
+            native = {"float16": "f16c", "bfloat16": "avx512bf16"}.get(short) in target.features
+            self.module.library[name], declarations = halves.definition(source, result, v.lanes, native)
+            self.module.declarations |= declarations
+        return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
 
     def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
         """An arithmetic operation on two values of one dtype."""
@@ -275,11 +322,14 @@ class Writer(Instructions):
 
     def identity(self, op: str, dtype: str) -> Value:
         """The identity of an operator, in the type in which `dtype` is computed."""
-        raise NotImplementedError
+        low, high = dtypes.limits(dtype)
+        value = {"+": 0, "*": 1, "min": high, "max": low, "and": True, "or": False}[op]
+        return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, dtypes.computed(dtype)), dtype)
 
     def any_lane(self) -> Value:
         """True where the mask holds in some lane."""
-        raise NotImplementedError
+        assert self.mask is not None
+        return self.invoke(f"llvm.vector.reduce.or.v{self.mask.lanes}i1", "i1", 1, self.mask, key=("any", self.mask.name))
 
     def inner(self, s: Stmt, share: bool = False) -> tuple[Self, list[Value], list[Value]]:
         """The writer of a function for a part of this one; the values that it is called with, and its parameters for them: the
