@@ -61,7 +61,7 @@ class Expressions:
         match e:
             case Binary(op, a, b) if a.dtype == "int32" and op not in COMPARISONS:
                 operands: tuple[Expr, ...] = (a, b)
-            case Select(c, a, b) if a.dtype == "int32":
+            case Select(_, a, b) if a.dtype == "int32":
                 operands = (a, b)
             case Unary("neg", a) if a.dtype == "int32":
                 operands = (a,)
@@ -74,14 +74,10 @@ class Expressions:
         match e:
             case Binary("+" | "-" | "*") if wraps(e):
                 return e  # the result is cut
-            case Binary(op, a, b):
-                wide: Expr = Binary(op, in_64_bits(a), in_64_bits(b))
-            case Select(c, a, b, lazy):
-                wide = Select(c, in_64_bits(a), in_64_bits(b), lazy)
             case Call(op, args):
-                wide = Call(op, tuple(map(in_64_bits, args)), "int64")
-            case Unary(op, a):
-                wide = Unary(op, in_64_bits(a))
+                wide: Expr = Call(op, tuple(map(in_64_bits, args)), "int64")
+            case _:
+                wide = in_64_bits(e)
         return Cast("int32", wide) if wraps(e) else wide
 
     def fits(self, index: Expr) -> bool:
