@@ -380,11 +380,9 @@ class Memory(Writer):
             picks = [lanes[n] if n < len(lanes) else self.lanes for lanes in takers]
             none, key = Value("zeroinitializer", "i1", self.lanes), ("picked", self.mask.name, *picks)
             part = self.shuffled(self.mask, none, picks, key, frame)
-            result = (
-                part
-                if result is None
-                else self.op(f"or {result}, {part.name}", "i1", part.lanes, (result.name, part.name), frame)
-            )
+            if result is not None:
+                part = self.op(f"or {result}, {part.name}", "i1", part.lanes, (result.name, part.name), frame)
+            result = part
         return result
 
     def _column(self, place: Place, type: str, version: int) -> Value | None:

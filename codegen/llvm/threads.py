@@ -105,18 +105,17 @@ class Threads(Writer):
         self.serial_loop(s, first, self.op(f"call i64 @llvm.smin.i64({end}, i64 %n)", "i64"))
         frame = self.frames.pop()
         if how.dynamic:
-            self.line(f"br label %{head}")
             take = [f"{first.name} = atomicrmw add ptr %counter, i64 {size} monotonic"]
             step = []
         else:
             start = self.op(f"mul i64 {thread}, {size}", "i64")
             stride = self.op(f"mul i64 {threads}, {size}", "i64")
-            self.line(f"br label %{head}")
             later = self.fresh("first")
             take = [f"{first.name} = phi i64 [ {start.name}, %{parent.label} ], [ {later}, %{frame.label} ]"]
             step = [f"{later} = add i64 {first.name}, {stride.name}"]
         more = self.fresh("more")
         parent.lines += [
+            f"br label %{head}",
             f"{head}:",
             *take,
             f"{more} = icmp slt i64 {first.name}, %n",

@@ -22,7 +22,7 @@ from tir.arith.bounds import extent_range
 from tir.arith.polynomial import Polynomial, names_in
 from tir.arith.simplify import simplify
 from tir.ir import Const, For, Kind, Load, Seq, Stmt, Store, annotation, as_int
-from tir.traverse import children, loads, loops, nest_at, stores, substitute, variables, walk_stmts
+from tir.traverse import loads, loops, nest_at, stores, substatements, substitute, variables, walk_stmts
 
 from ..processor import ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA
 from .values import Value, lone_variables
@@ -148,9 +148,8 @@ def _instructions(writer: Function, s: Stmt, around: tuple[For, ...] = ()) -> It
         case For():
             yield from _instructions(writer, s.body, (*around, s))
         case _:
-            for x in children(s):
-                if isinstance(x, Stmt):
-                    yield from _instructions(writer, x, around)
+            for x in substatements(s):
+                yield from _instructions(writer, x, around)
 
 
 def _configured(writer: Function, s: For) -> bool:

@@ -41,7 +41,7 @@ from tir.traverse import (
     fresh,
     loads,
     loops,
-    map_children,
+    map_statements,
     names,
     nest_at,
     replace_buffers,
@@ -109,7 +109,7 @@ class _Lowering:
             case Seq(stmts):
                 return seq(*(self.stmt(x) for x in stmts))
             case _:
-                return map_children(s, lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
+                return map_statements(s, self.stmt)
 
     def of_nothing(self, loop: For) -> list[Stmt]:
         """The inits of reductions over a loop, where its open extent turns out to be 0; none of a constant extent."""

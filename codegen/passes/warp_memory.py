@@ -48,6 +48,7 @@ from tir.traverse import (
     map_statements,
     nest_at,
     rewrite,
+    substatements,
     substitute,
     variables,
     walk,
@@ -457,9 +458,8 @@ def _outside(s: Stmt) -> Iterator[Stmt]:
     if isinstance(s, For) and annotation(s.annotations, INSTRUCTION) is not None:
         return
     yield s
-    for c in children(s):
-        if isinstance(c, Stmt):
-            yield from _outside(c)
+    for c in substatements(s):
+        yield from _outside(c)
 
 
 def _single_stores(s: Stmt) -> list[Store]:
