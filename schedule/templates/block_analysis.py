@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 from schedule.error import ScheduleError
@@ -204,6 +205,12 @@ def divisible(block: Block, reordered: bool = True) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def counted(axes: Sequence[Iter], kept: Iterable[Iter], *groups: Sequence[Iter]) -> IndexMap:
+    """The index map from all `axes` to those `kept`, and for each group of axes to a number that counts through them."""
+    numbers = [reduce(lambda e, it: e * extent(it) + it.var, group[1:], group[0].var) for group in groups]
+    return IndexMap(tuple(it.var for it in axes), (*(it.var for it in kept), *numbers))
 
 
 def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> int:

@@ -15,7 +15,7 @@ from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Load
 
 from . import elementwise, gemm, low_precision
-from .block_analysis import Contraction, at_axes, divisible, last_axis, loop_of, merged, pairing, size, store_last
+from .block_analysis import Contraction, divisible, last_axis, loop_of, merged, size, store_last
 from .lanes import in_lanes
 from .marks import done, share_out
 
@@ -34,8 +34,8 @@ class DotTile:
 
 def matches(block: Block) -> Contraction | None:
     """The block as a product of two to some rows, or columns, if the sum walks the memory of the other operand."""
-    c = pairing(block)
-    if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or len(c.reduction) != 1 or not c.rows:
+    c = gemm.matches(block)
+    if c is None or len(c.reduction) != 1:
         return None
     few = 1 < min(extent(c.rows[-1]), extent(c.columns[-1])) <= MAX_ROWS_FOR_DOTS
     return c if few and last_axis(_large(c)) == c.reduction[0].var.name and divisible(block) else None

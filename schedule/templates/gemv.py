@@ -18,7 +18,7 @@ from schedule.schedule import Schedule
 from tir.ir import Block
 from tir.traverse import stores
 
-from .block_analysis import Contraction, at_axes, epilogue, fuse_epilogue, last_axis, loop_of, merged, pairing, size
+from .block_analysis import Contraction, at_axes, counted, epilogue, fuse_epilogue, last_axis, loop_of, merged, pairing, size
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
 
@@ -53,9 +53,9 @@ def without_units(s: Schedule, block: str) -> None:
     if c is None or not at_axes(c.left) or not at_axes(c.right) or size(c.batch) > 1 or min(size(c.rows), size(c.columns)) > 1:
         return
     axes = find_block(s.func, block).iters
-    kept = [n for n, it in enumerate(axes) if extent(it) > 1]
+    kept = [it for it in axes if extent(it) > 1]
     if len(c.reduction) < len(kept) < len(axes) and all(extent(it) > 1 for it in c.reduction):
-        s.transform_block_layout(block, IndexMap.identity(it.var.name for it in axes).permute(*kept))
+        s.transform_block_layout(block, counted(axes, kept))
 
 
 def along_rows(c: Contraction) -> bool:

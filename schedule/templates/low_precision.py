@@ -22,9 +22,9 @@ from schedule.rewriting.index_map import IndexMap
 from tir import dtypes
 from tir.ir import Block, Cast, Const, Expr, Iter, Load, Var
 
-from .block_analysis import Contraction, adds_products, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
+from . import gemm
+from .block_analysis import Contraction, adds_products, epilogue, last_axis, loop_of, size, stored
 from .division import balanced
-from .gemm import MAX_SUM_PART, max_whole_sum
 from .marks import done, share
 from .packs import ROW_MULTIPLE, ROW_OFFSET
 
@@ -78,8 +78,8 @@ class Tiling:
 
 def matches(block: Block) -> Contraction | None:
     """The block as a matrix product of narrow numbers, converted to the type of their sum, if it is one."""
-    c = pairing(block)
-    if c is None or not c.by_columns or not at_axes(c.left) or not at_axes(c.right) or not c.rows or len(c.reduction) != 1:
+    c = gemm.matches(block)
+    if c is None or len(c.reduction) != 1:
         return None
     kind = c.store.buffer.dtype
     return c if _known(c) and adds_products(block, Cast(kind, c.left), Cast(kind, c.right)) else None
@@ -149,8 +149,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         product = bool(how.wider)  # is in a register of its own before it is added
         shapes = [(m, v) for v in range(1, 5) for m in range(1, (processor.accumulators(v) - product) // v + 1)]
         rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
-        most = MAX_SUM_PART
-    most_at_once = most * 3 // 2 if how.rows > 1 else max_whole_sum(processor)
+        most = gemm.MAX_SUM_PART
+    most_at_once = most * 3 // 2 if how.rows > 1 else gemm.max_whole_sum(processor)
     part = steps if steps <= most_at_once else balanced(steps, most, 1)
     panel = columns * ceil(steps / part) * part * how.nbytes
     panels, threads = ceil(column_tiles / columns), c.threads(processor)

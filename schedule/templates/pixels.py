@@ -12,17 +12,15 @@ image itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from math import ceil, inf, prod
 
 from schedule.machine import CPU, PAGE_BYTES
 from schedule.open_schedule import Declined, OpenSchedule, extent
-from schedule.rewriting.index_map import IndexMap
 from tir.ir import Axis, Const, Iter, Load, Var, const_shape
 from tir.traverse import variables
 
 from . import gemm, normal_form
-from .block_analysis import Contraction, epilogue, fuse_epilogue, loop_of, made_for, size, stride
+from .block_analysis import Contraction, counted, epilogue, fuse_epilogue, loop_of, made_for, size, stride
 from .conv2d import Convolution, image_cycles, matches
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
@@ -179,15 +177,13 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
     ScheduleError where a step is refused."""
     block, pixels, steps = c.contraction.block, row(c), _steps(c)
     inlined = [] if in_place(c) else _unrolled(s, c, steps)
-    written, others = [i.name for i in c.contraction.store.indices if isinstance(i, Var)], c.pixels[: -len(pixels)]
-    s.transform_layout(block, ("write", 0), _counted(written, written[: -len(pixels)], pixels), None, True)
-    outer = [it.var.name for it in (*c.groups, *c.channels, *others) if extent(it) > 1 or it is c.channels[-1]]
-    s.transform_block_layout(block, _counted([it.var.name for it in s.block(block).iters], outer, steps, pixels), True)
+    own, others = {it.var: it for it in s.block(block).iters}, c.pixels[: -len(pixels)]
+    written = [own[i] for i in c.contraction.store.indices if isinstance(i, Var)]
+    s.transform_layout(block, ("write", 0), counted(written, written[: -len(pixels)], pixels), None, True)
+    outer = [it for it in (*c.groups, *c.channels, *others) if extent(it) > 1 or it is c.channels[-1]]
+    s.transform_block_layout(block, counted(s.block(block).iters, outer, steps, pixels), True)
     axes = s.block(after).iters
-    last = axes[len(axes) - len(pixels) :]
-    s.transform_block_layout(
-        after, _counted([it.var.name for it in axes], [it.var.name for it in axes[: -len(last)]], last), True
-    )
+    s.transform_block_layout(after, counted(axes, axes[: -len(pixels)], axes[-len(pixels) :]), True)
     normal_form.arrays_apart(s, block)
     return inlined
 
@@ -196,19 +192,19 @@ def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[st
     """Have a convolution read its image from a copy by rows of pixels; returns the padding block, if it joined the copy."""
     pixels, machine = row(c), s.target.machine
     seen = variables(*c.image.indices)
-    axes = [it.var.name for it in s.block(c.contraction.block).iters if it.var.name in seen]
+    axes = [it for it in s.block(c.contraction.block).iters if it.var.name in seen]
     copy = s.reindex(c.contraction.block, c.image.buffer.name)
-    outer = [name for it in (*c.groups, *c.pixels[: -len(pixels)]) if (name := it.var.name) in seen]
-    s.transform_layout(copy, ("write", 0), _counted(axes, outer, steps, pixels), None, True)
+    outer = [it for it in (*c.groups, *c.pixels[: -len(pixels)]) if it.var.name in seen]
+    s.transform_layout(copy, ("write", 0), counted(axes, outer, steps, pixels), None, True)
     if size(pixels) * c.contraction.bits // 8 % PAGE_BYTES == 0:
         s.storage_align(copy, 0, -2, 32, 16)
     made = _padding(s, copy)
     for name in made:
         s.compute_inline(name)
     made_by = zip(axes, s.block(copy).iters, strict=True)
-    loops = {name: it.binding.name for name, it in made_by if isinstance(it.binding, Var)}  # those of extent 1 have none
-    order = [loops[name] for name in (*outer, *(it.var.name for it in steps)) if name in loops]
-    within = [loops[it.var.name] for it in pixels if it.var.name in loops]
+    loops = {mine.var: it.binding.name for mine, it in made_by if isinstance(it.binding, Var)}  # those of extent 1 have none
+    order = [loops[it.var] for it in (*outer, *steps) if it.var in loops]
+    within = [loops[it.var] for it in pixels if it.var in loops]
     s.reorder(*order, *within)
     s.vectorize(within[-1])
     if c.contraction.threads(machine) > 1 and order:
@@ -220,12 +216,6 @@ def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[st
 def _padding(s: OpenSchedule, copy: str) -> list[str]:
     """The one elementwise block that makes all that a copy reads, for nothing else."""
     return made_for(s, copy) if len(s.get_producers(copy)) == 1 else []
-
-
-def _counted(names: list[str], kept: list[str], *groups: Sequence[Iter]) -> IndexMap:
-    """The index map from all `names` to those `kept`, and for each group of axes a number that counts through them."""
-    numbers = [reduce(lambda e, it: e * extent(it) + it.var, group[1:], group[0].var) for group in groups]
-    return IndexMap(tuple(map(Var, names)), (*map(Var, kept), *numbers))
 
 
 __all__ = ["as_product", "build", "cycles", "in_place", "matches", "product", "row", "suits", "tiles", "variants"]

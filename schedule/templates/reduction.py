@@ -6,11 +6,10 @@ from math import ceil
 
 from schedule.open_schedule import Declined, OpenSchedule, element_bits, extent, is_spatial
 from schedule.open_trace import Role
-from schedule.rewriting.index_map import IndexMap
 from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
-from .block_analysis import divisible, epilogue, loop_of, merged, regular, size, stored
+from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, size, stored
 from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
@@ -53,7 +52,6 @@ def build(s: OpenSchedule, block: str) -> None:
 
 def _as_one_axis(s: OpenSchedule, b: Block) -> None:
     """Make the reduction's axes one that counts through the last dimensions read: together they walk memory."""
-    names = [it.var.name for it in b.iters]
     for load in loads(b.body):
         along: list[Iter] = []
         for index, length in reversed(list(zip(load.indices, load.buffer.shape, strict=True))):
@@ -64,10 +62,7 @@ def _as_one_axis(s: OpenSchedule, b: Block) -> None:
             if length != found.extent:
                 break
         if len(along) > 1 and size(along) > 1:  # axes of one element would become spatial
-            inner = [it.var.name for it in along]
-            order = [*(n for n in names if n not in inner), *inner]
-            made = IndexMap.identity(names).permute(*map(names.index, order))
-            s.transform_block_layout(b.name, made.fuse(len(names) - len(inner), *map(extent, along[1:])))
+            s.transform_block_layout(b.name, counted(b.iters, [it for it in b.iters if it not in along], along))
             return
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
-from schedule.error import ScheduleError
 from schedule.machine import MAX_ACCESS_BYTES
 from schedule.open_schedule import OpenSchedule
 from schedule.open_trace import Role
@@ -56,15 +55,16 @@ def inline_producers(s: OpenSchedule, copy: str) -> None:
             continue
         if any(isinstance(n, Call) for n in walk(b.body)) and any(s.block(p).is_reduction for p in s.get_producers(name)):
             continue
-        try:
-            s.compute_inline(name)
-        except ScheduleError:
-            continue
-        s.rules.append(f"{name}: inline")
-        if name in s.pending:
-            s.pending.remove(name)
-        inline_producers(s, copy)
-        return
+        if s.attempt(inline_stage, name):
+            inline_producers(s, copy)
+            return
+
+
+def inline_stage(s: OpenSchedule, name: str) -> None:
+    """Compute a stage where it is used, as the rule of that name does."""
+    s.compute_inline(name)
+    s.rules.append(f"{name}: inline")
+    s.pending = [b for b in s.pending if b != name]
 
 
 def pad(

@@ -21,7 +21,7 @@ from tir.traverse import loads, walk
 from ..block_analysis import epilogue, is_elementwise, reuses_data, size, stored
 from ..rowwise import Rows, by_rows, written_axes
 from ..template import Template, Verdict
-from .launch import reduces_along_memory
+from .launch import inline_stage, reduces_along_memory
 from .products import few_results
 from .products import matches as product
 
@@ -201,10 +201,7 @@ def _shortened(s: OpenSchedule, group: Rows, room: int) -> list[str]:
         b = s.block(name)
         nbytes = _length(b, group.rank) * dtypes.nbytes(stored(b).buffer.dtype)
         if is_elementwise(b) and (nbytes > room or not _costly(s, name)):
-            s.compute_inline(name)
-            s.rules.append(f"{name}: inline")
-            if name in s.pending:
-                s.pending.remove(name)
+            inline_stage(s, name)
             continue
         if _rank(b) == group.rank + 1:
             room -= nbytes

@@ -6,16 +6,13 @@ is made in memory, since the copies are inlined where tiles are loaded into shar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import find_block
-from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
-from tir.ir import Iter, Load
+from tir.ir import Load
 from tir.traverse import blocks, variables
 
-from ..block_analysis import Contraction, epilogue
+from ..block_analysis import Contraction, counted, epilogue
 from ..template import Template, Verdict
 from .products import is_matrices, matches
 
@@ -57,29 +54,20 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contrac
     a batch stay as they are, but for those of one element, which no product has.
     """
     block, axes = c.block, find_block(s.func, c.block).iters
-    batch = tuple((it,) for it in c.batch if extent(it) > 1)
+    batch = tuple(it for it in c.batch if extent(it) > 1)
     single = tuple(it for it in c.batch if extent(it) == 1)
     rows, columns = (*single, *c.rows), (*single, *c.columns)
     copies = []
     for factor, groups in ((c.left, (rows, c.reduction)), (c.right, (c.reduction, columns))):
-        copy = s.reindex_cache_read(block, factor.buffer.name, "global", _index_map(axes, (*batch, *groups)))
+        copy = s.reindex_cache_read(block, factor.buffer.name, "global", counted(axes, batch, *groups))
         copies.append((copy, factor, groups))
-    result = s.reindex_cache_write(block, c.store.buffer.name, "global", _index_map(axes, (*batch, rows, c.columns)))
+    result = s.reindex_cache_write(block, c.store.buffer.name, "global", counted(axes, batch, rows, c.columns))
     if after is not None:
         s.reverse_compute_inline(after)
-    s.transform_block_layout(block, _index_map(axes, (*batch, rows, c.columns, c.reduction)))
+    s.transform_block_layout(block, counted(axes, batch, rows, c.columns, c.reduction))
     for copy, place, groups in (*copies, (result, Load(c.store.buffer, c.store.indices), (rows, c.columns))):
         own = [it for it in axes if it.var.name in variables(*place.indices)]
-        s.transform_block_layout(copy, _index_map(own, (*batch, *groups)))
+        s.transform_block_layout(copy, counted(own, batch, *groups))
     product = matches(find_block(s.func, block))
     assert product is not None
     return product, result
-
-
-def _index_map(axes: Sequence[Iter], groups: Sequence[Sequence[Iter]]) -> IndexMap:
-    """The index map from axes to one index a group, in which the last axis runs fastest."""
-    names = [it.var.name for it in axes]
-    result = IndexMap.identity(names).permute(*(names.index(it.var.name) for group in groups for it in group))
-    for n, group in enumerate(groups):
-        result = result.fuse(n, *map(extent, group[1:]))
-    return result

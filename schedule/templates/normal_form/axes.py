@@ -9,7 +9,7 @@ from itertools import islice, pairwise, permutations
 from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
 from schedule.rewriting.index_map import IndexMap
 from tir.arith.bounds import ranges_of, without_units
-from tir.arith.mixed_radix import lower_factors
+from tir.arith.mixed_radix import lower_factors, split_variable
 from tir.arith.polynomial import Polynomial, linear, polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Block, Const, Expr, Iter, Load, Store, Var
@@ -134,14 +134,9 @@ def _exchanged(b: Block, x: Load | Store, it: Iter, factors: list[int]) -> bool:
 
 def _in_parts(e: Expr, it: Iter, factors: list[int]) -> tuple[Expr, set[str]]:
     """An expression over the parts of an axis, each counting so many of the one before, and their names, in order."""
-    parts = [Var(f"{it.var.name}.{n}") for n in range(len(factors))]
-    whole: Expr = parts[0]
-    ranges = {}
-    for n, (part, factor) in enumerate(zip(parts, factors, strict=True)):
-        whole = part * factor + whole if n else part
-        upper = factors[n + 1] if n + 1 < len(factors) else extent(it)
-        ranges[part.name] = (0, upper // factor - 1)
-    return simplify(substitute(e, {it.var: whole}), ranges), {part.name for part in parts}
+    parts, whole = split_variable(it.var, factors)
+    ranges = {part.name: (0, b // a - 1) for part, (a, b) in zip(parts, pairwise([*factors, extent(it)]), strict=True)}
+    return simplify(substitute(e, {it.var: whole}), ranges), {*ranges}
 
 
 def _sums(e: Expr) -> Iterator[Polynomial]:
