@@ -252,7 +252,7 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
     used = variables(*indices)
     outputs = (*indices, *(it.var for it in block.iters if it.var.name not in used))
     try:
-        plain, _ = transform_block_layout(func, block.name, str(IndexMap(tuple(it.var for it in block.iters), outputs)))
+        plain, _ = transform_block_layout(func, block.name, IndexMap(tuple(it.var for it in block.iters), outputs))
     except ScheduleError:
         return None
     _, new = locate(plain, block.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from tir.arith.bounds import ranges_of
@@ -185,20 +185,21 @@ def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list
     try:
         return [None if v is None else (theirs[v].var, theirs[v].extent) for v in own_axes(producer, store)]
     except ScheduleError:
-        inputs = [it for it in producer.spatial if not it.extent.is_one]
-        fixed = all_zero(it.var for it in producer.spatial if it.extent.is_one)
-        index_map = IndexMap(tuple(it.var for it in inputs), tuple(simplify(substitute(i, fixed)) for i in store.indices))
-        names = place_names(func, Names.of(func), len(store.indices))
-        if not apart or (layout := _inverse(index_map, [it.extent for it in inputs], names)) is None or layout.conditions:
-            raise
-        return list(zip(store.indices, layout.extents, strict=True))
+        with suppress(ScheduleError):
+            layout, _ = _layout(func, producer.spatial, store.indices)
+            if apart and not layout.conditions:
+                return list(zip(store.indices, layout.extents, strict=True))
+        raise
 
 
-def _inverse(index_map: IndexMap, extents: Sequence[Expr], names: Sequence[str]) -> Layout | None:
-    try:
-        return invert(index_map, extents, names)
-    except ScheduleError:
-        return None
+def _layout(func: PrimFunc, axes: Collection[Iter], indices: Sequence[Expr]) -> tuple[Layout, dict[str, Expr]]:
+    """The layout of the places at which some axes index, and each of these in terms of the places; refuses indices that are not
+    shown to be one to one."""
+    inputs = [it for it in axes if not it.extent.is_one]
+    fixed = all_zero(it.var for it in axes if it.extent.is_one)
+    index_map = IndexMap(tuple(it.var for it in inputs), tuple(simplify(substitute(i, fixed)) for i in indices))
+    layout = invert(index_map, [it.extent for it in inputs], place_names(func, Names.of(func), len(indices)))
+    return layout, fixed | {it.var.name: e for it, e in zip(inputs, layout.inverse, strict=True)}
 
 
 def _matched_axes(scope: Scope, made: Leaf, leaf: Leaf, store: Store) -> tuple[dict[str, Expr], list[Expr]]:
@@ -257,20 +258,15 @@ def _inverted(
     func: PrimFunc, indices: Sequence[Expr], sources: Sequence[Source | None], axes: Mapping[str, Iter]
 ) -> tuple[dict[str, Expr], list[Expr]]:
     """The axes of a block in terms of the producer's, from the indices at which it reads what that writes at its axes."""
-    inputs = [it for it in axes.values() if not it.extent.is_one]
-    fixed = all_zero(it.var for it in axes.values() if it not in inputs)
-    outputs = tuple(simplify(substitute(i, fixed)) for i in indices)
-    index_map = IndexMap(tuple(it.var for it in inputs), outputs)
-    layout = invert(index_map, [it.extent for it in inputs], place_names(func, Names.of(func), len(indices)))
+    layout, back = _layout(func, axes.values(), indices)
     at = {p: Const(0, p.dtype) if source is None else source[0] for p, source in zip(layout.places, sources, strict=True)}
-    mapping = {it.var.name: substitute(e, at) for it, e in zip(inputs, layout.inverse, strict=True)}
     read: list[Expr] = []
     for extent, place, source in zip(layout.extents, layout.places, sources, strict=True):
         least = Const(1, extent.dtype) if source is None else source[1]
         if not prove(extent <= least, {}):
             raise ScheduleError("it reads beyond what is written")
         read.append(at[place] < extent)
-    return fixed | mapping, read
+    return {v: substitute(e, at) for v, e in back.items()}, read
 
 
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Interval
 from tir.arith.polynomial import excess, linear
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
@@ -14,18 +13,13 @@ from tir.traverse import loads, substitute, variables
 from ...error import ScheduleError
 from ...legality.axis_windows import axes_with_own_loop
 from ...legality.dataflow import Leaf, Scope, locate, loop_around
+from ...legality.instances import narrowed
 from ...legality.requirements import need_complete, need_late_readers, single_store
 from ...primitive import BlockName, LoopName, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_extents
 
-
-@dataclass
-class ValueRanges:
-    """The iterations in which a padding block's value is not the padding: for some axes a range, and other conditions."""
-
-    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
-    others: list[Expr] = field(default_factory=list)
+ValueRanges = dict[str, tuple[int, int]]  # by axis: the iterations in which a padding block's value is not the padding
 
 
 @primitive
@@ -57,7 +51,7 @@ def decompose_padding(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple
             (store, "the store"),
             hint="its value must be T.if_then_else(condition on the axes, value, padding)",
         )
-    inside = _value_ranges(target, chosen.condition)
+    inside, others = _value_ranges(target, chosen.condition)
     need_late_readers(scope, leaf, around)
 
     names = Names.of(func)
@@ -74,43 +68,33 @@ def decompose_padding(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple
         annotations=target.annotations,
     )
     cut = _loops_to_cut(scope, leaf, inner, inside)
-    copying = _copying(target, store.with_(value=chosen.true_value), inside, cut, leaf)
+    copying = _copying(target, store.with_(value=chosen.true_value), inside, others, cut, leaf)
     func = edited(func, [(target, copying)], Insertion(around, 0, in_own_loops(filling, kept, names, "_pad")))
     sizes = {x.name: Const(cut[x.name][1] - cut[x.name][0], x.extent.dtype) for x in inner if x.name in cut}
     return with_extents(func, sizes), filling.name
 
 
-def _value_ranges(block: Block, condition: Expr) -> ValueRanges:
-    """The ranges to which a condition keeps the axes of a block, and its other parts."""
-    extents = {it.var.name: int(it.extent.value) for it in block.spatial if isinstance(it.extent, Const)}
-    result = ValueRanges()
+def _value_ranges(block: Block, condition: Expr) -> tuple[ValueRanges, list[Expr]]:
+    """The ranges to which a condition keeps some axes of a block, and its other parts."""
+    whole: dict[str, Interval] = {it.var.name: (0, it.extent.value - 1) for it in block.spatial if isinstance(it.extent, Const)}
+    bound: dict[Expr, str] = {}
     for c in conjuncts(condition):
-        bound = _axis_bounds(c)
-        if bound is None or bound[0] not in extents:
-            result.others.append(c)
-            continue
-        name, low, high = bound
-        first, last = result.ranges.get(name, (0, extents[name]))
-        result.ranges[name] = (max(first, low) if low is not None else first, min(last, high) if high is not None else last)
-    for name, (low, high) in result.ranges.items():
-        if high <= low:
+        match linear(excess(c) or {}):
+            case (name, 1 | -1, _) if name in whole:
+                bound[c] = name
+    kept = narrowed(whole, bound)
+    ranges: ValueRanges = {}
+    for name in bound.values():
+        low, high = kept[name]
+        assert low is not None and high is not None
+        ranges[name] = low, high + 1
+        if high < low:
             raise ScheduleError(
                 f"the condition `{condition}` never holds for `{name}`",
                 (block, "only padding"),
                 hint="it is padding everywhere: there is nothing to decompose",
             )
-    return result
-
-
-def _axis_bounds(condition: Expr) -> tuple[str, int | None, int | None] | None:
-    """A comparison of one variable with a constant, as `low <= name < high`."""
-    p = excess(condition)
-    match None if p is None else linear(p):
-        case (name, 1, offset):
-            return name, None, 1 - offset
-        case (name, -1, offset):
-            return name, offset, None
-    return None
+    return ranges, [c for c in conjuncts(condition) if c not in bound]
 
 
 def _loops_to_cut(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: ValueRanges) -> dict[str, tuple[int, int]]:
@@ -119,22 +103,22 @@ def _loops_to_cut(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Valu
     extents = {it.var.name: it.extent for it in block.iters}
     elsewhere = variables(block.predicate).union(*(variables(x.extent) for x in inner))
     return {
-        loop.name: inside.ranges[v]
+        loop.name: inside[v]
         for v, loop in axes_with_own_loop(block, inner).items()
-        if v in inside.ranges and loop.extent == extents[v] and loop.name not in elsewhere
+        if v in inside and loop.extent == extents[v] and loop.name not in elsewhere
         if len(scope.leaves_under(loop)) == 1
     }
 
 
-def _copying(block: Block, store: Store, inside: ValueRanges, cut: dict[str, tuple[int, int]], leaf: Leaf) -> Block:
+def _copying(block: Block, store: Store, inside: ValueRanges, others: list[Expr], cut: ValueRanges, leaf: Leaf) -> Block:
     """The block that runs where there is no padding, its loops cut."""
     iters: list[Iter] = []
     moved: dict[str, Expr] = {}  # by axis: its old value in terms of the new one, and the old binding in terms of the new loops
     shifted: dict[str, Expr] = {}
     conditions: list[Expr] = []
     for it in block.iters:
-        low, high = inside.ranges.get(it.var.name, (0, 0))
-        if it.var.name not in inside.ranges:
+        low, high = inside.get(it.var.name, (0, 0))
+        if it.var.name not in inside:
             iters.append(it)
         elif type(it.binding) is Var and it.binding.name in cut:
             iters.append(it.with_(extent=Const(high - low, it.extent.dtype)))
@@ -144,7 +128,7 @@ def _copying(block: Block, store: Store, inside: ValueRanges, cut: dict[str, tup
             iters.append(it)
             conditions += [it.binding >= low, it.binding < high]
     bindings = {it.var.name: it.binding for it in block.iters} | shifted
-    conditions += [substitute(c, bindings) for c in inside.others]
+    conditions += [substitute(c, bindings) for c in others]
     sizes = {loop: (0, high - low - 1) for loop, (low, high) in cut.items()}
     around = {**ranges_of(leaf.loops), **sizes}
     kept = [simplify(c, around) for c in conditions if not prove(c, around)]
