@@ -56,9 +56,27 @@ class Erf(OpRun):
         return (np.vectorize(math.erf, otypes=[x.dtype])(x),)
 
 
+class LpNormalization(OpRun):
+    """Of absolute values: ONNX's evaluator adds up values with their signs."""
+
+    def _run(self, x, axis=None, p=None):
+        norm = np.sum(np.abs(x) ** p, axis, keepdims=True) ** (1 / p)
+        return (np.where(norm == 0, 0, x / norm).astype(x.dtype),)
+
+
+class LRN(OpRun):
+    """Of all channels: ONNX's evaluator leaves out those beyond the size of the batch."""
+
+    def _run(self, x, alpha=None, beta=None, bias=None, size=None):
+        before, after = (size - 1) // 2, size // 2
+        padded = np.pad(x**2, [(0, 0), (before, after), (0, 0), (0, 0)])
+        squares = sum(padded[:, n : n + x.shape[1]] for n in range(size))
+        return ((x / (bias + alpha / size * squares) ** beta).astype(x.dtype),)
+
+
 def exact(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The outputs by ONNX's evaluator."""
-    return ReferenceEvaluator(proto, new_ops=[Erf]).run(None, inputs)
+    return ReferenceEvaluator(proto, new_ops=[Erf, LpNormalization, LRN]).run(None, inputs)
 
 
 def reference(proto: onnx.ModelProto) -> Callable[[dict[str, np.ndarray]], list[np.ndarray]]:

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from tir import dtypes
 
+from .models import onnxruntime
 from .random_graphs import EXTENTS, FLOATS, INTEGERS, Case, Drawing, Dropped
 
 NODES = 12  # the most that are drawn, without those that belong to them
@@ -452,6 +453,8 @@ def sampled(d: Drawing) -> str:
     x = d.some(4)
     grid = d.weight(d.values[x].shape[0], d.one([1, 2, 3]), d.one([1, 2, 4]), 2, low=-1.25, high=1.25)
     modes = {"mode": d.one(["linear", "nearest", "cubic"]), "padding_mode": d.one(["zeros", "border", "reflection"])}
+    if onnxruntime is None and modes == {"mode": "cubic", "padding_mode": "border"}:  # ONNX's evaluator clamps points, not pixels
+        raise Dropped("GridSample")
     return d.add("GridSample", [x, grid], align_corners=d.one([0, 1]), **modes)
 
 
@@ -514,7 +517,7 @@ def recurrent(d: Drawing) -> str:
     ways = 1 + (direction == "bidirectional")
     inputs = [x, d.weight(ways, gates * hidden, size), d.weight(ways, gates * hidden, hidden)]
     optional = [d.weight(ways, 2 * gates * hidden), d.constant(d.rng.integers(1, max(steps, 1) + 1, batch).astype("int32"))]
-    if d.dtype != "float32":  # ONNX's evaluator does not read lengths
+    if d.dtype != "float32" or onnxruntime is None:  # ONNX's evaluator does not read lengths
         optional[1] = ""
     inputs += [name if d.chance(0.5) else "" for name in (*optional, d.weight(ways, batch, hidden))]
     attributes = {"linear_before_reset": d.one([0, 1])} if operator == "GRU" else {}
