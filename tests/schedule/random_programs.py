@@ -36,8 +36,10 @@ def program(rng: np.random.Generator) -> PrimFunc:
         return windows(rng)
     if kind < 0.65:
         return matrix_chain(rng)
-    if kind < 0.75:
+    if kind < 0.73:
         return statements(rng)
+    if kind < 0.75:
+        return scratch(rng)
     if kind < 0.82:
         return blocks_in_one_nest(rng)
     if kind < 0.88:
@@ -328,6 +330,25 @@ def statements(rng: np.random.Generator) -> PrimFunc:
         again = Store(buffers[0], (k, l), buffers[1][k, l] + 2.0)
         return PrimFunc("main", tuple(buffers), seq(nest([(i, m), (j, n)], body), nest([(k, m), (l, n)], again)))
     return PrimFunc("main", tuple(buffers), nest([(i, m), (j, n)], body))
+
+
+def scratch(rng: np.random.Generator) -> PrimFunc:
+    """Statements in no block, of which each iteration passes its value on through places that others use too, perhaps in
+    branches that each do so."""
+    m, n = (int(draw(rng, EXTENTS)) for _ in range(2))
+    A, B, t = Buffer("A", (Const(m), Const(n))), Buffer("B", (Const(m), Const(n))), Buffer("t", (Const(POINTS),))
+    i, j = Var("i"), Var("j")
+    place = draw(rng, (Const(0), i, j, j // 2, j % 2, i + j // 2))
+
+    def part(name: str) -> Stmt:
+        if rng.random() < 0.5:
+            return seq(Store(t, (place,), A[i, j] + 1.0), Store(B, (i, j), t[place] * 2.0))
+        f, g = Var(f"f{name}"), Var(f"g{name}")
+        fill = For(f, Const(2), Store(t, (place + f,), A[i, j] + te.cast(f, "float32")))
+        return seq(fill, For(g, Const(1), Store(B, (i, j), t[place + 1 - g] * 2.0)))
+
+    body = part("") if rng.random() < 0.6 else If(i < max(1, m // 2), part(""), part("1"))
+    return PrimFunc("main", (A, B), nest([(i, m), (j, n)], body), allocs=(t,))
 
 
 def blocks_in_one_nest(rng: np.random.Generator) -> PrimFunc:
