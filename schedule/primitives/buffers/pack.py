@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.arith.mixed_radix import mixed_radix, values_of_terms
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
+from tir.arith.symbolic import is_one
 from tir.ir import Binary, Block, Buffer, Const, Expr, For, PrimFunc, Var
 from tir.traverse import loads, variables
 
@@ -90,12 +90,10 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
             hint=f"cache_read({block.name!r}, {source.name!r}, ...) copies it as it is",
         )
     iters = {it.var.name: it for it in block.iters}
-    sizes = {x.name: x.extent for x in loops if units or not x.extent.is_one}
-    inputs = tuple(Var(f"d{n}") for n in range(len(source.shape)))
-    whole: list[Expr] = []  # dimensions that no loop walks
-    parts: dict[str, Expr] = {}  # of the others, by the loops that walk them
+    found: dict[str, tuple[int, int, int | None]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
+    whole: list[int] = []
     seen: set[str] = set()
-    for dim, index in zip(inputs, places.pop(), strict=True):
+    for dim, index in enumerate(places.pop()):
         if type(index) is Const:
             whole.append(dim)
             continue
@@ -108,18 +106,35 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
             )
         seen.add(axis)
         binding = simplify(iters[axis].binding)
-        terms = polynomial(binding)
-        walking = [x.var for x in reversed(loops) if (x.var,) in terms]  # of those with equal steps the inner ones first
-        found = mixed_radix({(v,): terms[v,] for v in walking if v.name in sizes}, sizes)
-        if len(walking) < len(terms) or found is None or any(name in parts for name, _ in found[0]):
-            raise ScheduleError(
-                f"`{axis}` = `{binding}` is not counted by the loops around `{block.name}`, one after the other",
-                (block, "the block"),
-                hint="pack after split and reorder, before fuse",
-            )
-        whole += [] if found[0] else [dim]
-        parts |= values_of_terms(dim, found[0], sizes)
-    return IndexMap(inputs, (*whole, *(parts[x.name] for x in loops if x.name in parts)))
+        steps: list[tuple[int, For]] = []
+        for monomial, step in polynomial(binding).items():
+            loop = next((x for x in loops if monomial == (x.var,)), None)
+            if loop is None:
+                raise _not_counted(block, axis, binding)
+            if units or not loop.extent.is_one:
+                steps.append((step, loop))
+        steps.sort(key=lambda x: (x[0], -loops.index(x[1])))
+        if not steps:
+            whole.append(dim)
+            continue
+        reach = 1
+        for n, (step, loop) in enumerate(steps):
+            last = n == len(steps) - 1
+            if step != reach or loop.name in found:
+                raise _not_counted(block, axis, binding)
+            found[loop.name] = (dim, step, None if last else steps[n + 1][0])
+            if isinstance(loop.extent, Const):
+                reach *= loop.extent.value
+            elif not last:
+                raise _not_counted(block, axis, binding)
+    inputs = tuple(Var(f"d{n}") for n in range(len(source.shape)))
+    outputs: list[Expr] = [inputs[dim] for dim in whole]
+    for loop in loops:
+        if loop.name in found:
+            dim, step, above = found[loop.name]
+            part: Expr = inputs[dim] if is_one(step) else inputs[dim] // step
+            outputs.append(part if above is None else part % (above // step))
+    return IndexMap(inputs, tuple(outputs))
 
 
 def _index_axis(index: Expr) -> str | None:
@@ -129,3 +144,11 @@ def _index_axis(index: Expr) -> str | None:
             return name
         case _:
             return None
+
+
+def _not_counted(block: Block, axis: str, binding) -> ScheduleError:
+    return ScheduleError(
+        f"`{axis}` = `{binding}` is not counted by the loops around `{block.name}`, one after the other",
+        (block, "the block"),
+        hint="pack after split and reorder, before fuse",
+    )
