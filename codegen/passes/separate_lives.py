@@ -8,7 +8,7 @@ from tir.arith.injectivity import determined
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
-from tir.ir import IN_ANY_ORDER, Allocate, Buffer, For, Kind, PrimFunc, Stmt, Store
+from tir.ir import IN_ANY_ORDER, Allocate, Buffer, For, Kind, Load, PrimFunc, Stmt, Store
 from tir.traverse import accessed_names, fresh, map_statements, move_accesses, names, substatements
 
 from .free_variables import size_ranges
@@ -61,15 +61,24 @@ def separate_lives(func: PrimFunc, target) -> PrimFunc:
 
 
 def written_together(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
-    """True where iterations of a loop in `s` that run in any order, of which each has no buffer anyway, may write one element of
-    the buffer."""
+    """True where iterations of a loop in `s` that run in any order, of which one writes an element of the buffer, may meet there:
+    no dimension at which all accesses in the loop are alike tells the iterations apart."""
+    found: dict[int, list[tuple[Load | Store, Context]]] = {}
     for x, around in accesses(s, Context()):
-        if type(x) is not Store or x.buffer.name != buffer.name:
-            continue
-        ranges = {**outer, **around.ranges(outer)}
-        place = [polynomial(simplify(around.closed(i), ranges)) for i in x.indices]
-        for n, loop in enumerate(around.loops):
-            known = {*outer, *(y.name for y in around.loops[:n])}
-            if loop.kind in IN_ANY_ORDER and not loop.extent.is_one and loop.name not in determined(place, known, ranges):
-                return True
-    return False
+        for loop in around.loops if x.buffer.name == buffer.name else ():
+            if loop.kind in IN_ANY_ORDER and not loop.extent.is_one:
+                found.setdefault(id(loop), []).append((x, around))
+    return any(_meet(group, number, outer) for number, group in found.items() if any(type(x) is Store for x, _ in group))
+
+
+def _meet(group: list[tuple[Load | Store, Context]], number: int, outer: Ranges) -> bool:
+    """True where iterations of the loop of this identity, which is around all accesses, are not known to keep apart."""
+    _, around = group[0]
+    place = next(n for n, x in enumerate(around.loops) if id(x) == number)
+    known = {*outer, *(x.name for x in around.loops[:place])}
+    ranges = {**outer}
+    for _, c in group:
+        ranges |= c.ranges(outer)
+    rows = [[polynomial(simplify(c.closed(i), ranges)) for i in x.indices] for x, c in group]
+    alike = [dim[0] for dim in zip(*rows, strict=True) if all(p == dim[0] for p in dim)]
+    return around.loops[place].name not in determined(alike, known, ranges)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from ..analysis.context import Context, accesses_and_blocks
 from ..analysis.write_before_read import lives, writes_before_reads
 from ..ir import IN_ANY_ORDER, Axis, Block, Buffer, For, Kind, PrimFunc, Stmt
 from ..memory import PER_THREAD, SHARED
 from ..traverse import accessed_names, blocks, stored_names, variables
-from .accesses import IterationScope, accesses_in, iteration_scopes, size_ranges
+from .accesses import IterationScope, accesses_in, grouped, iteration_scopes, size_ranges
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
 
@@ -20,15 +20,19 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
     loops = [(x.stmt, x) for x in iteration_scopes(func) if isinstance(x.stmt, For) and x.stmt.kind in IN_ANY_ORDER]
     used = {name for loop, _ in loops for name in accessed_names(loop)}
     whole: dict[str, list[Stmt]] = {}  # by temporary, the statements that hold all accesses of one of its lives
+    uses: dict[str, int] = {}
     for buffers, body in made:
+        groups = grouped(accesses_in(body)) if used & {b.name for b in buffers} else {}
+        uses |= {b.name: len(groups[b.name]) for b in buffers if b.name in groups}
         whole |= {b.name: [*lives(body, b, size_ranges(func))] for b in buffers if b.name in used}
     for loop, scope in loops:
         if scope.own[loop.name] != 1:
-            yield from _races(loop, scope, {name for name, found in whole.items() if any(x is loop for x in found)})
+            yield from _races(loop, scope, {name for name, found in whole.items() if any(x is loop for x in found)}, uses)
 
 
-def _races(s: For, scope: IterationScope, alone: Collection[str]) -> Iterator[Finding]:
-    """Findings where iterations touch what others write, but in private temporaries: those that the loop is `alone` in using."""
+def _races(s: For, scope: IterationScope, alone: Collection[str], uses: Mapping[str, int]) -> Iterator[Finding]:
+    """Findings where iterations touch what others write, but in private temporaries: those that the loop is `alone` in using.
+    `uses` counts all accesses of a temporary: it may be private where the loop has them all."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
     combined: frozenset[str] = frozenset()  # buffers of a reduction over threads, whose partial results are combined; see `bind`
     reduces = _reduces_over(s)
@@ -39,11 +43,12 @@ def _races(s: For, scope: IterationScope, alone: Collection[str]) -> Iterator[Fi
             return
         combined = stored_names(block)
     for name, group in by_buffer(accesses_in(s.body)).items():
+        private = name in alone or len(group) == uses.get(name)
         group = distinct_accesses(group)
         if name in combined or _apart_by_scope(s, group[0].buffer) or provably_disjoint(group, {s.name}, scope):
             continue
-        if name in alone:
-            if not writes_before_reads(s.body, group[0].buffer, scope.ranges):
+        if private:
+            if name not in alone or not writes_before_reads(s.body, group[0].buffer, scope.ranges):
                 text = f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`"
                 yield Finding("unproved", text, s)
             continue

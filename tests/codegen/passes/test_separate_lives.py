@@ -36,6 +36,23 @@ PAIRS = """
                         t[i // 8] = A[k, i] * T.float32(2)
                         B[k, i] = t[i // 8] + T.float32(1)
 """
+NEIGHBOURS = """
+                for k in range(6):
+                    for i in T.{kind}(8):
+                        t[i] = A[k, i]
+                        t[i + 1] = A[k, i] + T.float32(1)
+                        B[k, i] = t[i]
+"""
+HALVES = """
+                for k in range(6):
+                    for i in T.{kind}(32):
+                        if i < 16:
+                            t[i] = A[k, i]
+                            B[k, i] = t[i]
+                        else:
+                            t[i - 16] = A[k, i] * T.float32(3)
+                            B[k, i] = t[i - 16]
+"""
 STEPS = {
     "none": lambda s: None,
     "unroll": lambda s: s.unroll("k"),
@@ -45,7 +62,9 @@ STEPS = {
 
 
 @pytest.mark.parametrize("kind", ["parallel", "vectorized"])
-@pytest.mark.parametrize("text", [ROWS, BRANCHES, PAIRS], ids=["rows", "branches", "pairs"])
+@pytest.mark.parametrize(
+    "text", [ROWS, BRANCHES, PAIRS, NEIGHBOURS, HALVES], ids=["rows", "branches", "pairs", "neighbours", "halves"]
+)
 @pytest.mark.parametrize("step", STEPS)
 def test_each_iteration_has_its_own(step, text, kind):
     s = Schedule(parse(HEAD + text.format(kind=kind)))
@@ -118,3 +137,20 @@ def test_what_is_carried_from_one_iteration_to_the_next_is_a_race():
     )
     errors = tir.verify(func).errors
     assert all("is parallel, but i" in f.message and "writes t[0]" in f.message for f in errors) and len(errors) == 2
+
+
+def test_what_a_part_may_read_unwritten_is_unproved():
+    func = parse(
+        HEAD
+        + """
+                for k in range(6):
+                    for i in T.parallel(40):
+                        if i < 16:
+                            t[0] = A[k, i]
+                        else:
+                            t[0] = A[k, i] * T.float32(3)
+                        B[k, i] = t[0]
+    """
+    )
+    report = tir.verify(func)
+    assert not report.errors and len(report.unproved) == 1
