@@ -1,7 +1,7 @@
-"""Cost models: how promising a candidate is, for whole populations without lowering one of them.
+"""Cost models: scores for whole populations of candidates, without lowering one of them.
 
-`TileModel` is a formula, `GPUModel` that for GPUs; a model that learns has the same two methods (`CostModel`). `GBDTModel` learns
-with boosted trees, `RegressorModel` with any regressor. A model sees a sketch as its `SketchPrograms`.
+`TileModel` is a formula for processors, `GPUModel` one for GPUs; a model that learns has the same two methods (`CostModel`).
+`GBDTModel` learns with boosted trees, `RegressorModel` with any regressor. A model sees a sketch as its `SketchPrograms`.
 """
 
 from schedule.machine import Machine

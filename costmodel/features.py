@@ -1,23 +1,22 @@
 """The features of statements, as array programs over whole populations.
 
-The 164 numbers that Ansor describes a statement by (OSDI 2020, section 5.2 and appendix B), and some about the machine. All but
-indicators go through slog(x) = log2(x + 1). What differs from the original, all of it on purpose:
+The 164 numbers by which Ansor describes a statement (OSDI 2020, section 5.2 and appendix B), and some about the machine. All but
+indicators go through slog(x) = log2(x + 1). Intended differences from the original:
 
 - A multiplication whose result is added counts as a `mad`; the original counts none.
-- Vectorised, unrolled and parallel loops are distinguished by their place and by what they drive; the original knows only whether
-  there are any.
+- Vectorised, unrolled and parallel loops have indicators of their place and of their axis, spatial or reduction. The original has
+  only their presence.
 - `lines` divides by the lengths of all loops inside the one that moves an access, the original by that of the innermost loop as
-  often; contiguous bytes are those of the buffer itself, not of the last one looked at.
+  often. Contiguous bytes are those of the buffer itself, not of the last one looked at.
 - An initial value of a reduction is no access of its own; the original's serial reuse depends on the order of statements.
-- Buffers come with the written one first, then in the order in which the expression reads them, not by the number of lines, which
-  may differ between rows; so a feature means the same in all rows of a sketch.
+- The written buffer comes first, the others in the order in which the expression reads them. The original sorts by the number of
+  lines, which may differ between rows; here a feature means the same in all rows of a sketch.
 - Loops of one iteration don't count, whatever their kind.
-- GPU lengths are those of the loops bound to threads, per statement, and `is_gpu` says that there are any.
+- GPU lengths are those of the loops bound to threads, per statement; `is_gpu` marks a statement with such loops.
 
-What is new (`MACHINE`): cores, caches and registers, so that a model can tell machines apart; the bytes that go into each cache;
-the share of iterations that guards throw away, which no feature of the original sees; a rough estimate of the time the statement
-takes, in nanoseconds; how threads share the iterations, how far ahead loops fetch, whether stores bypass the caches, and how many
-stages and resident blocks a loop is to have on a GPU; and which device measured, 0 for the one that scores are for.
+New features (`MACHINE`): cores, vector lanes and caches, so that a model can tell machines apart; registers, and bytes moved into
+each cache. The share of iterations that guards throw away, which no feature of the original sees. A rough estimate of the time in
+nanoseconds. The annotations of loops. The device that measured, 0 for the one that is scored.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SAMPLES = 10  # of the curve of arithmetic intensity
 CYCLES_PER_NANOSECOND = 3.0  # a round figure, as the trees correct it
 MIN_NANOSECONDS = 100.0  # of the shortest loop: starting it; a round figure, too
 MAX_PLANS = 8192  # statements of which the recorded formulas are kept
-CHUNK = 1024  # rows evaluated at a time, so that what is computed stays in the cache
+CHUNK = 1024  # rows evaluated at a time, so that results stay in the cache
 
 OPERATIONS = (
     "float_mad", "float_addsub", "float_mul", "float_divmod", "float_cmp", "float_mathfunc", "float_otherfunc",
@@ -79,7 +78,7 @@ _RAW = {n for n, name in enumerate(NAMES) if "type." in name or name == "is_gpu"
 def features(program: Program, rows: np.ndarray, machine: Machine) -> np.ndarray:
     """The features of all statements for all rows: a (statements, n, len(NAMES)) float32 array.
 
-    `rows` is the (n, columns) matrix of the numbers that the program's formulas are about; a program without any has (1, 0).
+    `rows` is the (n, columns) matrix of the numbers in the program's formulas; it is (1, 0) for a program without columns.
     """
     result = np.empty((len(program.statements), len(rows), len(NAMES)), dtype=np.float32)
     for n, statement in enumerate(program.statements):
@@ -109,12 +108,12 @@ def chunks(statement: Statement, rows: np.ndarray, machine: Machine, extra: int 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """The features of a statement: those that are the same in all rows, ready, and a program for the others."""
+    """The features of a statement: the values of the constant ones, and a recording that computes the varying ones."""
 
     same: np.ndarray
     constants: np.ndarray  # (len(same), 1)
-    varying: np.ndarray  # the features that the results of the program are
-    logarithmic: np.ndarray  # which of the results go through slog
+    varying: np.ndarray  # the number of the feature that each result of the recording is
+    logarithmic: np.ndarray  # the results that go through slog
     recording: Recording
 
 
@@ -171,7 +170,7 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
 
 
 def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> list[Value]:
-    """The number of loops of a kind, the product of their lengths, that of the innermost, and where they are."""
+    """The number of loops of a kind, the product of their lengths, the innermost length, and indicators of their place."""
     mine = [n for n, loop in enumerate(loops) if loop.kind is kind]
     place = "None"
     if mine:
@@ -183,12 +182,12 @@ def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> lis
 
 
 def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> list[Value]:
-    """Operations a byte of the loops from the innermost outwards, sampled where they have done a tenth, two tenths, ..., all."""
+    """Arithmetic intensity, operations a byte, sampled where loops have run a tenth, two tenths, ..., all of the iterations."""
     if not operations:
         return [0.0] * SAMPLES
     curve = [i / b for i, b in zip(inner, bytes_at, strict=True)]
     last = len(inner) - 1
-    slopes: list[Value] = []  # between the loops from a depth on and those within, intensity is linear in what was done
+    slopes: list[Value] = []  # intensity is linear in the iterations between one depth and the next
     starts: list[Value] = []
     for d in range(len(inner)):
         within = min(d + 1, last)
@@ -198,7 +197,7 @@ def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> li
     for k in range(SAMPLES):
         at = inner[0] * ((k + 1) / SAMPLES)
         slope, start = slopes[0], starts[0]
-        for d in range(1, len(inner)):  # down to the innermost that has done as much
+        for d in range(1, len(inner)):  # down to the innermost depth that has run as many
             reached = inner[d] >= at
             slope, start = where(reached, slopes[d], slope), where(reached, starts[d], start)
         result.append((start + slope * at) * operations)
@@ -206,7 +205,8 @@ def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> li
 
 
 def _allocation(s: Statement, written: _AccessFeatures, outer: list[Value], inner: list[Value]) -> list[Value]:
-    """Size of the memory written, if the function allocates it: bytes, elements by the loops around, these, those within."""
+    """Four numbers of a written buffer that the function allocates: bytes; elements times outer iterations; outer; inner
+    iterations. Outer are the iterations of the loops around the allocation, inner of those within; all are 0 for a parameter."""
     if s.allocated is None:
         return [0.0] * 4
     elements, around = product(written.shape), outer[s.allocated]
@@ -223,7 +223,7 @@ def _machine(
     tasks = product(e for x, e in zip(s.loops, extents, strict=True) if x.kind in (Kind.PARALLEL, Kind.THREAD))
     chunk = _maximum_of(number(loop.chunk) for loop in shared)
     once = maximum(chunk, 1.0)
-    start = len(extents)  # where the loops begin that are vectorised or unrolled
+    start = len(extents)  # depth of the outermost of the vectorised and unrolled loops at the inner end
     while start and s.loops[start - 1].kind in (Kind.VECTORIZED, Kind.UNROLLED):
         start -= 1
     vector = next((n for n in range(start, len(extents)) if s.loops[n].kind is Kind.VECTORIZED), None)
@@ -235,7 +235,7 @@ def _machine(
     loads = sum((r for n, r in zip(accesses, registers, strict=True) if n.access.read and not n.access.written), start=0.0)
     moved: list[Value] = []
     for size in machine.caches:
-        # What a tile needs that fits stays while the loop around it runs: of that, everything is loaded once.
+        # A tile that fits stays in the cache while the loop around it runs, which loads its own bytes once.
         level = bytes_at[-1] * outer[-1]
         for d in reversed(range(len(extents))):
             around = max(0, d - 1)
@@ -318,8 +318,9 @@ class _AccessFeatures:
         ]  # fmt: skip
 
     def _reuse(self, bytes_at: list[Value]) -> tuple[Value, ...]:
-        """The innermost loop that touches elements again, as it does not move the access or other statements touch them, too:
-        two indicators, the iterations and bytes between two touches, and how many there are."""
+        """Reuse by the innermost loop that touches elements again: two indicators, iterations and bytes between two touches, and
+        their number. The first indicator is for a loop that does not move the access, the second for other statements that access
+        the buffer."""
         found: tuple[Value, ...] = (0.0,) * 5
         others = self.statement.others[self.access.buffer]
         for d, e in enumerate(self.extents):
@@ -344,7 +345,8 @@ def _maximum_of(values: Iterable[Value]) -> Value:
 
 
 def _steps(access: BufferAccess, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:
-    """The elements by which each loop moves an access, and in which rows; a fused part of one iteration moves nothing."""
+    """The stride of an access in elements for each loop, and a condition that the loop moves it in a row. A fused part of one
+    iteration moves nothing."""
     result: list[tuple[Value, Value]] = [(0.0, False)] * len(loops)
     row: Value = 1.0
     for position in reversed(range(len(shape))):

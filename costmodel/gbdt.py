@@ -1,14 +1,14 @@
 """A model that learns: gradient-boosted trees over the features of statements.
 
-As in Ansor (OSDI 2020, section 5.2), a program is the sum of its statements, and a measured program weighs by its throughput
-relative to the best of its task, so that what is fast is predicted best. What differs from the original:
+As in Ansor (OSDI 2020, section 5.2), a program is the sum of its statements. A measured program weighs by its throughput relative
+to the best of its task, so that fast programs are predicted best. Differences from the original:
 
-- What adds up are times, not throughputs: a program takes sum(exp(f(s))) over its statements s. The trees f start from a rough
-  estimate and correct its logarithm; a correction concerns a statement by its share of the time. So predictions are absolute,
-  and comparable between tasks, and don't depend on which time is the best so far.
+- Times are summed, not throughputs: a program takes sum(exp(f(s))) over its statements s. The trees f start from a rough estimate
+  and correct its logarithm; a correction concerns a statement by its share of the time. So predictions are absolute, comparable
+  between tasks, and independent of the best time so far.
 - Slow programs and failures keep a weight, so that the model learns to avoid them; a failure counts as twice the slowest time.
 - Training takes bounded time: trees are added for new data, and all are built anew only when the data has grown by a third.
-- A formula scores until there is enough to learn from, and stays a feature afterwards.
+- A formula scores until `min_programs` are measured, and stays a feature afterwards.
 
 The original loss is an option (`Boosting.loss`).
 """
@@ -35,7 +35,7 @@ from .trees import Forest
 @dataclass(frozen=True, slots=True)
 class Boosting:
     """The parameters of growing trees. The trees score when at least `min_programs` programs were measured. They are fitted to at
-    most `max_programs`: the fastest half of these, and others at random."""
+    most `max_programs`: half of that number are the fastest, the others random."""
 
     trees: int = 80
     added: int = 16  # trees for new data
@@ -54,9 +54,9 @@ class Boosting:
 class GBDTModel(LearnedModel):
     """Scores a row by minus the logarithm of the nanoseconds that boosted trees predict (or as another loss says).
 
-    `seed` decides which features and programs each tree sees. `base` are trees that were grown before, of other tasks: they score
-    until there is enough to learn from, and then the own trees correct them. `save` and `load` keep what was learned, so that a
-    later run, of the same or another task on the same kind of machine, starts from there.
+    `seed` draws the features and programs that each tree sees. `base` are trees grown before, on other tasks: they score until
+    `min_programs` are measured, and then the own trees correct them. `save` and `load` keep data and trees for a later run, of
+    the same or another task on the same kind of machine.
     """
 
     learned = "trees"
@@ -88,8 +88,8 @@ class GBDTModel(LearnedModel):
         return start if self.base is None else start + self.base.predict(np.ascontiguousarray(features))
 
     def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
-        """The e-folds by which each feature moves the trees' correction of the rough estimate of a row's time, away from the mean
-        of all statements that they have learned from; empty before they have, or where sums are not those of times."""
+        """The e-folds by which each feature moves the trees' correction of a row's estimated time, from its mean over the data.
+        Empty before the trees have learned, and for a loss that does not sum times."""
         result = np.zeros(FORMULA + 1)
         if not len(self.forest) or not isinstance(self.loss, TimeSum):
             return {}
@@ -115,7 +115,7 @@ class GBDTModel(LearnedModel):
         self.forest += self._boosted(matrix, program, predicted, targets, weights, options.trees if anew else options.added)
 
     def _chosen(self) -> np.ndarray:
-        """The programs to fit to: all, or where these are too many, the fastest half and others at random."""
+        """The programs to fit to: all, or `max_programs` of them, half the fastest and half random."""
         most = self.boosting.max_programs
         if self.programs <= most:
             return np.arange(self.programs)
@@ -126,7 +126,7 @@ class GBDTModel(LearnedModel):
     def _boosted(
         self, matrix: np.ndarray, program: np.ndarray, predicted: np.ndarray, targets: np.ndarray, weights: np.ndarray, count: int
     ) -> Forest:
-        """`count` trees that correct what is `predicted` of statements towards the targets of their programs."""
+        """`count` trees that correct the predictions of statements towards the targets of their programs."""
         from sklearn import config_context
         from sklearn.tree import ExtraTreeRegressor
 
@@ -154,8 +154,8 @@ class GBDTModel(LearnedModel):
     # --- keeping ---
 
     def save(self, path: str | Path) -> None:
-        """Write what the model was taught, and its trees, to a `.npz` file. Trees of another loss than the default, and those
-        that correct others, are left out: they are grown anew after loading."""
+        """Write the model's data and trees to a `.npz` file. Trees of another loss than the default, and trees that correct a
+        `base`, are left out: they are grown anew after loading."""
         forest = self.forest if self.loss == TimeSum() and self.base is None else Forest.empty(self.boosting.depth)
         counts = (self._fitted, self._rebuilt) if len(forest) else (0, 0)
         own = {"counts": np.array(counts, dtype=np.int64), "tasks": np.array(self.data.tasks, dtype=np.str_)}
@@ -163,9 +163,9 @@ class GBDTModel(LearnedModel):
 
     @staticmethod
     def load(path: str | Path, machine: Machine, seed: int = 0, boosting: Boosting | None = None) -> GBDTModel:
-        """The model that `save` wrote, for a machine of the same kind. Nothing in the file is run, and all of it is checked:
-        FileNotFoundError if there is none; ValueError, with the reason, if it is something else, damaged, or of a version with
-        other features."""
+        """The model that `save` wrote, for a machine of the same kind. Nothing in the file is run, and all of it is checked.
+        FileNotFoundError without a file; ValueError, with the reason, for another kind of file, a damaged one, or one of a
+        version with other features."""
         model = GBDTModel(machine, seed, boosting)
         data = model_file.read(path, isinstance(machine, GPU))
         model.data = Dataset(data["matrix"], data["program"], data["task"], data["seconds"], data["tasks"].tolist())

@@ -1,9 +1,8 @@
-"""A formula for kernels on a GPU: issue slots, tensor cores, shared memory, caches and occupancy, after the roofline model
-(Williams, Waterman and Patterson, CACM 2009) with a roof for each.
+"""A formula for kernels on a GPU: issue slots, tensor cores, shared memory, caches and occupancy.
 
-For a tiled nest it reads the columns of virtual threads, threads, elements and steps, or of warps and fragments; for any other
-nest, the minimum of memory that must be moved. Figures are those of an H100 (white paper, 2022), rounded; only ratios
-matter.
+After the roofline model (Williams, Waterman and Patterson, CACM 2009), with a roof for each. For a tiled nest it reads the
+columns of virtual threads, threads, elements and steps, or of warps and fragments. For any other nest it takes the larger of the
+least memory traffic and the issue slots. Figures are those of an H100 (white paper, 2022), rounded; only ratios matter.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ IN_FLIGHT = 32.0  # instructions of an SM that hide the latency of arithmetic
 INDEPENDENT = 8  # of them, at most, from one warp
 MMA = 6.0  # clocks that an instruction of a warp keeps a tensor core busy
 LDMATRIX = 4.0  # clocks of the shared memory for a fragment of 16 rows of 32 bytes
-STEP = 600.0  # clocks until a tile from memory is there
-LAUNCH = 4000.0
-UNTILED = 0.25  # of the issue slots that a nest without tiles uses
+STEP = 600.0  # clocks until a tile arrives from memory
+LAUNCH = 4000.0  # clocks
+UNTILED = 0.25  # share of the issue slots that a nest without tiles uses
 
 
 class GPUModel(Formula):
-    """The formula for a GPU; its cycles are clocks, those of a launch among them."""
+    """The formula for a GPU; its cycles are clocks, and include those of a launch."""
 
     def __init__(self, machine: GPU):
         self.machine = machine
@@ -77,15 +76,14 @@ class GPUModel(Formula):
 
 
 def reserved(cores: bool) -> int:
-    """The registers that a thread needs for addresses and operands, where tensor cores multiply and where they don't."""
+    """The registers of a thread for addresses and operands, with tensor cores (`cores`) or without."""
     return RESERVED_ON_CORES if cores else RESERVED
 
 
 def _in_lanes(nest: TiledNest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The clocks of a step of the sum, for a warp whose threads multiply by themselves; registers that hold accumulators, and
-    instructions that don't wait for each other.
+    """Clocks of a reduction step for a warp without tensor cores, accumulator registers, and independent instructions.
 
-    Lanes at one place share a load from shared memory.
+    Lanes that read one address share a load from shared memory.
     """
     each = sizes["v"] * sizes["s"]
     accumulators = np.prod(each, axis=1)
@@ -104,7 +102,8 @@ def _in_lanes(nest: TiledNest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray
 
 
 def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of a warp that has so many fragments along rows and columns, each 16 long, for the steps of an instruction."""
+    """Clocks, registers and independent instructions as of `_in_lanes`, with tensor cores. `fragments` has the number of
+    fragments of a warp along rows and columns; each is 16 long."""
     products, loads = 2 * np.prod(fragments, axis=1), np.sum(fragments, axis=1)
     return (
         np.maximum(products * MMA / WARP_SCHEDULERS_PER_SM, loads * LDMATRIX),
@@ -114,7 +113,7 @@ def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The number of copies that load a block's tiles, as many elements each as a thread moves at once where that divides rows."""
+    """The number of copies that load a block's tiles; a copy moves the gcd of its `widths` and the row length, in elements."""
     total = np.zeros(len(rows))
     for access, column in zip(nest.accesses, nest.widths or (None,) * len(nest.accesses), strict=True):
         if not access.written:
@@ -126,8 +125,8 @@ def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _moved(
     nest: TiledNest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray, l2: int
 ) -> np.ndarray:
-    """Bytes from and to memory. Where the operands don't fit the second-level cache, each wave of blocks reads its rows and
-    columns anew: those of a group of rows, and of as many columns as the wave gets to."""
+    """Bytes from and to memory. Where the operands exceed the second-level cache, each wave of blocks reads its operands anew: a
+    group of rows, and the columns that the wave reaches."""
     least = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
     grouped = next((k for k, roles in enumerate(nest.roles) if "g" in roles), None)
     if grouped is None or least <= l2:

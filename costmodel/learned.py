@@ -1,4 +1,4 @@
-"""Models that learn: a data set of measured programs, and what is fitted to the features of their statements."""
+"""Models that learn: a data set of measured programs, and a regressor fitted to the features of their statements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .recording import allocator, interpreter
 from .sketch_programs import SketchPrograms
 from .tile_model import TileModel
 
-MIN_PROGRAMS = 12  # before which a formula scores
+MIN_PROGRAMS = 12  # measured programs below which a formula scores
 DEVICE = NAMES.index("device")
 DEVICES = 2**20  # numbers for devices: so many that two hardly get the same, and exact in float32
 MIN_WEIGHT = 0.15  # of the slowest program, and of one that failed; the fastest has 1
@@ -53,24 +53,24 @@ class LearnedModel(ABC):
 
     @abstractmethod
     def fit(self) -> None:
-        """Fit to the data, of which some is new."""
+        """Fit to `data`; called when programs were added."""
 
     @abstractmethod
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """The correction to the start of f(s), of statements that are the columns of a (features, n) float32 matrix."""
+        """The correction to the start of f(s), one a column of a (features, n) float32 matrix."""
 
     @property
     def ready(self) -> bool:
-        """True where it scores itself, not the formula for it."""
+        """True if the model itself scores, not the formula."""
         return self.programs >= self.min_programs
 
     @property
     def name(self) -> str:
-        """The name of the model that `score` asks: the formula's until enough was measured, then its own, `learned`."""
+        """The name of the model that `score` asks: the formula's until it is `ready`, then its own, `learned`."""
         return self.learned if self.ready else self._formula.name
 
     def start(self, features: np.ndarray) -> np.ndarray:
-        """f(s) before anything was learned, of statements that are the columns of `features`."""
+        """f(s) before learning, one a column of `features`."""
         return self.loss.start(features)
 
     @property
@@ -116,7 +116,7 @@ class LearnedModel(ABC):
 
 
 def _statements(sketch: SketchPrograms, rows: np.ndarray) -> Iterator[tuple[Statement, np.ndarray]]:
-    """The statements of all programs, each once with the numbers of the rows that have it: variants share most of them."""
+    """The distinct statements of all programs, each with the numbers of its rows; variants share most of them."""
     found: dict[Statement, list[np.ndarray]] = {}
     for members, program in sketch.programs(rows):
         for statement in program.statements:
@@ -126,7 +126,7 @@ def _statements(sketch: SketchPrograms, rows: np.ndarray) -> Iterator[tuple[Stat
 
 
 class RegressorModel(LearnedModel):
-    """Any regressor, fitted anew to all statements whenever something was measured: to what the start of the loss is off by."""
+    """Any regressor, fitted anew to all statements after each measurement: to the error of the loss's start."""
 
     def __init__(self, machine: Machine, regressor: Regressor, loss: Loss | None = None, min_programs: int = MIN_PROGRAMS):
         super().__init__(machine, loss or TimeSum(), min_programs)

@@ -1,7 +1,7 @@
 """A scheduled program as cost models see it: its statements, the loops around each, and its buffer accesses.
 
-All numbers are integers, or symbolic integers (`tir.arith.symbolic.SymbolicInt`) where the program is that of a sketch; so one
-description serves a single program and a whole population.
+Numbers are integers, or symbolic integers (`tir.arith.symbolic.SymbolicInt`) in the program of a sketch. So one description
+serves a single program and a whole population.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from tir.traverse import children, substitute, variables, walk, walk_stmts
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop around a statement, and what its annotations ask for. `reduce` says whether it drives a reduction; `unroll` is the
-    value of its unroll pragma; threads take its iterations in chunks of `chunk` (0: none is asked for), as they are free if
-    `dynamic`; it fetches what it reads `prefetch` iterations ahead; the statement's stores bypass the caches if `streamed`. On a
-    GPU `stages` tiles take turns, and registers leave room for `resident` blocks (0: nothing is asked for)."""
+    """A loop around a statement, with its annotations as numbers, 0 where absent. `reduce` marks a loop of a reduction axis, and
+    `unroll` is the value of its unroll pragma. Threads take `chunk` iterations at a time, when they are free if `dynamic`. Reads
+    are fetched `prefetch` iterations ahead. The statement's stores bypass the caches if `streamed`. On a GPU `stages` tiles take
+    turns, and registers leave room for `resident` blocks."""
 
     name: str
     extent: int
@@ -66,7 +66,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The contribution of a loop (by its place among the statement's) to an index: `coefficient` times one of `reach` values."""
+    """The contribution of loop number `loop` of a statement to an index: `coefficient` times one of `reach` values."""
 
     loop: int
     coefficient: int
@@ -88,9 +88,9 @@ class BufferAccess:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """A store and the loops around it, outermost first. `operations` counts the arithmetic of one iteration by kind, `useful` is
-    how often the statement runs where nothing is guarded, `allocated` how many of the loops are around the memory that it writes,
-    None if that is a parameter; `others` how many more statements access an accessed buffer within each loop."""
+    """A store and the loops around it, outermost first. `operations` counts the arithmetic of one iteration by kind, and `useful`
+    the iterations without those that guards skip. `allocated` is the number of loops around the allocation of the written buffer,
+    None for a parameter. `others` counts, for each accessed buffer, the other statements within each loop that access it."""
 
     block: str
     loops: tuple[Loop, ...]
@@ -103,7 +103,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Program:
-    """The statements of a function in program order, without initial values and what is prepared from constants."""
+    """The statements of a function in program order, without initial values and statements prepared from constants."""
 
     statements: tuple[Statement, ...]
 
@@ -173,14 +173,14 @@ def program(func: PrimFunc, cache: DescriptionCache | None = None) -> Program:
 
 
 def _length(extent: Expr) -> int:
-    """A constant extent; 1 where there is another."""
+    """The value of a constant extent; 1 for any other."""
     return extent.value if isinstance(extent, Const) else 1
 
 
 def _statement(
     f: _FoundStore, number: int, found: list[_FoundStore], accessed: list[set[str]], temporary: set[str], cache: DescriptionCache
 ) -> Statement:
-    """The description of a store: one object for all that say the same, except for two in one program."""
+    """The description of a store: one object for equal descriptions, except within one program."""
     key = (id(f.store), *map(id, f.loops))
     if key not in cache.nests:
         cache.nests[key] = f, *_nest(f)  # keeps the objects alive whose ids are the key
@@ -198,7 +198,7 @@ def _statement(
 
 
 def _comparable(value: Any) -> Any:
-    """A description without names of loops and buffers, and with formulas for numbers, to compare it with others."""
+    """A description to compare: without names of loops and buffers, and with formulas for numbers."""
     match value:
         case int():
             return formula(value)
@@ -267,7 +267,7 @@ def _loop(x: For, extent: int, reduce: bool, written: str) -> Loop:
 
 
 def _ahead(value: Sequence[Any]) -> int:
-    """The longest distance among the entries of a `prefetch`, or in its only one."""
+    """The longest distance among the entries of a `prefetch`."""
     return max((n if isinstance(n, int) else _ahead(n) for n in value if not isinstance(n, str)), default=0)
 
 
@@ -283,7 +283,8 @@ def _others(f: _FoundStore, buffer: str, found: list[_FoundStore], accessed: lis
 
 
 def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:
-    """The terms of loops in an index, and its constant part. Where these are unknown, a loop is assumed to reach everything."""
+    """The terms of loops in an index, and its constant part; a loop in a term that is not understood reaches the whole
+    dimension."""
     result: list[Term] = []
     offset = 0
     for monomial, c in polynomial(index).items():
@@ -297,16 +298,16 @@ def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], siz
             continue
         for part in parts:
             coefficient = abs(c) * part.coefficient
-            # A loop that stands still in some rows has one value there.
+            # A loop whose coefficient is 0 in a row has one value there.
             reach = (part.reach - 1) * symbolic_min(1, coefficient) + 1 if may_be_zero(coefficient) else part.reach
             result.append(Term(part.loop, coefficient, reach))
     return result, offset
 
 
 def _parts(atom: Expr, places: Mapping[str, int], extents: tuple[int, ...]) -> list[Term] | None:
-    """The terms of loops in a loop variable, or in the quotient or remainder of a sum of such by a constant; None for all
-    else. Steps of k make steps of k / c, rounded up, in a quotient by c, and k mod c in a remainder; so simplified or not,
-    whether c divides k or not, a sum gives the same."""
+    """The terms of loops in a loop variable, or in the quotient or remainder of a sum of such by a constant; None for others.
+    Steps of k become steps of k / c, rounded up, in a quotient by c, and of k mod c in a remainder. So a sum gives the same terms
+    simplified or not, and whether c divides k or not."""
     match atom:
         case Var(name):
             return [Term(places[name], 1, extents[places[name]])] if name in places else []
@@ -330,7 +331,7 @@ def _remaining(t: Term, c: int) -> Term:
     return Term(t.loop, t.coefficient % c, symbolic_min(t.reach, -(-c // t.coefficient)))
 
 
-# Of a binary operation what Ansor names it, after the kind of its operands.
+# Ansor's name of a binary operation, which follows the kind of its operands.
 _KINDS = {"*": "mul"} | dict.fromkeys(("/", "//", "%"), "divmod") | dict.fromkeys((*COMPARISONS, "min", "max"), "cmp")
 
 

@@ -1,7 +1,7 @@
-"""Losses: the sums over the statements of a program, and how a model is fitted to measured programs.
+"""Losses: sums over the statements of a program, and the fit of a model to measured programs.
 
-A model predicts a number f(s) for each statement s of a program P. In the arrays below, `predicted` has an element a statement,
-`program` says of which program it is one, and targets and weights have an element a program.
+A model predicts a number f(s) for each statement s of a program. In the arrays below, `predicted` has an element a statement,
+`program` the number of its program, and targets and weights have an element a program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .features import NAMES
 
 ESTIMATE = NAMES.index("estimate")
 LN2 = float(np.log(2.0))
-PAIRED = 400  # programs of a task, at most, of which the pairs count
+PAIRED = 400  # programs of a task, about, whose pairs count
 PAIR_NOISE = 0.02  # difference of logarithms of times below which neither program is the faster
 SHARPNESS = 4.0  # of the logistic function of a difference of logarithms of times
 CAUTION = 0.05  # of the largest second derivative, added to each
@@ -26,18 +26,18 @@ Weighted = tuple[np.ndarray, np.ndarray]  # numbers, and the weight of each
 
 
 class Loss(Protocol):
-    """A rule that makes the score of a program of numbers of its statements, and the targets that these are fitted to."""
+    """The score of a program from the numbers of its statements, and the targets for fitting these numbers."""
 
     def start(self, features: np.ndarray) -> np.ndarray:
-        """f(s) before anything was learned, of statements that are the columns of `features`."""
+        """f(s) before learning, one a column of `features`."""
         ...
 
     def targets(self, data: Dataset, min_weight: float) -> Weighted:
-        """The target and the weight of each program; `min_weight` is the weight of the slowest, if the loss gives it one."""
+        """The target and the weight of each program; `min_weight` is the least weight, for losses that have one."""
         ...
 
     def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
-        """The correction of each f(s), and the weight of that."""
+        """The correction of each f(s), and its weight."""
         ...
 
     def parts(self, predicted: np.ndarray) -> np.ndarray:
@@ -53,8 +53,8 @@ class Loss(Protocol):
 class TimeSum:
     """A program takes sum(exp(f(s))) nanoseconds; f starts from a rough estimate, and the logarithm of the sum is fitted.
 
-    Where all statements of a program are off by the same, so is the logarithm of their sum; so each is asked for what the program
-    is off by, with the program's weight by its share of the program's time.
+    A shift of all f(s) of a program shifts the logarithm of the sum by as much. So each statement is to correct the whole error
+    of its program; its weight is the program's times its share of the program's time.
     """
 
     def start(self, features: np.ndarray) -> np.ndarray:
@@ -77,10 +77,10 @@ class TimeSum:
 
 @dataclass(frozen=True, slots=True)
 class PairRank(TimeSum):
-    """Sums of times as in `TimeSum`, fitted to the order of the programs of a task: the logistic loss of each pair, by how far
-    apart its throughputs are (LambdaRank: Burges, From RankNet to LambdaRank to LambdaMART, 2010).
+    """Sums of times as in `TimeSum`, fitted to the order of the programs of a task.
 
-    A target has three numbers: the logarithm of the time, the task, the throughput.
+    The loss is logistic for each pair, weighted by the difference of throughputs (LambdaRank: Burges, From RankNet to LambdaRank
+    to LambdaMART, 2010). A target has three numbers: the logarithm of the time, the task, the throughput.
     """
 
     def targets(self, data: Dataset, min_weight: float) -> Weighted:
@@ -107,8 +107,8 @@ class PairRank(TimeSum):
 
 @dataclass(frozen=True, slots=True)
 class ThroughputSum:
-    """The loss of Ansor (OSDI 2020, section 5.2): y * (sum(f(s)) - y)^2, where y is the program's throughput relative to the best
-    of its task, 0 where it failed. Its gradient is the same for all statements of a program."""
+    """The loss of Ansor (OSDI 2020, section 5.2): y * (sum(f(s)) - y)^2; its gradient is the same for all statements of a
+    program. y is the program's throughput relative to the best of its task, 0 where it failed."""
 
     def start(self, features: np.ndarray) -> np.ndarray:
         return np.zeros(features.shape[1], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Metrics of a model's ranking: what counts is the order of candidates, above all at the top, not the size of errors.
+"""Metrics of a model's ranking: the order of candidates counts, above all at the top, not the size of errors.
 
 `scores` are a model's, higher is better; `seconds` are measured, infinite where a candidate failed.
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def count_pairs(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> tuple[int, int, int]:
-    """Pairs whose times differ by more than the share `apart`: how many are ordered right, wrong, and tied."""
+    """The numbers of pairs ordered right, wrong, and tied, among those whose times differ by more than the share `apart`."""
     faster = (1 + apart) * seconds[:, None] < seconds[None, :]
     right = int(np.count_nonzero(faster & (scores[:, None] > scores[None, :])))
     wrong = int(np.count_nonzero(faster & (scores[:, None] < scores[None, :])))
@@ -17,16 +17,16 @@ def count_pairs(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> 
 
 
 def pair_accuracy(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> float:
-    """The share of these pairs that the scores order rightly; ties count half (Ansor, OSDI 2020, section 7.4).
+    """The share of pairs that the scores order rightly; ties count half (Ansor, OSDI 2020, section 7.4).
 
-    0.5 is guessing; NaN if there is no such pair.
+    Pairs are those of `count_pairs`. 0.5 is guessing; NaN without a pair.
     """
     right, wrong, tied = count_pairs(scores, seconds, apart)
     return (right + tied / 2) / (right + wrong + tied) if right + wrong + tied else float("nan")
 
 
 def top_recall(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
-    """The share of the k fastest that is among the k with the highest scores (Ansor, section 7.4: |G and P| / k)."""
+    """The share of the k fastest among the k highest scores (Ansor, section 7.4: |G and P| / k)."""
     k = min(k, len(scores))
     if not k:
         return float("nan")

@@ -28,7 +28,7 @@ class WarmUp(Protocol):
     """A model, or a search, that can be warmed up."""
 
     def warm_up(self) -> None:
-        """Load what scoring and learning need, while the program as written runs."""
+        """Load and compile the code for scoring and learning, while the program as written runs."""
         ...
 
 
@@ -42,7 +42,7 @@ class Explains(Protocol):
 
 
 class Formula(ABC):
-    """Scores a row by minus the logarithm of the cycles that its tiled nests are estimated to take, one after the other."""
+    """Scores a row by minus the logarithm of the estimated cycles of its tiled nests, summed."""
 
     name = "formula"
 

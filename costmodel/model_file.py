@@ -1,4 +1,4 @@
-"""The file of a saved model: plain arrays in an `.npz`, all of which are checked before they are used."""
+"""The file of a saved model: plain arrays in an `.npz`, all checked before use."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def write(path: str | Path, arrays: Mapping[str, np.ndarray], is_gpu: bool) -> N
 
 
 def write_arrays(path: str | Path, **arrays: ArrayLike) -> None:
-    """Write arrays to a `.npz` file; what was there before stays until all is written."""
+    """Write arrays to a `.npz` file; an older file stays until all is written."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
     write_atomically(Path(path), buffer.getvalue())
 
 
 def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
-    """The ARRAYS in a file. FileNotFoundError if there is none; ValueError for what is no model of this version and kind."""
+    """The ARRAYS in a file. FileNotFoundError without a file; ValueError unless it is a model of this version and kind."""
     if not Path(path).exists():
-        raise FileNotFoundError(f"there is no model {path}; GBDTModel.save writes one")
+        raise FileNotFoundError(f"model {path} does not exist; GBDTModel.save writes one")
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no .npz file")
@@ -69,7 +69,7 @@ def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
 
 
 def _problem(found: Mapping[str, np.ndarray]) -> str | None:
-    """The fault in arrays that are to be a model, whose places compiled code does not check; None if there is none."""
+    """The fault in the arrays of a model, or None; compiled code does not check indices, so they are checked here."""
     sizes: dict[str, int] = {"columns": len(NAMES) + 1, "two": 2}
     for name, (dtype, dims) in ARRAYS.items():
         array = found[name]

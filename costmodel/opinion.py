@@ -1,4 +1,4 @@
-"""Explanation of a prediction by trees: the features by which it came to differ from the average one."""
+"""Explanation of a prediction by trees: the share of each feature in its difference from the average prediction."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .trees import Forest
 
 
 def moved(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """The distance by which each feature moves the prediction of each column of `matrix`, (features, n), from the average
-    prediction for the rows of `seen`, (m, features): a (features, n) float64 matrix whose columns sum to the difference.
+    """The distance by which each feature moves each column's prediction from the average: a (features, n) float64 matrix.
 
-    On its way down a tree a statement goes from a node to a child; the feature that decides it is credited with the difference
-    between the mean predictions of the two over the rows of `seen` (Saabas, 2014).
+    `matrix` is (features, n). The average is over the rows of `seen`, (m, features); a column of the result sums to the whole
+    distance. At each node the feature that picks the child gets the difference of the mean predictions of child and node, over
+    the rows of `seen` (Saabas, 2014).
     """
     result = np.zeros(matrix.shape)
     columns = np.arange(matrix.shape[1])
@@ -28,7 +28,7 @@ def moved(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def _means(features: np.ndarray, thresholds: np.ndarray, values: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """The mean prediction of a tree at each node, over the rows of `seen` that come there, or the leaves below it."""
+    """The mean prediction of a tree at each node, over the rows of `seen` that reach it; without any, over the leaves below."""
     inner, rows = len(features), np.arange(len(seen))
     node = np.zeros(len(seen), dtype=np.int64)
     while len(node) and node[0] < inner:

@@ -1,4 +1,4 @@
-"""The model that is shipped: trees that know how programs of many tasks were ordered by their times, before anything is measured.
+"""The shipped model: trees that learned the order by time of programs of many tasks.
 
 `dataset/pretrained.npz` was made on one thread of an AMD EPYC (Zen 4), of all workloads at three shapes, two at four:
 
@@ -41,7 +41,7 @@ def save(forest: Forest, path: Path) -> None:
 
 @lru_cache(4)
 def pretrained(machine: Machine, path: Path = PATH) -> Forest | None:
-    """The shipped trees for a processor; None for a GPU, and, with a warning, where they cannot be used."""
+    """The shipped trees for a processor; None for a GPU, and, with a warning, for a file that cannot be used."""
     if not isinstance(machine, CPU):
         return None
     try:

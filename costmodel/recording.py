@@ -1,9 +1,8 @@
 """Formulas over the columns of a matrix, recorded once and evaluated for all rows at a time.
 
-A function that computes with `Number` in place of plain numbers leaves behind a straight-line program: what several results share
-is computed once, what is the same in every row is folded, what no result needs is dropped. The program runs on blocks of rows
-that stay in the first caches, by a compiled loop that does one step for a whole block at a time; so neither the interpreter nor
-the number of rows in a matrix matters much.
+A function that computes with `Number` in place of plain numbers leaves behind a straight-line program. Common subexpressions are
+computed once, constants are folded, unused steps are dropped. A compiled loop runs it on blocks of rows that stay in the first
+caches, one step for a whole block at a time; so the cost of interpreting a step is shared by a block.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import numpy as np
 from tir.arith.enumeration import PYTHON_OPERATORS
 from tir.arith.symbolic import Formula, formula
 
-BLOCK = 64  # rows that a step is done for at a time
+BLOCK = 64  # rows of one step
 
 OPERATIONS = (
     "column", "store", "+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", "select", "ceil", "const",
@@ -33,14 +32,14 @@ Plain = float | int | bool
 
 
 def _operators(op: str) -> tuple[Callable[[Number, Value], Value], Callable[[Number, Value], Value]]:
-    """The methods of `Number` for an operation of it on another value, and of another value on it."""
+    """The methods of `Number` for an operation with the number on the left, and on the right."""
     return lambda a, b: a.recorder.operate(op, a, b), lambda a, b: a.recorder.operate(op, b, a)
 
 
 class Number:
-    """A number of every row, float64, that is being recorded; a comparison of such numbers is one, too, 1 where it holds.
+    """A recorded float64 number of every row; a comparison of such numbers is one, too, 1 where it holds.
 
-    Arithmetic with plain numbers and others of the same recorder makes new ones. `==` is that of objects.
+    Operands are plain numbers and numbers of the same recorder. `==` compares objects.
     """
 
     __slots__ = ("place", "recorder")
@@ -140,7 +139,7 @@ class Recorder:
         return len(self._steps) // 4 - 1
 
     def compiled(self, results: Mapping[int, Value]) -> Recording:
-        """The program that computes `results`, by the row of the output that each becomes."""
+        """The program that computes `results`, given by their rows of the output."""
         ordered = sorted((self._place(value), row) for row, value in results.items())
         places, rows = np.array(ordered, dtype=np.int32).reshape(-1, 2).T.copy()
         code, constants, count = allocator()(np.array(self._steps, dtype=np.int32).reshape(-1, 4), places, rows)
@@ -150,7 +149,7 @@ class Recorder:
 
 def _operate_plain(op: str, a: Plain, b: Plain) -> Plain:
     if op not in OPERATIONS:
-        raise ValueError(f"there is no operation {op!r}; there are: {', '.join(OPERATIONS)}")
+        raise ValueError(f"operation {op!r} is not supported; expected one of {', '.join(OPERATIONS)}")
     return a / b if op == "/" else PYTHON_OPERATORS[op](a, b)
 
 
@@ -215,13 +214,13 @@ class Recording:
 
 
 def kernel(signature: Any, function: Any) -> Any:
-    """A function compiled for a signature, or several, with the object code kept on disk where there is a place for it."""
+    """A function compiled for a signature, or several; the object code is kept on disk if numba finds a folder for it."""
     import numba
 
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         return numba.njit(signature, cache=True, **options)(function)
-    except RuntimeError:  # there is none
+    except RuntimeError:  # no folder for the cache
         return numba.njit(signature, **options)(function)
 
 
@@ -234,9 +233,9 @@ def allocator() -> Any:
 
 
 def _allocated(steps, places, rows):  # compiled
-    """The code of the steps that results at some `places` (ascending) need, which go to `rows` of the output; the places of the
-    constants in it, and the number of registers: a step takes over that of a number that nothing needs any more."""
-    last = np.full(len(steps), -1, dtype=np.int32)  # the last step that needs each number; for one that is only a result, itself
+    """Register allocation: the code for the results at `places` (ascending), the places of its constants, the number of
+    registers. The results go to `rows` of the output. A step reuses the register of a number after its last use."""
+    last = np.full(len(steps), -1, dtype=np.int32)  # the last step that uses each number; a mere result has itself
     last[places] = places
     for place in range(len(steps) - 1, -1, -1):
         if last[place] >= 0 and steps[place, 0] != _COLUMN:
@@ -247,7 +246,7 @@ def _allocated(steps, places, rows):  # compiled
     count, length, wanted, unused = len(constants), 0, 0, 0
     registers = np.zeros(len(steps), dtype=np.int32)
     registers[constants] = np.arange(count)
-    last[constants] = len(steps)  # they stay where they are
+    last[constants] = len(steps)  # their registers are never reused
     free = np.empty(len(steps), dtype=np.int32)
     code = np.zeros((len(steps) + len(places), 5), dtype=np.int32)
     for place in range(len(steps)):

@@ -23,14 +23,16 @@ class TileAccess:
 
 @dataclass(frozen=True, slots=True)
 class TiledNest:
-    """A loop nest tiled as SSRSRS. Axis number n has `extents[n]` iterations, is a reduction if `reduce[n]`, and its inner tile
-    sizes, outermost first, stand in the columns `columns[n]`. `vector` is the vectorised axis, None if there is none.
+    """A loop nest tiled as SSRSRS.
 
-    On a GPU it is tiled as SSSRRSRS, or not at all, and `roles[n]` has a letter for each column: g for blocks that run together,
-    v for virtual threads, t for threads, s for the elements of a thread, r for steps of a reduction. On tensor cores w stands for
-    warps and f for fragments, and the innermost tile is an instruction, which takes `units[n]` iterations. The number of tiles of
-    shared memory that take turns stands in the column `stages`, and how many elements of access number n a thread copies there at
-    once in the column `widths[n]`.
+    Axis number n has `extents[n]` iterations, is a reduction if `reduce[n]`, and its inner tile sizes, outermost first, stand in
+    the columns `columns[n]`. `vector` is the vectorised axis, or None.
+
+    On a GPU the nest is tiled as SSSRRSRS, or not at all, and `roles[n]` has a letter for each column: g for blocks that run
+    together, v for virtual threads, t for threads, s for the elements of a thread, r for steps of a reduction. On tensor cores w
+    stands for warps and f for fragments, and the innermost tile is an instruction, which takes `units[n]` iterations. The column
+    `stages` has the number of tiles of shared memory that take turns, the column `widths[n]` the elements of access number n that
+    a thread copies at once.
     """
 
     extents: tuple[int, ...]
@@ -50,14 +52,15 @@ Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, Program]]]
 
 @dataclass(frozen=True)
 class SketchPrograms:
-    """The programs of one sketch, with symbolic numbers where that is possible.
+    """The programs of one sketch, symbolic if possible.
 
-    `task` names the computation, and `device` what measured the rows that a model is told if scores are for another device, so
-    that a model knows which times can be compared. `nests` are the tiled loop nests that
-    analytic models look at. `programs(rows)` yields pairs of row numbers and the program that describes these rows; the formulas
-    in a program refer to the columns of `rows`. Rows that are no legal program are in no pair. `count_concrete(rows)` is the
-    number of rows that have no symbolic program, so that each of them is a program of its own; at most `max_concrete` such rows
-    are worth being lowered at a time to be scored.
+    - `task` names the computation. `device` names the device that measured, empty for the one that is scored: times are compared
+      within one task and device.
+    - `nests` are the tiled loop nests for analytic models.
+    - `programs(rows)` yields pairs of row numbers and the program that describes these rows; its formulas refer to the columns of
+      `rows`. Rows without a legal program are in no pair.
+    - `count_concrete(rows)` is the number of rows without a symbolic program, each a program of its own. At most `max_concrete`
+      such rows are worth lowering at a time for their scores.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """A formula for tiled nests: multiply-adds against loads in the register tile, and bytes moved into each cache.
 
-After Low et al., "Analytical modeling is enough for high-performance BLIS" (TOMS 2016), for the micro-kernel, and the closed-form
-traffic of MOpt (ASPLOS 2021) for the caches, made coarse: a cache keeps the largest tile level whose footprint fits it, and whose
+The micro-kernel follows Low et al., "Analytical modeling is enough for high-performance BLIS" (TOMS 2016). The caches follow the
+closed-form traffic of MOpt (ASPLOS 2021), made coarse: a cache keeps the largest tile level whose footprint fits it, and whose
 lines don't crowd its sets.
 """
 
@@ -21,7 +21,7 @@ from .model import Formula
 from .recording import Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
 from .sketch_programs import TileAccess, TiledNest
 
-CACHE_SHARE = 0.75  # of a cache that a tile can count on
+CACHE_SHARE = 0.75  # share of a cache that a tile may fill
 
 
 class TileModel(Formula):
@@ -66,7 +66,7 @@ def _vectors(nest: TiledNest, inner: Sizes, machine: CPU) -> Value:
 
 
 def _registers(nest: TiledNest, inner: Sizes, axes: Sequence[int], machine: CPU) -> Value:
-    """The number of vector registers that hold the innermost tile's values which differ along some axes."""
+    """Vector registers for the innermost tile's values of an operand indexed by `axes`."""
     lanes = machine.lanes(nest.element_bits)
     return product([ceil(inner[axis] / lanes) if axis == nest.vector else inner[axis] for axis in axes])
 
@@ -96,8 +96,8 @@ def _body(nest: TiledNest, inner: Sizes, machine: CPU) -> Value:
 def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine: CPU) -> Value:
     """Cycles spent on moving cache lines.
 
-    The largest tile that fits a cache is loaded anew for each of its runs, except for what the loop around it leaves there: the
-    lines that the runs of that one loop share are loaded once.
+    The largest tile that fits a cache is loaded anew for each of its runs. Lines shared by the runs of the loop right around it
+    are loaded once.
     """
     tiles = [_tile(nest, levels, depth) for depth in range(6)]
     footprints = [sum(_lines(access, tile) for access in nest.accesses) for tile in tiles]
@@ -123,7 +123,7 @@ def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine:
     return total
 
 
-# Where the levels of an axis stand in S0 S1 R0 S2 R1 S3, by whether it is a reduction and how many levels it has.
+# Places of the levels of an axis in S0 S1 R0 S2 R1 S3, by (reduction, number of levels).
 PLACES = {
     (True, 1): (4,), (True, 2): (2, 4),
     (False, 1): (0,), (False, 2): (0, 5), (False, 3): (0, 3, 5), (False, 4): (0, 1, 3, 5),
@@ -142,7 +142,7 @@ def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Sizes]:
 
 
 def _counts(levels: list[Sizes]) -> list[Value]:
-    """The number of runs of the body of the first 0, 1, ... levels; the innermost level is the body itself."""
+    """Runs of the body within the first 0, 1, ..., 5 levels; the innermost level is the body itself."""
     return list(accumulate(map(product, levels[:5]), mul, initial=1.0))
 
 
@@ -152,14 +152,14 @@ def _aligned(access: TileAccess) -> bool:
 
 
 def _tile(nest: TiledNest, levels: list[Sizes], depth: int) -> Sizes:
-    """The length of each axis that the levels from `depth` inwards run over."""
+    """The extent of each axis in the tile of the levels from `depth` inwards."""
     return [minimum(product(axis), extent) for axis, extent in zip(zip(*levels[depth:], strict=True), nest.extents, strict=True)]
 
 
 def _innermost(level: Sizes) -> tuple[Sizes, Value]:
-    """Each axis's loop length in a level, 1 unless it is the innermost with several iterations; and that one's length."""
+    """The length of a level's innermost loop with several iterations: by axis, 1 for the others, and as one number."""
     around: Sizes = []
-    inside: Value = False  # whether a loop further in has several iterations
+    inside: Value = False  # a loop further in has several iterations
     for length in reversed(level):
         several = length > 1
         around.insert(0, where(and_not(several, inside), length, 1.0))
@@ -180,7 +180,7 @@ def _lines(access: TileAccess, tile: Sizes) -> Value:
 
 
 def _rivals(access: TileAccess, tile: Sizes, way: int) -> Value:
-    """The number of lines of a tile that compete for one set of a cache: addresses `way` bytes apart fall into the same set."""
+    """Lines of a tile that compete for one set of a cache; addresses `way` bytes apart fall into the same set."""
     result: Value = 1.0
     stride = access.nbytes * access.shape[-1]
     for span, size in reversed(list(zip(_spans(access, tile)[:-1], access.shape[:-1], strict=True))):

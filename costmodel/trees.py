@@ -13,9 +13,9 @@ from .recording import kernel
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees of one depth d, filled up to be perfect: node k has the children 2 k + 1 and 2 k + 2, and goes to the first where the
-    feature is at most the threshold. `features` (int32) and `thresholds` (float32) are (trees, 2^d - 1), `values` (float32) are
-    (trees, 2^d): what is added in a leaf."""
+    """Trees of one depth d, filled up to be perfect. Node k has the children 2 k + 1 and 2 k + 2, and goes to the first where the
+    feature is at most the threshold. `features` (int32) and `thresholds` (float32) are (trees, 2^d - 1); `values` (float32), the
+    summands of the leaves, are (trees, 2^d)."""
 
     features: np.ndarray
     thresholds: np.ndarray
@@ -58,7 +58,7 @@ def _perfect(tree, depth: int, columns: np.ndarray, scale: float) -> tuple[np.nd
     features = np.zeros(nodes - 1, dtype=np.int32)
     thresholds = np.full(nodes - 1, np.inf, dtype=np.float32)
     values = np.zeros(nodes, dtype=np.float32)
-    work = [(0, 0)]  # nodes here and there
+    work = [(0, 0)]  # a node of the perfect tree, and its node of scikit-learn's
     while work:
         place, node = work.pop()
         leaf = tree.children_left[node] < 0
@@ -74,14 +74,15 @@ def _perfect(tree, depth: int, columns: np.ndarray, scale: float) -> tuple[np.nd
 
 
 def _below(threshold: float) -> np.float32:
-    """The largest float32 that is no larger: then x <= threshold is the same for every float32 x."""
+    """The largest float32 at or below the threshold: x <= threshold is the same for every float32 x."""
     near = np.float32(threshold)
     return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
 
 
 @cache
 def _kernel(depth: int):
-    """The compiled loop over trees, levels and columns, so that a level is vector gathers. Compiles once a process, about 1 s."""
+    """The compiled loop over trees, levels and columns, so that a level is vector gathers; compiles once a process, in about 1
+    s."""
     from numba import float32, int32, uint32, void
 
     last = 2**depth - 1

@@ -1,4 +1,4 @@
-"""Measured programs, as models that learn see them; `python -m costmodel.dataset` measures some, and writes them to a file."""
+"""Data sets of measured programs for models that learn; `python -m costmodel.dataset` measures some and writes a file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import numpy as np
 from ..features import NAMES
 from ..model_file import write_arrays
 
-FORMULA = len(NAMES)  # the number of the feature that is the score of a formula
+FORMULA = len(NAMES)  # the number of the feature `formula`, the score of a formula
 COLUMNS = (*NAMES, "formula")  # of a matrix of features
 
 
 @dataclass
 class Dataset:
-    """Programs of any tasks. `matrix` has a float32 row of features for each statement, `program` the program that it belongs to;
-    `task` and `seconds` have an element a program, infinite where it failed; `tasks` are the names of the tasks."""
+    """Measured programs of any tasks. `matrix` has a float32 row of features for each statement, `program` the number of its
+    program. `task` and `seconds` have an element a program; the seconds of a failure are infinite. `tasks` are the names of the
+    tasks."""
 
     matrix: np.ndarray = field(default_factory=lambda: np.empty((0, FORMULA + 1), dtype=np.float32))
     program: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -43,7 +44,7 @@ class Dataset:
         self.seconds = np.concatenate([self.seconds, seconds])
 
     def statements(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The features of the statements of some programs, a row each, and the place of its program among these."""
+        """The features of the statements of some programs, a row each, and the place of each program among the chosen."""
         place = np.full(len(self), -1)
         place[chosen] = np.arange(len(chosen))
         own = place[self.program] >= 0
@@ -55,7 +56,7 @@ class Dataset:
 
     @staticmethod
     def joined(sets: Sequence[Dataset]) -> Dataset:
-        """All programs of several sets, whose tasks are different ones."""
+        """All programs of several sets with disjoint tasks."""
         programs, tasks = ([0, *accumulate(len(x) for x in parts)] for parts in (sets, [s.tasks for s in sets]))
         return Dataset(
             np.concatenate([s.matrix for s in sets]),
@@ -88,10 +89,10 @@ class Dataset:
 
     @staticmethod
     def load(path: str | Path) -> Dataset:
-        """The programs of a file that `save` wrote, perhaps in another version: a feature that it lacks is 0, one that is not
-        known any more is left out. FileNotFoundError if there is none; ValueError for a file that is something else."""
+        """The programs of a file that `save` wrote, perhaps in another version. A missing feature is 0, an unknown one is left
+        out. FileNotFoundError without a file; ValueError for any other file."""
         if not Path(path).exists():
-            raise FileNotFoundError(f"there is no data set {path}; python -m costmodel.dataset --out {path} measures one")
+            raise FileNotFoundError(f"data set {path} does not exist; python -m costmodel.dataset --out {path} measures one")
         try:
             with np.load(path, allow_pickle=False) as data:
                 found = {name: data[name] for name in ("matrix", "program", "task", "seconds", "tasks", "names")}

@@ -203,7 +203,7 @@ def test_a_file_that_was_changed_is_refused(content, name, change, reason, tmp_p
 
 def test_what_is_no_model_is_refused(content, tmp_path):
     path = tmp_path / "model.npz"
-    with pytest.raises(FileNotFoundError, match=r"there is no model .*model.npz; GBDTModel.save writes one"):
+    with pytest.raises(FileNotFoundError, match=r"model .*model.npz does not exist; GBDTModel.save writes one"):
         GBDTModel.load(path, MACHINE)
     np.savez(path, **content)
     whole = path.read_bytes()

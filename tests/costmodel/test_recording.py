@@ -73,5 +73,5 @@ def test_a_recorded_number_is_neither_true_nor_false():
 
 
 def test_an_unknown_operation_is_refused():
-    with pytest.raises(ValueError, match=r"^there is no operation 'xor'; there are: column, store, \+, "):
+    with pytest.raises(ValueError, match=r"^operation 'xor' is not supported; expected one of column, store, \+, "):
         Recorder().operate("xor", 1, 2)
