@@ -13,17 +13,17 @@ OPTIMISM = 0.3  # factor of the confidence bonus, a logarithm of time
 ORDER_LOSS = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
 MAX_ORDER_LOSS = 0.2  # of the last sketches
 TRUST = 0.5  # factor of the predicted loss of a sketch without trials
-MAX_LOSS = 1.0  # that a model may predict, as a logarithm
+MAX_LOSS = 1.0  # bound of a predicted loss, a logarithm
 MAX_FAILURES = 3  # trials after which a sketch without a valid candidate is given up
 CONFIDENT_TRIALS = 3  # trials after which half of a measured loss counts: n of n + CONFIDENT_TRIALS
 
 
 class Bandit:
-    """Holds for each sketch the number of its trials and the time of its best candidate.
+    """The number of trials and the time of the best candidate of each sketch.
 
     The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
-    Machine Learning 2002); trials of the same batch count as done. A sketch without trials is expected to be slower than the best
-    by `losses`, a logarithm: the prediction of a model, plus a term that grows with its place in the order of preference. After n
+    Machine Learning 2002); trials of the same batch count as done. The expected loss of a sketch without trials, against the
+    best, is `losses`, a logarithm: the prediction of a model, plus a term for its place in the order of preference. After n
     trials the measured loss has the weight n / (n + CONFIDENT_TRIALS), because the best of a few trials is far from the optimum.
     """
 
@@ -35,32 +35,31 @@ class Bandit:
         self._order = order
 
     def meet(self, sketches: Sequence[Sketch]) -> None:
-        """The sketches that it is to choose among, for a bandit that looks at them."""
+        """Take the sketches to choose among, for a bandit that reads their features."""
         return
 
     def predict(self, losses: Sequence[float] | np.ndarray) -> None:
-        """Take over what a model predicts: by how much the best candidate of each sketch is slower than the best of all, as a
-        logarithm."""
+        """Take a model's predictions: for each sketch the logarithm of its best time over the best time of all."""
         self.losses = self._order + TRUST * np.clip(losses, 0.0, MAX_LOSS)
 
     def update(self, sketch: int, seconds: float) -> None:
-        """A candidate of the sketch took `seconds`, infinity if it failed."""
+        """Count a candidate of the sketch that took `seconds`, infinity if it failed."""
         self.trials[sketch] += 1
         self.best[sketch] = min(self.best[sketch], seconds)
 
     def shares(self, n: int, under_way: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The number of the next `n` trials that each sketch gets, if so many trials of each are under way."""
+        """The trials of each sketch among the next `n`; `under_way` counts its trials that are under way."""
         picked = np.zeros(len(self.trials), dtype=np.int64)
         for _ in range(n):
             picked[self.order(under_way + picked, rng)[0]] += 1
         return picked
 
     def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The sketches, the one that should get the next trial first, if `picked` trials of each are under way."""
+        """The sketches in the order in which they should get the next trial; `picked` trials of each are under way."""
         return np.argsort(self.expected() - self.bonus(self.trials + picked), kind="stable")
 
     def expected(self) -> np.ndarray:
-        """The expected slowdown of each sketch against the best, as a logarithm; infinite for one that was given up."""
+        """The expected slowdown of each sketch against the best, a logarithm; infinite for one given up."""
         tried = np.isfinite(self.best)
         fastest = np.min(self.best, initial=np.inf)
         loss = self.losses.copy()
@@ -70,12 +69,12 @@ class Bandit:
         return loss
 
     def bonus(self, trials: np.ndarray) -> np.ndarray:
-        """The possible error of the expected losses, after so many trials of each sketch."""
+        """The confidence bonus of each sketch, a logarithm, which falls with its number of `trials`."""
         return OPTIMISM * np.sqrt(math.log(2 + trials.sum()) / (trials + 0.5))
 
 
 class Uniform(Bandit):
-    """Gives all sketches the same number of trials."""
+    """The same number of trials for all sketches."""
 
     def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return np.argsort(self.trials + picked, kind="stable")

@@ -1,4 +1,4 @@
-"""Credit assignment: how often each mutation is applied."""
+"""Credit assignment: the probability of each mutation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from ..space.sketch import Sketch
 DECAY = 0.9  # factor of the counts so far after each generation
 MIN_LIKELY = 0.02  # added to each probability, so that a mutation is never given up
 LOGISTIC_STEPS, LOGISTIC_RATE = 4, 1.0  # of gradient descent, for each generation
-PRIOR_TRIES = 4.0  # children that a mutation's initial probability counts for
+PRIOR_TRIES = 4.0  # weight of a mutation's initial probability, in children
 
 
 class FixedCredit:
-    """Assigns probabilities to mutations, which `Evolution` rewards after each generation: constant ones, as in Ansor and
-    MetaSchedule."""
+    """Constant probabilities of mutations, as in Ansor and MetaSchedule; subclasses learn from the rewards of `Evolution`."""
 
     def __init__(self, probabilities: Mapping[str, float]):
         self.probabilities = dict(probabilities)
@@ -30,20 +29,20 @@ class FixedCredit:
         return found / found.sum()
 
     def pick(self, sketch: Sketch, names: Sequence[str], parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The number of the mutation that each parent, a row of the sketch, gets."""
+        """The number of a mutation for each parent, a row of the sketch."""
         return rng.choice(len(names), size=len(parents), p=self.weights(names))
 
     def reward(self, name: str, wins: int, tries: int) -> None:
-        """Learn that, of `tries` children that a mutation made, `wins` scored better than their parents."""
+        """Learn that `wins` of a mutation's `tries` children scored better than their parents."""
 
     def learn(self, sketch: Sketch, name: str, parents: np.ndarray, better: np.ndarray) -> None:
-        """Learn which of the parents, rows of the sketch, a mutation made better."""
+        """Learn the outcome of a mutation: `better` marks the parents, rows of the sketch, that it improved."""
         self.reward(name, int(np.sum(better)), len(parents))
 
 
 class AdaptiveCredit(FixedCredit):
-    """Follows the share of a mutation's recent children that are better than their parents; initial probabilities count for a
-    few children."""
+    """Probabilities that follow the share of a mutation's recent children that beat their parents. An initial probability weighs
+    as PRIOR_TRIES children."""
 
     def __init__(self, probabilities: Mapping[str, float]):
         super().__init__(probabilities)
@@ -59,9 +58,9 @@ class AdaptiveCredit(FixedCredit):
 
 
 class PredictedCredit(FixedCredit):
-    """A model predicts how likely each mutation improves a row, and mutations are drawn in proportion (Han et al., 2025): for
-    each sketch and mutation a logistic regression on the sizes of the row, learned online from what the scores said of children.
-    So it knows where a mutation pays: doubling a tile that is large already does not."""
+    """Probabilities in proportion to the predicted chance that a mutation improves a row (Han et al., 2025). Each sketch and
+    mutation has a logistic regression on the sizes of the row, learned online from the scores of children. So it sees where a
+    mutation pays: doubling a tile that is large already does not."""
 
     def __init__(self, probabilities: Mapping[str, float]):
         super().__init__(probabilities)
@@ -108,7 +107,7 @@ def mutants_of(
     credit: FixedCredit,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A mutant of each parent, a row of the sketch, and by mutation the numbers of those that it made."""
+    """A mutant of each parent, a row of the sketch, and the numbers of the mutants of each mutation."""
     names = [name for name, mutation in mutations.items() if mutation.suits(sketch)]
     mutants = parents.copy()
     if not names or not len(parents):

@@ -1,4 +1,4 @@
-"""The default schedule of a function: the templates at their seeds, else the best sketch by the analytic model."""
+"""The default schedule of a function: templates at their seeds, else the best sketch by the analytic model."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ FEW_CHOICES = Space("few", DEFAULT, annotation.annotate_in_place)
 
 
 def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Sizes | None = None) -> Schedule:
-    """The schedule of the template library for `func`, if it consists of patterns that the library knows; else the one that the
-    analytic cost model predicts to be the fastest, of all sketches and sampled tile sizes. Marks and annotations that loops have
-    already are taken away first, which the trace shows.
+    """The schedule of the template library for `func` if it knows its patterns, else the best by the analytic cost model.
 
-    Of a function whose sizes are open (`te.var`), the schedule for the largest of `sizes`, as `{"n": 512}`, is taken as far as
-    it is legal for all of them (`search.sizes`).
+    The model compares all sketches at sampled tile sizes. Marks and annotations of loops are removed first, which the trace
+    shows. For a function of open sizes (`te.var`) the steps of the schedule for the largest of `sizes`, as `{"n": 512}`, are
+    taken as far as they are legal for all sizes (`search.sizes`).
 
-    Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError if an extent
-    is symbolic and no parameter says what it is.
+    Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError for a
+    symbolic extent that no parameter defines.
     """
     func, target = need_func(func, "default_schedule"), Target(target)
     if sizes is not None or func.sizes:
@@ -51,8 +50,8 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Si
 
 
 def constructed(func: PrimFunc, target: Target) -> Schedule:
-    """The best sketch of `func` by the model that needs no measuring, with the tile sizes that the model likes best; of a large
-    function only the first sketches, in which stages stay where the rules put them and operands are read as they are."""
+    """The best sketch of `func` and its best tile sizes, by the analytic model. For a large function only the first sketches
+    count, with stages where the rules put them and operands read in place."""
     model = search_backend(target).prior(target)
     choices: list[tuple[float, Sketch, list[int]]] = []
     stages = len(blocks(func))
@@ -66,7 +65,7 @@ def constructed(func: PrimFunc, target: Target) -> Schedule:
         scores = model.score(sketch_programs(sketch), rows)
         top = int(np.argmax(scores))
         choices.append((float(scores[top]), sketch, rows[top].tolist()))
-    # The model knows tiles, not what fusion saves: of sketches that it cannot tell apart, the first fuses most.
+    # The model sees tiles, not the savings of fusion: of sketches within SCORE_TIE, the first fuses most.
     best = max(score for score, _, _ in choices)
     choices.sort(key=lambda choice: (choice[0] < best - SCORE_TIE, -choice[0] if choice[0] < best - SCORE_TIE else 0.0))
     for _, sketch, row in choices:

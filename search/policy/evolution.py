@@ -5,8 +5,8 @@ Differences from the original (`docs/search.md` has the reasons):
     - A bandit divides the trials of a batch among the sketches. Each sketch is evolved separately, and only if it gets trials.
     - Populations and operators are matrices, and every row is legal, so that no row is rejected.
     - Parents are chosen by rank, the best always survive, and a part of each generation is sampled at random.
-    - An analytic model ranks until there are measurements to learn from; after that it and the learned model are weighted by how
-      often each ordered the measured candidates correctly.
+    - An analytic model ranks until there are measurements to learn from. Then it and the learned model are weighted by the share
+      of measured pairs that each ordered correctly.
     - Mutations that make better children are applied more often.
     - A part of a batch are mutants of the best measured rows, and a part is random. Rows that are nearly equal are not measured
       in the same batch.
@@ -38,8 +38,8 @@ from .lineage import Applied, Family, Generation, places
 from .ranking import TooManyPrograms, TrustedModel, is_ready, model_name, ordered_pairs, score_rows, scores_within
 from .shared_model import SharedModel
 
-SURVEYED_ROWS = 64  # of a sketch without trials, by which it is compared with others
-SURVEYED_CONCRETE_ROWS = 2  # the same, where each has to be lowered to be scored
+SURVEYED_ROWS = 64  # of a sketch without trials, to compare it with others
+SURVEYED_CONCRETE_ROWS = 2  # the same, if each must be lowered for its score
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,13 @@ class Settings:
     """The constants of the evolution.
 
     A sketch is evolved for `generations` generations of `population` rows; both are smaller for a sketch that gets less than
-    `worth` trials of the batch. Of a new generation the share `elite` are the best rows of the old one, the share `fresh` is
-    random, and of the rest the share `crossover` has two parents; the parent of the others has the rank
-    `population * u ** pressure`, u uniform in 0..1. The share `seeded` of the first generation are at most `parents` measured
-    rows and their mutants.
+    `worth` trials of the batch. Of a new generation the share `elite` are the best rows of the old one, and the share `fresh` is
+    random. Of the rest the share `crossover` has two parents; the others have one. A parent has the rank `population * u **
+    pressure`, u uniform in 0..1. In the first generation the share `seeded` are mutants of the `parents` best measured rows.
 
     Of a batch the share `blind` is random, and the share `near` are mutants of measured rows. Rows closer than `distance`, in
-    doublings of a size, are not under way at once if there are others. A population has rows of `variants` different variants
-    of its sketch, of which `unseen` are new, except for the first population. With `polish` the end of the budget goes to the
+    doublings of a size, are not under way at once if others are left. A population has rows of `variants` different variants of
+    its sketch, of which `unseen` are new, except for the first population. With `polish` the end of the budget goes to the
     neighbours of the best rows.
     """
 
@@ -75,7 +74,7 @@ class Settings:
     polish: bool = True
 
     def scaled(self, trials: int) -> Settings:
-        """The settings for a sketch that gets this number of trials of the batch."""
+        """The settings for a sketch with this number of trials of the batch."""
         share = min(1.0, trials / self.worth)
         return replace(
             self,
@@ -87,14 +86,14 @@ class Settings:
 
 @dataclass
 class _Island:
-    """A sketch, its programs for cost models, its measured rows, and the variants that have been scored."""
+    """A sketch, its programs for cost models, its measured rows, and the variants scored so far."""
 
     sketch: Sketch
     programs: SketchPrograms
     rows: list[tuple[int, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     seen: dict[tuple[int, ...], None] = field(default_factory=dict)
-    under_way: dict[tuple[int, ...], None] = field(default_factory=dict)  # rows that were proposed and not measured
+    under_way: dict[tuple[int, ...], None] = field(default_factory=dict)  # rows proposed and not yet measured
 
     def best(self, count: int) -> np.ndarray:
         """The fastest measured rows, best first."""
@@ -104,36 +103,35 @@ class _Island:
 
 @dataclass
 class _Pool:
-    """Unmeasured rows of a sketch, best first, each with its scores and whether it is a mutant of a measured row."""
+    """Unmeasured rows of a sketch with their scores, best first."""
 
     rows: np.ndarray
     scores: np.ndarray  # one column a model
-    near: np.ndarray
-    places: np.ndarray  # of the rows in the space in which distances are counted
-    left: np.ndarray  # whether it was not picked
+    near: np.ndarray  # marks mutants of measured rows
+    places: np.ndarray  # of the rows in the space of `lineage.places`
+    left: np.ndarray  # marks rows that were not picked
     family: Family
-    apart: np.ndarray  # the distance to the nearest row that is picked or under way
+    apart: np.ndarray  # distance to the nearest row that is picked or under way
 
     def penalize(self, places: np.ndarray) -> None:
-        """Rows near these places are to be picked after others."""
+        """Update the distances of rows for new `places`; rows near them are picked last."""
         for place in places:
             np.minimum(self.apart, np.abs(self.places - place).sum(axis=1), out=self.apart)
 
 
 class Evolution:
-    """Proposes candidates with good scores, found by evolution from measured rows and from random ones.
+    """Candidates with good scores, found by evolution from measured rows and from random ones.
 
     `model` is the cost model that learns, `prior` an analytic one; without both, parents are measured rows and their children are
     proposed without scores. `start` are rows, each with its sketch, that are proposed first.
 
-    Parts that can be replaced: `mutations` by name (see `population.mutate`); `credit`, how often each is applied (adaptive, from
-    their initial probabilities); `bandit`, which of a number of sketches gets the next trial; `describe`, the programs of a
-    sketch for cost models. The `rng` of `propose` is the only source of randomness: the same seed and measurements give the same
-    candidates.
+    Replaceable parts: `mutations` by name (see `population.mutate`); `credit`, their probabilities (adaptive by default);
+    `bandit`, the choice of the sketch for the next trial; `describe`, the programs of a sketch for cost models. The `rng` of
+    `propose` is the only source of randomness: the same seed and measurements give the same candidates.
 
-    For a live display: `scored` (rows, symbolic and concrete), `scored_per_second`, `rank_correlation` (Spearman's, of scores and
-    measurements, in recent batches; None before there is one), `shares` (trials by sketch). For a report: `generations`, some
-    rows of each, and `applied`, what became of each mutation's children in each batch.
+    A live display shows `scored` (rows, symbolic and concrete), `scored_per_second`, `shares` (trials by sketch), and
+    `rank_correlation` (Spearman's, of scores and measurements, in recent batches; None before the first). A report shows
+    `generations`, some rows of each, and `applied`, the success of each mutation in each batch.
     """
 
     def __init__(
@@ -150,7 +148,7 @@ class Evolution:
         describe: Callable[[Sketch], SketchPrograms] = sketch_programs,
     ):
         if not sketches:
-            raise ValueError("there is no sketch to search")
+            raise ValueError("sketches is empty: a policy needs at least one sketch")
         self.sketches = tuple(sketches)
         self.target = target
         self.settings = settings or Settings()
@@ -161,7 +159,7 @@ class Evolution:
         knows = prior is None or is_ready(model)
         initial = [(model, 6, 2) if knows else (model, 1, 1)] + ([] if prior is None else [(prior, 6, 2)])
         self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
-        self._prior = self._models[1].model if len(self._models) > 1 else None  # where the learned model is too slow
+        self._prior = self._models[1].model if len(self._models) > 1 else None  # scores if the learned model is too slow
         for trusted in self._models:
             if isinstance(trusted.model, SharedModel):
                 trusted.begin(trusted.model.right, trusted.model.wrong)
@@ -187,7 +185,7 @@ class Evolution:
 
     @property
     def scored(self) -> dict[str, int]:
-        """The numbers of rows that were scored by the formulas of their sketch, and as programs of their own."""
+        """The numbers of rows scored by the formulas of their sketch, and as programs of their own."""
         return {"symbolic": self._scored - self._concrete, "concrete": self._concrete}
 
     @property
@@ -202,14 +200,14 @@ class Evolution:
     # --- the protocol of autotune ---
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
-        """At most `n` candidates that were not proposed before; fewer where the space is small."""
+        """At most `n` candidates that were not proposed before; fewer if the space is small."""
         chosen = self.begin(n)
         if len(chosen) == n:
             return chosen
         self._batch += 1
         self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
-        # What is under way counts as measured, without a better time than those known (the constant liar).
+        # Rows under way count as measured, with no new best time (the constant liar).
         under_way = [island.sketch.matrix(island.under_way) for island in self._islands]
         picked = np.array([len(rows) for rows in under_way], dtype=np.int64)
         planned = self._bandit.shares(n, picked, rng)
@@ -235,7 +233,7 @@ class Evolution:
         return [self._candidate(number, row, Origin("seed")) for number, row in islice(new, n)]
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        """Update the models. Candidates of sketches that the policy does not have are ignored."""
+        """Update the models. Candidates of unknown sketches are ignored."""
         own: dict[tuple[int, str], list[tuple[tuple[int, ...], float]]] = {}
         for m in measurements:
             number = self._numbers.get(m.candidate.sketch)
@@ -273,12 +271,12 @@ class Evolution:
 
     @property
     def taught(self) -> Collection[str]:
-        """The tasks that the model, if it is shared with them, has learned from."""
+        """The tasks that a shared model has learned from."""
         return {task for t in self._models if isinstance(t.model, SharedModel) for task in t.model.tasks}
 
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
-        """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took. How far each is
-        trusted at first follows from what the others teach about the first of these tasks, the one that is most like this."""
+        """Let the models learn from other tasks: sketches, (n, columns) rows of each, and their seconds. The initial trust of a
+        model is its accuracy on the first of these tasks, the most similar one, after it has learned the others."""
         tasks: dict[str, list[tuple[SketchPrograms, np.ndarray, np.ndarray]]] = {}
         for sketch, rows, seconds in examples:
             programs = self._describe(sketch)
@@ -294,8 +292,8 @@ class Evolution:
                 trusted.model.update(*example)
 
     def polish(self, n: int, rng: np.random.Generator) -> list[Candidate]:
-        """At most `n` candidates one step from the best measured ones, those around the very best first; none if all were
-        proposed, or the settings leave it out."""
+        """At most `n` neighbours of the best measured candidates, those of the very best first; none if all were proposed, or if
+        the settings exclude it."""
         if not self.settings.polish:
             return []
         measured = sorted(
@@ -335,7 +333,8 @@ class Evolution:
         return Candidate(sketch.name, values, sketch.trace(values).as_json(), float(scores[0]), named, origin)
 
     def _pick(self, number: int, pool: _Pool, blindly: bool, rng: np.random.Generator) -> np.ndarray | None:
-        """A row of the pool: the best that is not close to one picked before; None if none is left."""
+        """The best row of the pool at a distance from those picked before, or a random row if `blindly`; None from an empty
+        pool."""
         if blindly:
             rows = self._unknown(number, sample(self.sketches[number], self.target, 8, rng))
             if len(rows):
@@ -364,8 +363,8 @@ class Evolution:
     # --- evolving ---
 
     def _survey(self, rng: np.random.Generator) -> None:
-        """Let the model that is trusted most compare the sketches that were not tried with the others: a formula once, one that
-        learns again before each batch."""
+        """Let the most trusted model compare untried sketches with the others: a formula once, a learned model before each
+        batch."""
         most = max(self._models, key=lambda m: m.trust, default=None)
         untried = np.flatnonzero(self._bandit.trials == 0)
         if most is None or not len(untried) or (self._surveyed and (most is not self._models[0] or len(self._models) == 1)):
@@ -380,7 +379,7 @@ class Evolution:
             limit = np.inf if self._prior is None else island.programs.max_concrete
             try:
                 scores, _ = scores_within(limit, most.model, island.programs, rows)
-            except TooManyPrograms:  # the formula chooses which
+            except TooManyPrograms:  # the formula chooses the rows
                 assert self._prior is not None
                 order = np.argsort(-score_rows(self._prior, island.programs, rows)[0], kind="stable")
                 scores, _ = score_rows(most.model, island.programs, rows[order[:SURVEYED_CONCRETE_ROWS]])
@@ -388,7 +387,7 @@ class Evolution:
         self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
 
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
-        """The rows of some generations that were not measured, best first."""
+        """The unmeasured rows of some generations, best first."""
         sketch, family = island.sketch, Family(self._batch)
         if not sketch.columns:
             rows = sketch.matrix([()])
@@ -426,7 +425,7 @@ class Evolution:
         generation: int,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A generation from the one before, with its scores."""
+        """The next generation, with its scores."""
         sketch = island.sketch
         order = np.argsort(self._order(scores, rng), kind="stable")
         rows, scores = rows[order], scores[order]
@@ -453,8 +452,8 @@ class Evolution:
         return rows, np.concatenate([scores[:elite], new_scores])[first]
 
     def _variants(self, island: _Island, parents: np.ndarray, settings: Settings, rng: np.random.Generator) -> np.ndarray:
-        """The values of branch columns to which a population is confined, as each variant is a program that has to be made before
-        a model can score it: those of the best measured rows, others that were seen, and some that are new each time."""
+        """The values of branch columns in a population: those of the best measured rows, other known ones, and some new ones.
+        They are few, because each variant is a program that must be made before a model can score it."""
         sketch = island.sketch
         columns = _branching(sketch)
         if not columns:
@@ -474,7 +473,7 @@ class Evolution:
         return np.array(list(found), dtype=np.int64)
 
     def _affordable(self, island: _Island, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The rows without those of new variants, but for a few variants."""
+        """The rows of known variants, and of `unseen` new ones."""
         columns = _branching(island.sketch)
         if not columns or not len(rows):
             return rows
@@ -484,7 +483,7 @@ class Evolution:
         return rows[[key in island.seen for key in keys]]
 
     def _confined(self, sketch: Sketch, rows: np.ndarray, variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The rows, those of other variants made into some of `variants`."""
+        """The rows; any of another variant gets a random one of `variants`."""
         columns = _branching(sketch)
         if not columns or not len(rows):
             return rows
@@ -502,7 +501,7 @@ class Evolution:
         made_by: Mapping[str, np.ndarray],
         rng: np.random.Generator,
     ) -> None:
-        """Let the credit know which mutants of each operator are better than their parents, `rows`, by the scores of both."""
+        """Reward each mutation for the mutants that score better than their parents, `rows`."""
         order = self._order(np.concatenate([parents, mutants]), rng)
         better = order[len(parents) :] < order[: len(parents)]
         for name, own in made_by.items():
@@ -514,7 +513,7 @@ class Evolution:
     def _pool(
         self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, family: Family, rng: np.random.Generator
     ) -> _Pool:
-        """The rows that are not known, best first."""
+        """The pool of unknown rows, best first."""
         number = self._numbers[island.sketch.name]
         new = np.array([(number, tuple(row)) not in self._known for row in rows.tolist()], dtype=bool)
         rows, scores = rows[new], scores[new]
@@ -539,8 +538,8 @@ class Evolution:
         return np.stack([scores for scores, _ in found], axis=1)
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One number a row, lower is better: the mean of its ranks by the models, weighted by how far each is trusted. Ties, and
-        all rows without models, are in random order."""
+        """One number a row, lower is better: the mean of its ranks by the models, weighted by their trust. Ties, and all rows
+        without models, are in random order."""
         result = 1e-6 * rng.random(len(scores))
         total = sum(trusted.trust for trusted in self._models)
         for column, trusted in zip(scores.T, self._models, strict=True):
@@ -548,8 +547,8 @@ class Evolution:
         return result
 
     def _review(self, measured: dict[int, list[tuple[tuple[int, ...], float]]]) -> None:
-        """Compare the scores of a batch with what was measured."""
-        batch = []  # for each sketch the scores and the seconds of the candidates that have scores
+        """Compare the scores of a batch with the measured times."""
+        batch = []  # for each sketch the scores and the seconds of its scored candidates
         for number, results in measured.items():
             known = [(self._predicted.pop((number, row)), s) for row, s in results if (number, row) in self._predicted]
             if known:
@@ -568,7 +567,7 @@ class Evolution:
 
 
 def _operators(made_by: Mapping[str, np.ndarray], count: int) -> list[str]:
-    """The mutation that made each of `count` mutants; of copies, where none suits, that they are copies."""
+    """The name of the mutation of each of `count` mutants, or `copy`."""
     found = ["copy"] * count
     for name, own in made_by.items():
         for n in own.tolist():
@@ -577,5 +576,5 @@ def _operators(made_by: Mapping[str, np.ndarray], count: int) -> list[str]:
 
 
 def _branching(sketch: Sketch) -> list[int]:
-    """The columns that pick runs of steps."""
+    """The columns of the branches of a sketch."""
     return sorted({branch.column for branch in sketch.branches})

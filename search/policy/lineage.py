@@ -1,4 +1,4 @@
-"""The lineage of an evolution's rows: the family of a population, and what is kept of populations to be shown."""
+"""The lineage of an evolution's rows: the family of a population, and samples of populations for reports."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Generation:
 
     @classmethod
     def of(cls, sketch: str, batch: int, number: int, ordered: np.ndarray) -> Generation:
-        """A generation of rows that are in the order of their scores."""
+        """A generation of rows `ordered` by their scores."""
         shown = np.unique(np.linspace(0, len(ordered) - 1, min(SHOWN_ROWS, len(ordered))).astype(np.int64))
         return cls(sketch, batch, number, ordered[shown])
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A mutation in a batch: the children that it made, how many of these scored better than their parents, and the share of
-    the children that it is to make next."""
+    """A mutation in a batch: its children, the number that scored `better` than their parents, and its `share` of the next
+    ones."""
 
     batch: int
     operator: str
@@ -51,7 +51,7 @@ class Family:
         self._made: dict[Row, tuple[str, int, tuple[Row, ...]]] = {}
 
     def add(self, rows: np.ndarray, operators: str | Sequence[str], generation: int, *parents: np.ndarray) -> None:
-        """Add rows that are new; `parents` are matrices with a row for each of them."""
+        """Add rows; known ones keep their origin. `parents` are matrices with one parent a row."""
         of = [[*map(tuple, p.tolist())] for p in parents]
         for n, row in enumerate(map(tuple, rows.tolist())):
             if row not in self._made:
@@ -59,7 +59,7 @@ class Family:
                 self._made[row] = operator, generation, tuple(p[n] for p in of)
 
     def origin(self, row: Row, measured: Collection[Row]) -> Origin | None:
-        """The origin of a row, back to rows that were measured or have no parents; None where it is none of the family."""
+        """The origin of a row, back to rows that were measured or have no parents; None for a row outside the family."""
         if row not in self._made:
             return None
         operator, generation, parents = self._made[row]
@@ -68,7 +68,7 @@ class Family:
 
 
 def places(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
-    """The rows as points between which distances are counted: sizes in doublings, choices by their number."""
+    """The rows as points for distances: sizes in doublings, choices by their number."""
     found = np.log2(np.maximum(rows, 1).astype(np.float64))
     for choice in sketch.choices:
         found[:, choice.column] = np.searchsorted(np.sort(choice.options), rows[:, choice.column])

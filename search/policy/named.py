@@ -1,4 +1,4 @@
-"""The policies and models that have names: what `autotune(policy=..., model=...)` and the command line offer."""
+"""The policies and models by name, for `autotune(policy=..., model=...)` and the command line."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 SEEDS = 4  # sketches whose seeds are measured first, at most
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
-Models = tuple[CostModel | None, CostModel | None]  # what learns, and what knows something beforehand
+Models = tuple[CostModel | None, CostModel | None]  # a model that learns, and a prior
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject that a policy is made for: a task, its target, the search space or the rules, and the models."""
+    """The subject of a policy: a task, its target, the search space or the rules, and the models."""
 
     task: Task
     target: Target
@@ -58,7 +58,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A policy by name: what makes it of a subject and further arguments; the space and the model that it has by default."""
+    """A named policy: a function that makes it from a subject and further arguments, and its default space and model."""
 
     make: Callable[..., Policy]
     space: str = "full"
@@ -66,14 +66,14 @@ class Named:
 
 
 def _over_rows(policy: Callable[..., Policy], subject: Subject, **parts: Any) -> Policy:
-    """A policy over the rows of sketches, which begins with the seeds of these."""
+    """A policy over the rows of sketches, which begins with their seeds."""
     sketches = subject.sketches()
     parts.setdefault("start", seeds(sketches, subject.target))
     return policy(sketches, subject.target, *subject.models, **parts)
 
 
 def _evolution(subject: Subject, **parts: Any) -> Policy:
-    """Its `bandit` and its `credit` may be names."""
+    """The evolution; its `bandit` and its `credit` may be names."""
     if isinstance(bandit := parts.get("bandit"), str):
         parts["bandit"] = BANDITS[bandit]
         if bandit == "gradient" and isinstance(shared := subject.models[0], SharedModel):
@@ -85,7 +85,7 @@ def _evolution(subject: Subject, **parts: Any) -> Policy:
 
 
 def _stochastic(subject: Subject, **parts: Any) -> Policy:
-    """A policy over a stochastic schedule, which is the user's space where that is a function."""
+    """A policy over a stochastic schedule: the user's space, if it is a function."""
     if not isinstance(subject.space, str):
         parts.setdefault("space", subject.space)
     return StochasticSchedule(subject.task.func, subject.target, subject.models[0], **parts)
@@ -125,9 +125,9 @@ def make_policy(
     rules: Sequence[Rule] | None = None,
     **parts: Any,
 ) -> Policy:
-    """The policy of a task: the one of POLICIES called `policy`, with one of MODELS or a model of one's own, over the sketches of
-    a space (a name, or a function of an `OpenSchedule`) or of other `rules`; None is the policy's own model or space. `parts` are
-    further arguments of it, as those of `Evolution`. ValueError, with what there is, for an unknown name."""
+    """The policy of a task, by its name in POLICIES. `model` is a name in MODELS or a model, `space` a name or a function of an
+    `OpenSchedule`; None is the policy's own. `rules` derive the sketches in place of those of the space. `parts` are further
+    arguments of the policy, as those of `Evolution`. ValueError, with the known names, for an unknown one."""
     check_names(policy=policy, model=model, space=space)
     target, named = Target(task.target), POLICIES[policy]
     models = _models(named.model if model is None else model, target)
@@ -135,7 +135,7 @@ def make_policy(
 
 
 def shared_models(model: str | CostModel | None, target: Target, policy: str = "evolution") -> Models:
-    """The models for all tasks of a run; None is the model of the policy called `policy`."""
+    """The models for all tasks of a run; None is the default model of `policy`."""
     learning, prior = _models(POLICIES[policy].model if model is None else model, target)
     return learning and SharedModel(learning), prior and SharedModel(prior)
 
@@ -147,6 +147,6 @@ def _models(model: str | CostModel | Models, target: Target) -> Models:
 
 
 def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:
-    """The rows with which a policy begins: of the first sketches that have one, the seed, in canonical form."""
+    """The first rows of a policy: the seeds, in canonical form, of the first sketches that have one."""
     seeded = [(s, s.seed) for s in sketches if s.seed is not None][:SEEDS]
     return [(s, legalize(s, target, s.matrix([seed]))[0]) for s, seed in seeded]

@@ -15,11 +15,10 @@ A policy of your own needs only `propose` and `update`:
 
     tir.autotune(func, policy=Fixed(traces))
 
-Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. These
-optional attributes are shown: `sketches`, each with its `rules`; `scored`, the number of rows that its model scored, as
-{"symbolic": n, "concrete": m}, the latter as programs of their own; `scored_per_second`; and `rank_correlation`, Spearman's, of
-scores and measured speed, -1 to 1. The last two are None where unknown. The report shows `generations` and `applied` (see
-`policy.lineage`), too.
+Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. Optional
+attributes for the display: `sketches`, each with its `rules`; `scored`, the number of scored rows, as {"symbolic": n, "concrete":
+m}, the latter as programs of their own; `scored_per_second`; `rank_correlation`, Spearman's, of scores and measured speed, -1 to
+1. The last two are None where unknown. The report shows `generations` and `applied`, too (see `policy.lineage`).
 """
 
 from __future__ import annotations
@@ -44,20 +43,18 @@ class Policy(Protocol):
         ...
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        """Learn from measurements: of the candidates proposed, of the loop's own first ones, and at the start of earlier runs.
-
-        Candidates of sketches that the policy does not know are to be ignored.
-        """
+        """Learn from measurements: of proposed candidates, of the loop's own first ones, and at the start of earlier runs.
+        Candidates of unknown sketches are to be ignored."""
         ...
 
 
 @runtime_checkable
 class Begins(Protocol):
-    """A policy that knows good candidates without a search, as the seeds of templates."""
+    """A policy with good candidates before any search, as the seeds of templates."""
 
     def begin(self, n: int) -> Sequence[Candidate]:
-        """At most `n` of these, which no later proposal repeats. They are measured before a model is loaded or asked, and before
-        other tasks are learned from."""
+        """At most `n` such candidates, which no later proposal repeats. They are measured before models are loaded and before the
+        warm start."""
         ...
 
 
@@ -72,7 +69,7 @@ class Polishes(Protocol):
 
 @runtime_checkable
 class Explains(Protocol):
-    """A policy that can tell why its model thinks of a candidate what it does."""
+    """A policy that explains the predictions of its model."""
 
     def opinion(self, candidate: Candidate) -> dict[str, float]:
         """The e-folds by which each feature, by its name, moves the predicted time; empty where unknown."""
@@ -85,7 +82,7 @@ class WarmStarts(Protocol):
 
     @property
     def taught(self) -> Collection[str]:
-        """The keys of tasks of which it needs no examples, as its model has learned from them."""
+        """The keys of tasks that its model has learned from already, so that it needs no examples of them."""
         ...
 
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:

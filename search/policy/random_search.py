@@ -1,4 +1,4 @@
-"""Random search: random rows of all sketches, ranked by a cost model if there is one. The baseline for `Evolution`."""
+"""Random search: random rows of all sketches, ranked by a cost model if given. The baseline for `Evolution`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNSCORED_SHARE = 0.25  # of the candidates, picked at random instead of by score
 
 
 class RandomSearch(RowPolicy):
-    """Proposes random rows of all sketches; with a `model`, those with the best scores and some random ones."""
+    """Random rows of all sketches; with a `model`, those with the best scores and some random ones."""
 
     _batch = 0
 

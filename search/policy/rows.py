@@ -18,14 +18,14 @@ from .ranking import model_name, score_rows
 
 Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
 
-TRIES = 8  # random rows of each sketch, among which a new one is looked for where a search found too few
+TRIES = 8  # random rows of each sketch for each missing candidate
 
 
 class RowPolicy(ABC):
-    """A policy over rows of sketches. A subclass has `search`, and `learn` if it learns from more than the model does.
+    """A policy over rows of sketches. A subclass has `search`, and `learn` if it learns more than the model.
 
     `start` are rows, each with its sketch, that are proposed first. `model` is the cost model that learns, `prior` an analytic
-    one, used where there is no other. `measured` has the seconds of every measured point.
+    one, used without the other. `measured` has the seconds of every measured point.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class RowPolicy(ABC):
         start: Sequence[tuple[Sketch, np.ndarray]] = (),
     ):
         if not sketches:
-            raise ValueError("there is no sketch to search")
+            raise ValueError("sketches is empty: a policy needs at least one sketch")
         self.sketches, self.target = tuple(sketches), target
         self.model, self._prior = prior if model is None else model, prior
         self.measured: dict[Point, float] = {}
@@ -49,17 +49,16 @@ class RowPolicy(ABC):
 
     @abstractmethod
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
-        """Points to measure next, the best first; those that are known are passed over, and of the others `n` are taken."""
+        """Points to measure next, best first; the first `n` unknown ones are taken."""
 
     def learn(self, points: Sequence[Point]) -> None:
-        """These were measured, beside what the model has learned from them."""
+        """Learn from newly measured points, beside the model."""
         return
 
     # --- the protocol of autotune ---
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
-        """At most `n` candidates that were not proposed before: the start, what `search` finds, and where that is too little
-        random rows."""
+        """At most `n` candidates that were not proposed before: the start, the points of `search`, and then random rows."""
         chosen = self.begin(n)
         for points in (self.search, self._random):
             for point in points(n, rng) if len(chosen) < n else ():
@@ -75,7 +74,7 @@ class RowPolicy(ABC):
         return [self._candidate(p) for p in chosen]
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        """Learn from measurements; those of sketches that the policy does not have are ignored."""
+        """Learn from measurements; those of unknown sketches are ignored."""
         own: dict[int, dict[tuple[int, ...], float]] = {}
         for m in measurements:
             number, row = self._numbers.get(m.candidate.sketch), tuple(map(int, m.candidate.row))
@@ -96,11 +95,11 @@ class RowPolicy(ABC):
     # --- for subclasses ---
 
     def is_new(self, point: Point) -> bool:
-        """True where a point was neither measured nor proposed."""
+        """True if a point was neither measured nor proposed."""
         return point not in self._proposed and point not in self.measured
 
     def best(self, count: int) -> list[Point]:
-        """The fastest measured points, best first; failures are none."""
+        """The fastest measured points, best first, without failures."""
         valid = [p for p, seconds in self.measured.items() if seconds < np.inf]
         return sorted(valid, key=lambda p: self.measured[p])[:count]
 
@@ -115,7 +114,7 @@ class RowPolicy(ABC):
         return scores
 
     def sampled(self, number: int, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Random rows of a sketch; one without columns has one."""
+        """Random rows of a sketch; one row for a sketch without columns."""
         sketch = self.sketches[number]
         return sample(sketch, self.target, count if sketch.columns else 1, rng)
 
@@ -129,7 +128,7 @@ class RowPolicy(ABC):
         return self.by_score({points[k]: found[points[k]] for k in rng.permutation(len(points))})
 
     def by_score(self, found: dict[Point, float]) -> list[Point]:
-        """Points with their scores, which are what the model believes of candidates now, the best first."""
+        """The points, best score first; the scores become those of the candidates."""
         self._predicted = found
         return sorted(found, key=lambda p: -found[p])
 

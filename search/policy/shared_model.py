@@ -1,4 +1,4 @@
-"""One cost model for all tasks of a run: what was measured of one task is learned by all (Ansor, section 5.2)."""
+"""One cost model for all tasks of a run, which learns from the measurements of each (Ansor, section 5.2)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from .sketch_choice import FEATURES
 class SharedModel:
     """A cost model that several policies use at the same time, each for a task of its own.
 
-    It learns a row once, whoever reports it: the search that measured it, or another one that read it from records. `right` and
-    `wrong` count the pairs of candidates that it put in the right and in the wrong order when their task was new to it; by these
-    the search of another new task decides how far to trust it. `preferences` are those of their bandits, if they are policy
-    gradients.
+    It learns a row once, from the search that measured it or from another that read it from records. `right` and `wrong` count
+    the pairs of candidates that it ordered right and wrong while their task was new to it; they set its initial trust in the next
+    new task. `preferences` are the shared weights of bandits that are policy gradients.
     """
 
     def __init__(self, model: CostModel):
@@ -34,16 +33,16 @@ class SharedModel:
 
     @property
     def ready(self) -> bool:
-        """True where the model scores by what it has learned."""
+        """True if the model itself scores, not a formula."""
         return is_ready(self.model)
 
     @property
     def tasks(self) -> Collection[str]:
-        """The keys of the tasks that it has learned from."""
+        """The keys of the learned tasks."""
         return self._learned.keys()
 
     def count(self, right: float, wrong: float) -> None:
-        """Count pairs of candidates of a task that was new."""
+        """Count pairs of candidates of a new task."""
         self.right += right
         self.wrong += wrong
 

@@ -1,5 +1,4 @@
-"""Other ways to choose the sketch of the next trial than the bandit of `bandit`: sampling a sketch is a decision of reinforcement
-learning (Han et al., 2025)."""
+"""Alternatives to the bandit of `bandit`: sampling the sketch of the next trial as reinforcement learning (Han et al., 2025)."""
 
 from __future__ import annotations
 
@@ -10,16 +9,16 @@ import numpy as np
 from ..space.sketch import Sketch
 from .bandit import MAX_FAILURES, Bandit, Uniform
 
-SPREAD = 0.5  # standard deviation of what is believed of a sketch without trials, a logarithm of time
+SPREAD = 0.5  # standard deviation of the belief of a sketch without trials, a logarithm of time
 DISCOUNT = 0.95  # factor of earlier trials, after each
 RATE = 0.3  # of the policy gradient
-FEATURES = 10  # of a sketch that it weighs
+FEATURES = 10  # of a sketch
 TEMPERATURE = 0.2  # of its choice: the weights are those of logarithms of time
 
 
 class Thompson(Bandit):
-    """Draws a belief of the loss of each sketch, and takes the best (Thompson, Biometrika 1933). The belief is a normal
-    distribution around the measured loss, or the predicted one, whose spread falls with the square root of the trials."""
+    """Thompson sampling: draws the loss of each sketch from its belief, and takes the best (Thompson, Biometrika 1933). The
+    belief is normal around the measured loss, or the predicted one; its spread falls with the square root of the trials."""
 
     def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         loss, trials = self.expected(), self.trials + picked
@@ -27,8 +26,8 @@ class Thompson(Bandit):
 
 
 class Discounted(Bandit):
-    """The upper confidence bound with trials that are forgotten (discounted UCB: Garivier and Moulines, ALT 2011): as the search
-    goes on, what a sketch can still give changes."""
+    """The upper confidence bound with discounted trials (discounted UCB: Garivier and Moulines, ALT 2011), because the gain of a
+    sketch changes in the course of a search."""
 
     def __init__(self, count: int):
         super().__init__(count)
@@ -44,9 +43,9 @@ class Discounted(Bandit):
 
 
 class PolicyGradient(Bandit):
-    """Draws a sketch with a probability that rises with a linear function of its features, which REINFORCE learns (Williams,
-    Machine Learning 1992); the reward is the speed of a candidate, relative to the best. `preferences`, the weights of features,
-    may be shared between the bandits of several tasks, so that what one has learned the next one begins with."""
+    """A softmax choice over a linear function of sketch features, learned by REINFORCE (Williams, Machine Learning 1992). The
+    reward is the speed of a candidate, relative to the best. `preferences`, the weights of features, may be shared between the
+    bandits of several tasks, so that one starts with the weights of another."""
 
     def __init__(self, count: int, preferences: np.ndarray | None = None):
         super().__init__(count)
@@ -68,7 +67,7 @@ class PolicyGradient(Bandit):
         self.preferences += RATE * (reward - self._mean) * gradient
 
     def probabilities(self) -> np.ndarray:
-        """The probability of each sketch to get the next trial."""
+        """The probability of each sketch for the next trial."""
         value = self._features @ self.preferences - self.losses
         value[~np.isfinite(self.best) & (self.trials >= MAX_FAILURES)] = -np.inf
         if not np.isfinite(value).any():
@@ -83,9 +82,8 @@ class PolicyGradient(Bandit):
 
 
 def sketch_features(sketch: Sketch, place: int) -> np.ndarray:
-    """FEATURES numbers that describe a sketch and its task, without names: how many columns, tiled axes, reductions, choices,
-    branches and blocks there are, its place in the order of preference, how many rules made it, whether it has a seed, and the
-    logarithm of the largest extent."""
+    """FEATURES numbers of a sketch and its task: the numbers of columns, tiled axes, reductions, choices, branches, blocks and
+    rules; its place in the order of preference; 1 for a seed; the logarithm of the largest extent."""
     extents = [t.extent for t in sketch.tiles]
     reductions = sum(t.reduce for t in sketch.tiles)
     places = place, len(sketch.rules)

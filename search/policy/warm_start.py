@@ -19,16 +19,16 @@ Example = tuple[Sketch, np.ndarray, np.ndarray]  # a sketch, an (n, columns) mat
 
 MAX_TASKS = 8  # other tasks to learn from
 MAX_CANDIDATES = 256  # of a task, the latest
-MAX_SECONDS = 5.0  # seconds after which no other task is looked at
+MAX_SECONDS = 5.0  # seconds after which no other task is read
 
 
 def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iterator[Example]:
     """Measured candidates of other functions on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of its
-    rows, and their seconds, infinite where they failed. Functions of the same structure come first, then those measured last;
-    of a model that was `taught` some tasks, named by their keys, only others of the same structure.
+    rows, and their seconds, infinite for failures. Functions of the same structure come first, then the most recent; for a model
+    that was `taught` some tasks, named by their keys, only other functions of the same structure.
 
-    Left out is what the rules of today would not make any more: a row counts only if its trace is the recorded one. After
-    `MAX_SECONDS` seconds no other function is looked at, so that a busy machine may learn of fewer.
+    A row counts only if today's rules make the recorded trace from it. After `MAX_SECONDS` seconds no other function is read, so
+    a busy machine may learn from fewer.
     """
     from codegen.target import Target
 
@@ -45,14 +45,14 @@ def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iter
             return
         try:
             func = records.func(summary.workload)
-        except ScriptError:  # an earlier version wrote what this one does not read
+        except ScriptError:  # written by an earlier version, in another dialect
             continue
         found = [r.measurement for r in records.of(summary.workload, task.target)[-MAX_CANDIDATES:]]
         yield from by_sketch(found, generate(func, Target(task.target)))
 
 
 def by_sketch(measured: Sequence[Measurement], sketches: Sequence[Sketch]) -> Iterator[Example]:
-    """The measurements of each sketch that makes their candidates."""
+    """The measurements of each sketch, as examples; those of other spaces and versions are left out."""
     for sketch in sketches:
         same = [m for m in measured if m.candidate.sketch == sketch.name and is_of(m.candidate, sketch)]
         if same:
@@ -60,7 +60,7 @@ def by_sketch(measured: Sequence[Measurement], sketches: Sequence[Sketch]) -> It
 
 
 def is_of(candidate: Candidate, sketch: Sketch) -> bool:
-    """True where the sketch makes the trace of the candidate from its row: sketches of other spaces and versions share names."""
+    """True if the sketch makes the trace of the candidate from its row; sketches of other spaces and versions share names."""
     if len(candidate.row) != sketch.columns or any(candidate.row[c.column] not in c.options for c in sketch.choices):
         return False
     return sketch.trace(candidate.row).as_json() == candidate.trace

@@ -1,8 +1,8 @@
 """Populations for CPUs: rows whose innermost tiles fit the vector registers.
 
-Tile sizes may be any integer: where they do not divide, the last tile is guarded. They are sampled from the innermost level
-outwards: the innermost tile fits the vector registers, the next ones are small multiples. Where a sketch asks for perfect tiles,
-every exact factorisation of the extent is equally likely (Ansor, section 4.2).
+Tile sizes may be any integer; a last tile that is not full is guarded. They are sampled from the innermost level outwards: the
+innermost tile fits the vector registers, the next ones are small multiples. For perfect tiles every exact factorisation of the
+extent is equally likely (Ansor, section 4.2).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from schedule.open_trace import Role, Tile
 from ..space.sketch import Sketch
 
 MAX_OPERAND_VECTORS = 2  # registers for vectors of columns, beside the accumulators: those of longer rows take turns
-DIVIDING_SHARE = 0.75  # how often a size that divides is preferred: it needs no guard
+DIVIDING_SHARE = 0.75  # probability with which a size that divides is preferred: it needs no guard
 MAX_VECTORS = 4  # of the vectorised axis in the innermost tile
 MAX_BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
-MAX_ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or better what is too much
+MAX_ROUNDS = 16  # of shrinking tiles until accumulators fit
 
 
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -38,10 +38,10 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
     """Bring `rows` into canonical form, in place.
 
     Tile sizes are clipped to the rest of the extent, and evened out so that the last tile is nearly full. The vectorised one
-    becomes a number of whole vectors (of whole registers or of halves, as the row picks). Perfect ones become the largest
-    divisor that is no larger. Innermost tiles shrink until the accumulators of a block fit the vector registers.
+    becomes a number of whole vectors (of registers or half registers, as the row picks). Perfect ones are rounded down to a
+    divisor. Innermost tiles shrink until the accumulators of a block fit the vector registers.
     """
-    used = sketch.used(rows)  # by what branches pick, which tiles do not change
+    used = sketch.used(rows)  # depends on branches alone, not on tiles
     rows[:] = sketch.canonical(rows, used)
     for own in sketch.tiles_by_block.values():
         tiles = [t for t in own if not t.reduce and t.columns]
@@ -63,7 +63,7 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
 
 
 def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:
-    """Elements of the vectorised axis in a vector, by row: a register, or half of one where picked; 1 if not vectorised."""
+    """Elements of a vector of axis `t`, by row: those of a register, or of half of one as the row picks; 1 if not vectorised."""
     if not t.vector:
         return np.ones(len(rows), dtype=np.int64)
     width = np.full(len(rows), target.lanes(t.bits), dtype=np.int64)
@@ -82,7 +82,7 @@ def _innermost(t: Tile, width: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target) -> None:
-    """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
+    """Shrink innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
     if not widths:
         return
     perfect = any(t.perfect for t in widths)
@@ -104,7 +104,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
 
 
 def _accumulators(target: Target, vectors: np.ndarray) -> np.ndarray:
-    """The number of accumulators that each row may have, whose tile is so many vectors long in each vectorised axis."""
+    """The most accumulators of each row; `vectors` has the length of its tile along each vectorised axis, in vectors."""
     operands = np.minimum(np.prod(vectors, axis=1), MAX_OPERAND_VECTORS) if vectors.shape[1] else MAX_OPERAND_VECTORS
     return np.broadcast_to(np.maximum(1, target.machine_as(CPU).accumulators(operands)), len(vectors))
 
@@ -115,7 +115,7 @@ def _even(left: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _divisor_below(extent: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The largest divisors of `extent` that are no larger than `size`."""
+    """The largest divisors of `extent` up to `size`."""
     result = np.ones_like(size)
     for value in np.unique(extent):
         divisors = _divisors(int(value))
@@ -125,7 +125,7 @@ def _divisor_below(extent: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _perfect(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:
-    """All levels of each axis at once: one of the ordered factorisations of its extent."""
+    """Sample all levels of each axis at once: one of the ordered factorisations of its extent."""
     for t in tiles:
         if t.columns:
             table = factorisations(t.extent, len(t.columns), t.limit or t.extent)
@@ -142,7 +142,7 @@ def factorisations(extent: int, levels: int, limit: int) -> np.ndarray:
 
 
 def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.random.Generator) -> None:
-    """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
+    """Sample register tiles whose accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
     across = []
@@ -158,7 +158,7 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     others = [t for t in tiles if not t.vector]
     for k in rng.permutation(len(others)):
         t = others[k]
-        # Uniform in the exponent, half of the time all that the budget allows.
+        # Uniform in the exponent; half of the time the whole budget.
         most = t.extent if t.limit is None else min(t.extent, t.limit)
         top = np.minimum(budget, most) if t.registers else np.full(n, most)
         drawn = _log_uniform(top, rng)
@@ -176,7 +176,7 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
 
 
 def _vectors(extent: int, width: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    """`n` lengths of a tile of some vectors of `width` elements, mostly such that divide the axis."""
+    """`n` tile lengths in whole vectors of `width` elements, mostly divisors of the extent."""
     lengths = width * np.arange(1, min(MAX_VECTORS, -(-extent // width)) + 1)
     exact = lengths[extent % lengths == 0]
     sampled = rng.choice(lengths, size=n)
@@ -186,7 +186,7 @@ def _vectors(extent: int, width: int, n: int, rng: np.random.Generator) -> np.nd
 
 
 def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:
-    """Inner reduction loops: short axes whole, long ones from a few dozen up; then levels of multiples."""
+    """Sample inner reduction loops: short axes mostly whole, long ones from 16 up; then levels of multiples."""
     n = len(rows)
     for t in tiles:
         left = np.full(n, t.extent, dtype=np.int64)
@@ -207,8 +207,8 @@ def _log_uniform(upper: np.ndarray, rng: np.random.Generator, lower: float = 1.0
 
 
 def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sizes near `size` that waste little: mostly the largest divisor of `extent` that is not much smaller, else the smallest
-    size with the same number of tiles, so that the last is nearly full."""
+    """Sizes near `size` that waste little: mostly the largest divisor of `extent` above half of `size`, else the smallest size
+    with the same number of tiles, so that the last is nearly full."""
     extent = np.broadcast_to(np.asarray(extent), size.shape)
     divisor = _divisor_below(extent, size)
     near = (2 * divisor > size) & (rng.random(len(size)) < DIVIDING_SHARE)

@@ -1,7 +1,7 @@
-"""Enlarges the axes of a function without changing its structure, so that a schedule of it has no special cases.
+"""Enlarged axes for a function of unchanged structure, so that a schedule of it has no special cases.
 
 A schedule of a short axis is full of special cases: levels of one iteration, tiles that cover the whole axis. The result of the
-same steps on a long axis holds for both, if every number remembers its value in the function itself
+same steps on a long axis holds for both, because each enlarged number keeps its original value as its formula
 (`tir.arith.symbolic.SymbolicInt`).
 """
 
@@ -18,18 +18,17 @@ from tir.ir import Block, Buffer, Const, Expr, For, Load, Node, PrimFunc, Store,
 from tir.traverse import blocks, loops, rewrite, walk
 
 Place = tuple[str, str, int]  # ("axis", block, number), ("loop", name, 0) or ("dimension", buffer, number)
-RoundUp = Callable[[int], int]  # the smallest suitable length of an axis that is not below its argument
+RoundUp = Callable[[int], int]  # the smallest suitable length of an axis from its argument on
 
 ATTEMPTS = 100  # to find a length that suits several axes
 
 
 def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFunc:
-    """`func` with other lengths of the axes (block, name of the variable) in `wanted`, and of what depends on them.
+    """`func` with longer axes, those (block, name of the variable) in `wanted`, and longer loops and dimensions that follow.
 
-    Axes, loops and dimensions of buffers that are counted by one another have one length. A dimension that is read or written at
-    an index computed from axes grows by as much as the index does, and an index that counts down starts further up. A function
-    that is too involved for that (its axes are not loops, or each of two lengths asks for more than the other) is returned as it
-    is.
+    An axis has the length of its loop, and of the dimensions that it alone indexes. A dimension with an index computed from axes
+    grows with the index, and an index that counts down starts further up. A function that is too involved for that (its axes are
+    not loops, or two lengths each ask for more than the other) is returned unchanged.
     """
     lengths = _lengths(func)
     same, grow = _relations(func, lengths)
@@ -44,7 +43,7 @@ def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFu
     new = {c: lengths[c] for c in classes.values()}
 
     def at_least(c: Place, length: int) -> int:
-        for _ in range(ATTEMPTS):  # what suits one axis need not suit another
+        for _ in range(ATTEMPTS):  # a length that suits one axis need not suit another
             suits = length
             for rounded in rounds.get(c, ()):
                 suits = rounded(suits)
@@ -57,7 +56,7 @@ def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFu
         new[c] = at_least(c, new[c])
     for _ in range(len(new) + 1):
         before = dict(new)
-        starts: dict[tuple[str, Expr], int] = {}  # how much further up the index of a block starts
+        starts: dict[tuple[str, Expr], int] = {}  # added to the index of a block, so that it starts further up
         for place, index, block in grow:
             axes = [("axis", block.name, n) for n in range(len(block.iters))]
             low, high = _ends(index, block, [lengths[axis] for axis in axes])
@@ -82,7 +81,7 @@ def _lengths(func: PrimFunc) -> dict[Place, int]:
 
 
 def _relations(func: PrimFunc, lengths: dict[Place, int]):
-    """A map from places to representatives of equally long ones, None if there is none, and other dimensions' indices."""
+    """A map from places to representatives of equally long ones, or None, and the computed indices of other dimensions."""
     parent: dict[Place, Place] = {}
 
     def same(place: Place) -> Place:
@@ -119,7 +118,7 @@ def _ends(index: Expr, block: Block, lengths: Sequence[int]) -> Interval:
 
 
 def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int], starts: Mapping[tuple[str, Expr], int]) -> PrimFunc:
-    """The function with other lengths, and indices of blocks that start further up; both remember what they replace."""
+    """The function with other lengths, and with indices of blocks that start further up; both keep the old value as formula."""
 
     def size(place: Place, extent: Expr) -> Expr:
         if place not in lengths or type(extent) is not Const:

@@ -1,8 +1,8 @@
 """Populations for GPUs: rows whose blocks of threads, registers and shared memory fit the device.
 
-Thread and register tiles are grown from one element by small factors, each on a random axis, until a sampled number of threads,
-and of elements a thread, is reached; on tensor cores warps and fragments are. `legalize` brings any row within the limits,
-which are boolean vectors over the whole matrix: where a limit is exceeded, the largest factor is halved first.
+Thread and register tiles grow from one element by small factors, each on a random axis, up to a sampled number of threads and of
+elements a thread; on tensor cores warps and fragments grow. `legalize` brings any row within the limits, which are boolean
+vectors over the whole matrix: it halves the largest factor first.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ WARPS: Weights = ((1, 0.05), (2, 0.1), (4, 0.4), (8, 0.4), (16, 0.05))  # of a b
 FRAGMENTS: Weights = ((1, 0.05), (2, 0.1), (4, 0.2), (8, 0.25), (16, 0.3), (32, 0.1))  # of a warp, each 16 by 16
 INSTRUCTIONS: Weights = ((1, 0.2), (2, 0.5), (4, 0.3))  # along the sum, from one tile of shared memory
 FACTORS = (2, 3, 5, 7)  # by which a tile grows
-DIVIDING_SHARE = 0.9  # how often a tile of an axis without padding grows only by factors that divide
+DIVIDING_SHARE = 0.9  # probability with which a tile of an axis without padding grows only by factors that divide
 IDLE_PERIOD = 8  # blocks of which at most one is idle, as rows of blocks come in groups
-MAX_ROUNDS = 24  # of halving; each halves what exceeds a limit
+MAX_ROUNDS = 24  # of halving a factor
 
 
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -92,7 +92,7 @@ def _columns(tiles: Sequence[Tile], role: str) -> list[int]:
 
 
 def _factor(t: Tile, used: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The factors by which the used part of an axis grows: 2 where it can be padded, else mostly one that divides the rest."""
+    """The factors by which the used part of an axis grows: 2 for a padded axis, else mostly a divisor of the rest."""
     n = len(used)
     if t.padded:
         return np.full(n, 2)
@@ -116,7 +116,7 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
             left //= rows[:, column]
     limits = target.machine_as(GPU)
     for tiled in _tiled_blocks(sketch):
-        # Threads only grow to a warp, all else only shrinks; what shrinks may make room for threads.
+        # Threads only grow to a warp, all other factors only shrink, which may make room for threads.
         for _ in range(MAX_ROUNDS):
             before = rows.copy()
             _fit_block(tiled, limits, rows)
@@ -130,7 +130,7 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
 
 
 def _lower_choice(sketch: Sketch, rows: np.ndarray, column: int, upper: np.ndarray) -> None:
-    """Lower a choice to its largest option that is at most `upper`; to its smallest if there is none."""
+    """Lower a choice to its largest option up to `upper`, else to its smallest."""
     options = np.sort([o for c in sketch.choices if c.column == column for o in c.options])
     wanted = np.maximum(options[0], np.minimum(rows[:, column], upper))
     rows[:, column] = options[np.searchsorted(options, wanted, side="right") - 1]
@@ -138,22 +138,22 @@ def _lower_choice(sketch: Sketch, rows: np.ndarray, column: int, upper: np.ndarr
 
 @dataclass(frozen=True, slots=True)
 class _TiledBlock:
-    """A tiled block of a sketch, and what it reads through shared memory, by the tiles of its axes."""
+    """A tiled block of a sketch, with its reads through shared memory."""
 
     sketch: Sketch
     tiles: list[Tile]
     reads: list[TileAccess]
-    axes: list[tuple[int, ...]]  # the columns of each axis of the block that make up its tile, none where it has one iteration
+    axes: list[tuple[int, ...]]  # the columns of each axis that make up its tile, empty for an axis of one iteration
     units: tuple[int, ...]
-    stages: int | None  # the columns of how many tiles take turns, and of how many blocks share the registers
-    resident: int | None
+    stages: int | None  # column of the number of tiles that take turns
+    resident: int | None  # column of the number of blocks that share the registers
 
     def columns(self, roles: str) -> list[int]:
         return [c for role in roles for c in _columns(self.tiles, role)]
 
     @property
     def cores(self) -> bool:
-        """True where tensor cores multiply."""
+        """True if tensor cores multiply."""
         return bool(self.columns("f"))
 
     def threads(self, rows: np.ndarray) -> np.ndarray:
@@ -161,14 +161,14 @@ class _TiledBlock:
         return np.prod(rows[:, self.columns("tw")], axis=1) * (WARP if self.cores else 1)
 
     def held(self, rows: np.ndarray) -> np.ndarray:
-        """The registers of a thread that hold accumulators, and fragments of factors, a vector."""
+        """The registers of a thread for accumulators and fragments of factors, a vector."""
         if not self.cores:
             return np.prod(rows[:, self.columns("vs")], axis=1)
         across, down = (rows[:, c] for c in self.columns("f"))
         return FRAGMENT_REGISTERS * (2 * across * down + across + down)
 
     def shared(self, rows: np.ndarray) -> np.ndarray:
-        """Bytes of shared memory at most, a vector: each tile starts where a vector may."""
+        """An upper bound of the bytes of shared memory, a vector; each tile starts at a multiple of MAX_ACCESS_BYTES."""
         sizes = [np.prod(rows[:, columns], axis=1) * unit for columns, unit in zip(self.axes, self.units, strict=True)]
         total = np.zeros(len(rows), dtype=np.int64)
         for access in self.reads:
@@ -184,7 +184,8 @@ class _TiledBlock:
         return total * (1 if self.stages is None else rows[:, self.stages])
 
     def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
-        """The elements of a row, perhaps skewed; for tensor cores it ends 16 bytes off a multiple of 64, or 32 off of 128."""
+        """The elements of a row with its padding; for tensor cores it ends 16 bytes off a multiple of 64, or 32 off one of
+        128."""
         if not self.cores:
             return -(-span // 8) * 8 + 4
         rest = (16 // nbytes - span) % (64 // nbytes)
@@ -232,19 +233,19 @@ def _fit_block(tiled: _TiledBlock, limits: GPU, rows: np.ndarray) -> None:
 
 
 def _allocated(threads: np.ndarray) -> np.ndarray:
-    """The threads for which a block gets registers: each of the four warp schedulers of an SM has the same number of warps."""
+    """The threads for which a block gets registers: the same number of warps for each warp scheduler of an SM."""
     return -(-threads // (WARP_SCHEDULERS_PER_SM * WARP)) * (WARP_SCHEDULERS_PER_SM * WARP)
 
 
 def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:
-    """True where more than one of IDLE_PERIOD blocks along an axis is there only because blocks come in groups."""
+    """True where grouping adds more than one idle block in IDLE_PERIOD along an axis."""
     group = np.prod(rows[:, _columns([t], "g")], axis=1)
     blocks = -(-t.extent // (np.prod(rows[:, t.columns], axis=1) // group))
     return -(-blocks // group) * group * (IDLE_PERIOD - 1) > blocks * IDLE_PERIOD
 
 
 def _fill_warp(tiled: _TiledBlock, rows: np.ndarray) -> None:
-    """Double threads, last axis first, until there is a warp; a thread's elements become threads at an axis's end."""
+    """Double threads, last axis first, up to a warp; at the end of an axis a thread's elements become threads."""
     for t in reversed([t for t in tiled.tiles if not t.reduce]):
         thread = t.columns[t.roles.index("t")]
         others = [c for c in t.columns if c != thread]
@@ -260,7 +261,7 @@ def _fill_warp(tiled: _TiledBlock, rows: np.ndarray) -> None:
 
 
 def _shrink(rows: np.ndarray, columns: list[int], too_much: Callable[[np.ndarray], np.ndarray]) -> None:
-    """Halve the largest of some columns in the rows that exceed a limit, until none does."""
+    """Halve the largest of some columns in the rows over a limit, until all are within it."""
     for _ in range(MAX_ROUNDS):
         over = np.flatnonzero(too_much(rows))
         if not len(over) or not columns:

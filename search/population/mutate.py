@@ -1,9 +1,8 @@
 """Mutations and crossover: operators from matrices of rows to matrices of rows (Ansor, section 5.1).
 
-`mutations` is the table of mutations. Another table may be given to `Evolution`, with operators of one's own.
-
-Every operator returns rows in the canonical form of `sample.legalize`, so that all of them are legal. A row in which an operator
-finds nothing to change is returned unchanged; the search drops such copies with all other repeats.
+`mutations` is the table of mutations; `Evolution` takes another one, with a user's operators. Every operator returns rows in the
+canonical form of `sample.legalize`, so they are legal. A row in which an operator finds nothing to change stays unchanged; the
+search drops such copies with all other repeats.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..space.sketch import Sketch
 from .cpu import lanes
 from .sample import legalize, sample
 
-FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # moved between levels of a tile, or the whole level is
+FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # to move between levels of a tile, beside the whole level
 
 T = TypeVar("T")
 Operator = Callable[[Sketch, Target, np.ndarray, np.random.Generator], np.ndarray]
@@ -57,7 +56,7 @@ def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gener
 
 
 def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The next size for one inner level of an axis, also one that does not divide; a vector by its number of lanes."""
+    """Take the next size for one inner level of an axis, dividing or not; a vectorised level changes by one vector."""
     result = rows.copy()
     for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         position = rng.integers(len(t.columns), size=len(own))
@@ -70,7 +69,7 @@ def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
 
 
 def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
-    """The next larger and smaller sizes of an inner level that change the number of tiles."""
+    """The next larger and smaller sizes of an inner level with another number of tiles."""
     size = rows[:, t.columns[position]]
     if t.vector and position == len(t.columns) - 1:
         width = lanes(sketch, target, t, rows)
@@ -90,7 +89,7 @@ def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gene
 def sampled_again(
     sketch: Sketch, target: Target, rows: np.ndarray, parts: Sequence[Sequence[int]], rng: np.random.Generator
 ) -> np.ndarray:
-    """The rows, each with the columns of one of the parts, any with the same probability, sampled again."""
+    """The rows, each with the columns of one random part sampled again."""
     result = rows.copy()
     sampled = sample(sketch, target, len(rows), rng)
     for columns, own in _assigned(parts, len(rows), rng):
@@ -122,7 +121,7 @@ def _open_choices(sketch: Sketch, roles: Set[Role]) -> list[Choice]:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """An operator, what is true of the sketches whose rows it can change, and its initial probability relative to the others."""
+    """An operator, a predicate of the sketches that it suits, and its initial probability relative to the others."""
 
     operate: Operator
     suits: Callable[[Sketch], object]
@@ -150,8 +149,8 @@ def mutations() -> dict[str, Mutation]:
 def crossover(
     sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator, by_node: float = 0.5
 ) -> np.ndarray:
-    """One child of each pair of rows, with genes of both: with the probability `by_node` all genes of a block come from one
-    parent (Ansor's node-based crossover), else those of an axis."""
+    """One child of each pair of rows. With the probability `by_node` all genes of a block come from one parent (Ansor's
+    node-based crossover), else those of an axis."""
     if not sketch.columns:
         return mothers.copy()
     by_block, by_axis = _genes(sketch)
@@ -174,8 +173,8 @@ def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def neighbours(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
-    """The neighbours of a row, without repeats and without itself: one level is doubled, halved, or of the next larger or smaller
-    size; a factor of two is moved between two levels of an axis; or one choice takes another option."""
+    """The neighbours of a row, without repeats and itself: one level doubled, halved, or of the next larger or smaller size; a
+    factor of two moved between two levels of an axis; or another option of one choice."""
     found = []
     for t in sketch.tiles:
         for position, column in enumerate(t.columns):
@@ -197,7 +196,7 @@ def _with(row: np.ndarray, values: dict[int, int]) -> np.ndarray:
 
 
 def _assigned(things: Sequence[T], n: int, rng: np.random.Generator) -> list[tuple[T, np.ndarray]]:
-    """The numbers 0 .. n-1 assigned to things at random: each thing with those that it gets."""
+    """The numbers 0 .. n-1 assigned to things at random: each thing with its numbers, if any."""
     if not things:
         return []
     which = rng.integers(len(things), size=n)

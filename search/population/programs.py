@@ -19,16 +19,15 @@ from ..space.sketch import Sketch
 from .symbolic import Alignment, ReplayCache, aligned, alignments, symbolic
 from .tiled_nests import nests
 
-MAX_CONCRETE_ROWS = 16  # that are lowered at a time to be scored: each takes about 40 ms, a measurement ten times as long
+MAX_CONCRETE_ROWS = 16  # lowered at a time for scores: each takes about 40 ms, a measurement ten times as long
 
 
 @lru_cache(maxsize=512)
 def sketch_programs(sketch: Sketch) -> SketchPrograms:
-    """The programs of a sketch that a cost model scores; the same object for equal sketches.
+    """The programs of a sketch for cost models; the same object for equal sketches.
 
-    Programs are built when a model first asks for them: one for each variant (and, where indices are divided, each way in which
-    tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row. Parts that are the same
-    in other sketches of the function are built once.
+    Programs are built when a model first asks for them: a symbolic one for each variant and, for divided indices, each alignment
+    of tiles with the divisor; where a primitive refuses that, one for each row. The sketches of a function share equal parts.
     """
     replays, descriptions = _shared(sketch.func)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}
@@ -50,7 +49,7 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
         return known[variant, how]
 
     def groups(rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], np.ndarray]]:
-        """The rows by their variant and how they are aligned."""
+        """The rows by variant and alignment."""
         for variant, of_variant in _groups(sketch.variants(rows)):
             for how, mine in _groups(aligned(decides(variant), rows[of_variant])):
                 yield variant, how, of_variant[mine]
@@ -72,7 +71,7 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
 
 
 def concrete_programs(sketch: Sketch) -> SketchPrograms:
-    """The same without symbolic programs: every row is replayed, and is a program of its own."""
+    """The programs of a sketch without symbolic ones: every row is replayed, and is a program of its own."""
     return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len, max_concrete=math.inf)
 
 
@@ -86,12 +85,12 @@ def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Pr
 
 @lru_cache(maxsize=64)
 def _shared(func: PrimFunc) -> tuple[ReplayCache, DescriptionCache]:
-    """The caches that the sketches of a function share: results of their steps, and descriptions of nests."""
+    """The caches for all sketches of a function: results of steps, and descriptions of nests."""
     return ReplayCache(), DescriptionCache()
 
 
 def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """The different rows of a matrix, and the numbers of the rows that are alike."""
+    """The distinct rows of a matrix, each with the numbers of its rows."""
     members: dict[tuple[int, ...], list[int]] = {}
     for n, group in enumerate(map(tuple, keys.tolist())):
         members.setdefault(group, []).append(n)
@@ -100,7 +99,7 @@ def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
 
 
 def schedule_programs(func: PrimFunc, scheduled: Sequence[PrimFunc]) -> SketchPrograms:
-    """Schedules of `func` that are no rows of a sketch, for cost models: row n, of one column, stands for `scheduled[n]`."""
+    """The programs of any schedules of `func`, for cost models: a row is the number of one in `scheduled`."""
     _, descriptions = _shared(func)
 
     def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:

@@ -1,7 +1,4 @@
-"""Populations: integer matrices with one row a candidate, sampled from a sketch, and the canonical form of their rows.
-
-The `SearchBackend` of a target answers for the properties of its kind.
-"""
+"""Samples of a sketch, and the canonical form of rows; the `SearchBackend` of a target samples and legalizes tiles."""
 
 from __future__ import annotations
 
@@ -24,9 +21,7 @@ def sample(sketch: Sketch, target: Target, n: int, rng: np.random.Generator) -> 
 
 def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
     """The rows in canonical form, a new matrix: rows of the same program, or of one that differs only in guards, become equal.
-
-    Columns of branches that a row did not pick get their first value. Applying it twice changes nothing more.
-    """
+    Columns of branches that a row did not pick get their first value. The operation is idempotent."""
     rows = rows.copy()
     search_backend(target).legalize(sketch, target, rows)
     return rows

@@ -1,9 +1,9 @@
 """The program of a sketch with symbolic tile sizes, built once for all rows of a variant.
 
-The trace is replayed through the real primitives with symbolic integers (`tir.arith.symbolic.SymbolicInt`) in place of
-plain ones, so that every extent, stride and shape of the result tells how it depends on the row. It is replayed on a longer
-problem of the same structure (`enlarge`), with tiles of several iterations on every level and several tiles, so that no special
-case arises, however short the axes of the function itself are.
+The trace is replayed through the real primitives with symbolic integers (`tir.arith.symbolic.SymbolicInt`) in place of plain
+ones. So every extent, stride and shape of the result has its formula over the columns. The replay is on a longer problem of the
+same structure (`enlarge`), with several tiles and several iterations on every level. So no special case arises, even for short
+axes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .enlarge import RoundUp, enlarge
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
 MARKS = {"parallel": Kind.PARALLEL, "vectorize": Kind.VECTORIZED, "unroll": Kind.UNROLLED, "bind": Kind.THREAD}
-LEVELS = 4  # different numbers of iterations; levels of an axis have each its own
+LEVELS = 4  # different numbers of iterations in turn, so that the levels of an axis differ
 
 
-# The results of replayed steps, a tree: by the next step and its numbers the function, the step with names, and the later steps.
+# A tree of replayed steps: a step and its numbers lead to the function after it, the step with names, and the later steps.
 Replayed = dict[tuple, "tuple[PrimFunc, Step, Replayed]"]
 
 
 @dataclass(frozen=True, slots=True)
 class Multiples:
-    """The number of an axis's loops around a stage that step a divided index by a multiple of the divisor. `inside` has the
+    """The number of an axis's loops around a stage whose stride in a divided index is a multiple of the divisor. `inside` has the
     columns of the levels inside each loop, outermost first."""
 
     inside: tuple[tuple[int, ...], ...]
@@ -60,13 +60,13 @@ class Unmoved:
         return (rows[:, self.columns] == 1).all(axis=1)
 
 
-Alignment = Multiples | Unmoved  # what decides which part of a divided index a stage needs
-AlignmentValues = Mapping[Alignment, int]  # what `of` says for rows that share a program
+Alignment = Multiples | Unmoved  # a property of rows that decides the part of a divided index that a stage needs
+AlignmentValues = Mapping[Alignment, int]  # the results of `of` for rows that share a program
 
 
 @dataclass
 class ReplayCache:
-    """The cache that the variants of a function's sketches share: enlarged functions by witnesses' tiles, and replayed steps."""
+    """The cache for the variants of a function's sketches: enlarged functions by the tiles of witnesses, and replayed steps."""
 
     longer: dict[tuple, PrimFunc] = field(default_factory=dict)
     replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
@@ -75,9 +75,8 @@ class ReplayCache:
 def symbolic(
     sketch: Sketch, variant: Sequence[int], replays: ReplayCache | None = None, like: AlignmentValues | None = None
 ) -> PrimFunc:
-    """The program of a variant, with constants that are `SymbolicInt`; of its rows that are `aligned` so, where that matters.
-    Raises ScheduleError where no witness is legal.
-    """
+    """The program of a variant, with `SymbolicInt` constants; `like` restricts it to the rows of one alignment. ScheduleError if
+    the witness is not legal."""
     replays = replays or ReplayCache()
     row = witness(sketch, variant, like)
     unit = _unit_columns(like or {})
@@ -114,14 +113,14 @@ def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
     return replace_path(func, above, nest(order, chain[-1].body))
 
 
-# Steps that only mark or reorder loops. Their legality is not checked again, as that would take most of the time: the rows of a
-# sketch are legal, and each that is measured is replayed with all checks.
+# Steps that only mark or reorder loops. Their legality is not checked again, which would take most of the time: the rows of a
+# sketch are legal, and each measured one is replayed with all checks.
 UNCHECKED: dict[str, Callable[[PrimFunc, Step], PrimFunc]] = {**dict.fromkeys(MARKS, _marked), "reorder": _reordered}
 
 
 def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], RoundUp]:
-    """The lengths of each tiled axis that have more than one tile of the row, the last one of a single iteration unless tiles are
-    to divide; where an axis is one that steps make of those of the block, for the first of these."""
+    """Lengths of each tiled axis with more than one tile of the row; the last tile has a single iteration unless tiles are
+    perfect. For an axis that steps make of several axes of the block, the length of the first of these."""
     found: dict[tuple[str, str], RoundUp] = {}
     for block in blocks(sketch.func):
         axes = {it.var.name: is_spatial(it) for it in block.iters}
@@ -142,7 +141,7 @@ def _tiles_of(t: Tile, tile: int) -> RoundUp:
 
 
 def alignments(sketch: Sketch, variant: Sequence[int], replays: ReplayCache) -> tuple[Alignment, ...]:
-    """The alignments that decide how much of a divided index changes in tiles with stages. Replays; raises ScheduleError."""
+    """The alignments that decide the extent of a divided index in tiles with stages. Replays; raises ScheduleError."""
     divided = _divided(sketch)
     if not divided:
         return ()
@@ -160,13 +159,13 @@ def alignments(sketch: Sketch, variant: Sequence[int], replays: ReplayCache) -> 
 
 
 def _inside(binding: Expr, around: set[str]) -> tuple[tuple[int, ...], ...]:
-    """The columns of the levels inside each loop that drives an axis and is `around` a stage, outermost first."""
+    """The columns of the levels inside each loop of a binding that is `around` a stage, outermost first."""
     steps = [c for atoms, c in polynomial(binding).items() if any(variables(atom) & around for atom in atoms)]
     return tuple(tuple(sorted(set(columns_of(formula(step))))) for step in sorted(steps, reverse=True))
 
 
 def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
-    """The indices that blocks divide: the tiled axes that move each, with what their steps must be a multiple of."""
+    """The divided indices of blocks: the tiled axes of each, with the divisor that the tile of an axis must be a multiple of."""
     found: list[list[tuple[Tile, int]]] = []
     for block in blocks(sketch.func):
         for n in divisions(*(index for load in loads(block.body) for index in load.indices)):
@@ -178,13 +177,13 @@ def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
 
 
 def aligned(found: Sequence[Alignment], rows: np.ndarray) -> np.ndarray:
-    """The value of each alignment in each row, an (n, alignments) matrix; rows that agree in it share a program."""
+    """The value of each alignment in each row, an (n, alignments) matrix; rows with equal values share a program."""
     return np.stack([a.of(rows) for a in found], axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
 
 
 def witness(sketch: Sketch, variant: Sequence[int], like: AlignmentValues | None = None) -> list[int]:
-    """A row of a variant with tiles of more than one iteration on every level, and numbers that have nothing in common with each
-    other or the function, but for what rows have that are `aligned` so. Its tiles need not fit the function itself."""
+    """A row of a variant with tiles of more than one iteration on every level. Its sizes are primes that divide no constant of
+    the function, except where `like` needs multiples or ones. Its tiles need not fit the function itself."""
     row = [1] * sketch.columns
     known = {n.value for n in walk(sketch.func) if isinstance(n, Const) and isinstance(n.value, int) and n.value > 1}
     primes = cycle(islice((p for p in PRIMES if all(n % p for n in known)), LEVELS))
@@ -207,5 +206,5 @@ def witness(sketch: Sketch, variant: Sequence[int], like: AlignmentValues | None
 
 
 def _unit_columns(like: AlignmentValues) -> set[int]:
-    """The columns that are 1 in all rows that are `aligned` so."""
+    """The columns that are 1 in all rows of an alignment."""
     return {c for a, unit in like.items() if isinstance(a, Unmoved) and unit for c in a.columns}

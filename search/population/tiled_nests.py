@@ -1,4 +1,4 @@
-"""The tiled loop nests of a sketch, which analytic cost models get."""
+"""The tiled loop nests of a sketch, for analytic cost models."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from ..space.sketch import Sketch
 
 
 def nests(sketch: Sketch) -> tuple[TiledNest, ...]:
-    """The tiled nests of a sketch, on its original function, or as rules made their blocks; for a GPU the other reductions
-    too."""
+    """The tiled nests of a sketch, from the blocks of its function or of its rules; for a GPU the other reductions, too."""
     return tuple(by_block(sketch).values())
 
 
 def by_block(sketch: Sketch) -> dict[str, TiledNest]:
-    """The same nests, each with the name of its block."""
+    """The nests of `nests`, by the name of the block."""
     original = {b.name: b for b in (*blocks(sketch.func), *sketch.made)}
     names = dict.fromkeys(sketch.tiles_by_block)
     if any(isinstance(step, Step) and step.name == "bind" for step in sketch.steps):

@@ -270,7 +270,7 @@ def test_a_display_is_told():
 
 
 def test_a_search_needs_sketches():
-    with pytest.raises(ValueError, match="there is no sketch to search"):
+    with pytest.raises(ValueError, match=r"^sketches is empty: a policy needs at least one sketch$"):
         Evolution([], TWO)
 
 

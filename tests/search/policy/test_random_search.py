@@ -103,7 +103,7 @@ def test_failures_teach_the_model():
 
 
 def test_a_sampler_needs_sketches():
-    with pytest.raises(ValueError, match="there is no sketch to search"):
+    with pytest.raises(ValueError, match=r"^sketches is empty: a policy needs at least one sketch$"):
         RandomSearch([], TWO)
 
 
