@@ -1,7 +1,6 @@
-"""Functions of expressions: of numbers, of conditions, of bits; `te` has them all, and scripts as members of `T`.
+"""Functions of expressions: of numbers, of conditions, of bits; members of `te`, and of `T` in scripts.
 
-Numbers of Python may stand for expressions. Operators of expressions (`tir.ir.Operators`) and functions of numpy that are applied
-to expressions come here, too.
+Numbers of Python may stand for expressions. Operators of expressions (`tir.ir.Operators`) and numpy's functions of them end here.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ def not_equal(a, b) -> Expr:
 
 
 def intrinsic(op: str) -> Callable[..., Call]:
-    """The function that applies an intrinsic to one value, or to two of them, which are converted to one dtype. That must be of a
-    kind that it takes, floating for most; TypeError otherwise."""
+    """The function that applies an intrinsic to one value, or to two, converted to one dtype. TypeError for a dtype that the
+    intrinsic does not take; most take floats."""
 
     def apply(x, *y) -> Call:
         values = unify(x, *y) if y else (as_expr(x),)
@@ -119,7 +118,7 @@ def ceildiv(a, b) -> Any:
 
 
 def toward_zero(op: str, a, b, positive: bool = False) -> Expr:
-    """`//` or `%` of two integers where the quotient is rounded toward 0; `positive` says that `b` is above 0."""
+    """`//` or `%` of two integers with the quotient rounded toward 0; `positive` asserts that b > 0."""
     result = binary(op, a, b)
     a, b = result.a, result.b
     if dtypes.TABLE[result.dtype].kind == "uint":
@@ -129,12 +128,12 @@ def toward_zero(op: str, a, b, positive: bool = False) -> Expr:
 
 
 def clip(x, low, high) -> Expr:
-    """The number of `low` .. `high` that is next to `x`."""
+    """The number of `low` .. `high` nearest to `x`."""
     return minimum(maximum(x, low), high)
 
 
 def isnan(x) -> Expr:
-    """True where a number is none, which integers never are."""
+    """True where a value is NaN, which integers never are."""
     value = as_expr(x)
     return Binary("!=", value, value) if dtypes.is_float(value.dtype) else const(False)
 
@@ -146,13 +145,13 @@ def isinf(x) -> Expr:
 
 
 def isfinite(x) -> Expr:
-    """True where a number is neither infinite nor none, which integers always are."""
+    """True where a number is neither infinite nor NaN, as integers always are."""
     value = as_expr(x)
     return abs(value) < float("inf") if dtypes.is_float(value.dtype) else const(True)
 
 
 def bitwise_and(a, b) -> Expr:
-    """The bits that both integers have, or whether both conditions hold; with 2^n - 1 as arithmetic, which indices may have."""
+    """The bitwise and of integers or conditions; with a constant 2^n - 1 a remainder, which indices may have."""
     a, b = unify(a, b)
     if (
         isinstance(b, Const)
@@ -165,12 +164,12 @@ def bitwise_and(a, b) -> Expr:
 
 
 def bitwise_or(a, b) -> Expr:
-    """The bits that one of two integers has, or whether one of two conditions holds."""
+    """The bitwise or of integers or conditions."""
     return _on_bits("or", a, b)
 
 
 def bitwise_xor(a, b) -> Expr:
-    """The bits that just one of two integers has, or whether just one of two conditions holds."""
+    """The bitwise exclusive or of integers or conditions."""
     return _on_bits("xor", a, b)
 
 
@@ -182,7 +181,7 @@ def _on_bits(op: str, a, b) -> Expr:
 
 
 def bitwise_not(a) -> Expr:
-    """The bits that an integer has not, or whether a condition does not hold."""
+    """The bitwise complement of an integer, or the negation of a condition."""
     value = as_expr(a)
     if value.dtype == "bool":
         return logical_not(value)
@@ -203,7 +202,7 @@ def shift_right(a, b) -> Expr:
 
 
 def _shifted(shift: Callable, op: str, a, b) -> Expr:
-    """A shift; by a constant as arithmetic, which indices may have."""
+    """A shift; by a constant as `*` or `//`, which indices may have."""
     a, b = unify(a, b)
     bits = dtypes.bits(a.dtype)
     if isinstance(b, Const) and dtypes.is_int(a.dtype) and 0 <= b.value < bits - 1:
@@ -228,7 +227,7 @@ def min_value(dtype: str) -> Expr:
     return const(-dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[0], dtype)
 
 
-# What numpy's functions of elements are here, where they are called otherwise.
+# The counterparts of numpy's functions of elements under other names.
 UFUNCS: dict[str, Callable[..., Any]] = {
     "add": operator("+"), "subtract": operator("-"), "multiply": operator("*"), "divide": operator("/"),
     "floor_divide": floordiv, "remainder": floormod, "power": pow, "float_power": pow, "negative": lambda x: -x,
@@ -241,8 +240,8 @@ UFUNCS: dict[str, Callable[..., Any]] = {
 
 
 def of_numpy(ufunc: Any, method: str, inputs: tuple, options: Mapping[str, Any]) -> Any:
-    """A function of numpy applied to expressions: the one of `UFUNCS`, or of this module by its name. Of arrays the result is an
-    array of expressions. Raises TypeError where there is none."""
+    """A function of numpy applied to expressions: its counterpart in `UFUNCS`, or of its name here. Arrays give an array of
+    expressions. Raises TypeError for a function without counterpart."""
     name = ufunc.__name__
     function: Any = UFUNCS.get(name) or (globals()[name] if name in __all__ else None)
     if function is None or method != "__call__" or options:
@@ -260,10 +259,10 @@ def _boxed(value: Any) -> np.ndarray:
 
 
 def if_then_else(condition, true_value, false_value) -> Expr:
-    """`true_value` where `condition` holds, else `false_value`; only the chosen one is evaluated, so padding may be written
-    as `te.if_then_else(te.all(i >= 1, i < n), A[i - 1], 0.0)`.
+    """`true_value` where `condition` holds, else `false_value`; only the chosen one is evaluated.
 
-    The values are converted to one dtype. Raises TypeError for a condition that is not bool.
+    So padding may be written as `te.if_then_else(te.all(i >= 1, i < n), A[i - 1], 0.0)`. The values are converted to one dtype.
+    Raises TypeError for a condition that is not bool.
     """
     t, f = unify(true_value, false_value)
     return Select(as_condition(condition), t, f, lazy=True)
@@ -276,7 +275,7 @@ def select(condition, true_value, false_value) -> Expr:
 
 
 def as_condition(value) -> Expr:
-    """A value that is a condition; TypeError for any other, Python's True and False included."""
+    """`value` as a condition; TypeError for values of other dtypes, and for Python's True and False."""
     refuse_compared(value)
     found = as_expr(value)
     if found.dtype != "bool":

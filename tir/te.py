@@ -66,7 +66,7 @@ indexdiv, indexmod = floordiv, floormod
 
 
 class Tensor(Operators):
-    """One output of an operation, or an input. Index it to read an element: `A[i, k]`; one of rank 0 is its element.
+    """An input, or one output of an operation. Index it to read an element: `A[i, k]`; one of rank 0 stands for its element.
 
     `shape` is a tuple of ints (or of expressions, where sizes are symbolic); `dtype` the name of the element type.
     """
@@ -213,7 +213,7 @@ class Compute:
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """A copy of a tensor in which `value` is stored at a place for each point of a domain where `condition` holds."""
+    """A copy of `target` with `value` stored at `place`, for each point of a domain where `condition` holds."""
 
     name: str
     target: Tensor
@@ -244,12 +244,12 @@ def _shape(shape, name: str) -> tuple[Expr, ...]:
     for d in result:
         if isinstance(d, Const) and d.value < 0:
             raise ValueError(f"{name}: extents must be at least 0, got shape {tuple(str(d) for d in result)}".replace("'", ""))
-    wide = {d.dtype for d in result if not isinstance(d, Const)} & {"int64"}  # then all axes have 64 bits, to be computed with
+    wide = {d.dtype for d in result if not isinstance(d, Const)} & {"int64"}  # one such size makes all axes int64
     return tuple(const(d.value, "int64") if wide and isinstance(d, Const) else d for d in result)
 
 
 def var(name: str = "n", dtype: str = "int32") -> Var:
-    """A symbolic size, given as a scalar parameter when the function is called; its dtype is an integer."""
+    """A symbolic size: a scalar parameter of the function, of an integer dtype."""
     if not dtypes.is_int(dtypes.check(dtype)):
         raise TypeError(f"var {name}: a size must be an integer, got dtype {dtype}")
     return Var(need_name(name), dtype)
@@ -261,7 +261,7 @@ size_var = var
 def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:
     """An input tensor of the given shape (integers of at least 0, and sizes that `te.var` makes) and dtype (see `tir.dtypes`).
 
-    Raises TypeError or ValueError where shape, dtype or name are something else.
+    Raises TypeError or ValueError for any other shape, dtype or name.
     """
     return Tensor(Placeholder(need_name(name)), 0, _shape(shape, name), dtypes.check(dtype), name)
 
@@ -309,10 +309,10 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """A tensor whose element at `(i, j, ...)` is `fcompute(i, j, ...)`.
 
-    `fcompute` returns an expression, a reduction, or a tuple of them: then the result is a tuple of tensors of one shape,
-    computed together. The names of its parameters name the axes. `attrs`, JSON data, become annotations of the block. The dtype
-    is that of the expression. Raises TypeError where the function takes another number of indices than the shape has, or gives
-    something else, or where a reduction is not the whole body.
+    `fcompute` returns an expression or a reduction; for a tuple of these the result is a tuple of tensors of one shape, computed
+    together. Its parameters name the axes; the dtype of its expression is the tensor's. `attrs`, JSON data, become annotations of
+    the block. Raises TypeError for another number of indices than of dimensions, for other results, and for a reduction that is
+    not the whole body; ValueError for a body that is too large.
     """
     shape = _shape(shape, need_name(name))
     _need_function(fcompute, f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`")
@@ -321,9 +321,9 @@ def compute(
     parameters = inspect.signature(fcompute).parameters.values()
     indices = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     axis_names = [p.name for p in indices]
-    if len(axis_names) > len(shape):  # what has a default need not be an index
+    if len(axis_names) > len(shape):  # parameters with a default need not be indices
         axis_names = [p.name for p in indices if p.default is p.empty]
-    if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in parameters}:  # `*i` are the others
+    if inspect.Parameter.VAR_POSITIONAL in {p.kind for p in parameters}:  # `*i` takes the other indices
         axis_names += [f"i{n}" for n in range(len(axis_names), len(shape))]
     if len(axis_names) != len(shape):
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
@@ -362,11 +362,10 @@ def compute(
 
 
 def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str = "float32", name: str = "scan") -> Tensor:
-    """A tensor that is computed in order along an axis: `fcompute(y, i, j, ...)` may read of the tensor itself, `y`, what lies
-    before the element along it.
+    """A tensor computed in order along `axis`: `fcompute(y, i, j, ...)` may read elements before it in the tensor itself, `y`.
 
     A running sum: `te.scan((n,), lambda y, i: x[i] + te.if_then_else(i >= 1, y[i - 1], 0.0), axis=0)`. Raises as `compute` does,
-    and ValueError for an axis that is not there.
+    and ValueError for an axis that does not exist.
     """
     extents = _shape(shape, need_name(name))
     axes = _axes((f"i{n}" for n in range(len(extents))), extents)
@@ -374,19 +373,19 @@ def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str 
     if isinstance(axis, bool) or not isinstance(axis, int):
         raise TypeError(f"{name}: the axis is the number of a dimension, from 0 on, got {axis!r}")
     if not 0 <= axis < len(axes):
-        raise ValueError(f"{name}: the axis {axis} is not there; the tensor has {len(axes)} dimension(s)")
-    result = Tensor(Placeholder(name), 0, extents, dtypes.check(dtype), name)  # what computes it may read it
+        raise ValueError(f"{name}: the axis {axis} does not exist; the tensor has {len(axes)} dimension(s)")
+    result = Tensor(Placeholder(name), 0, extents, dtypes.check(dtype), name)  # its own formula may read it
     result.op = Compute(name, axes, result._shape, (cast(as_expr(fcompute(result, *axes)), dtype),), ordered=axis)
     return result
 
 
 def scatter(target: Tensor, domain: Sequence[int | Expr], fscatter: Callable, name: str = "scatter") -> Tensor:
-    """A copy of a tensor in which elements are stored at computed places: `fscatter(y, i, j, ...)` gives, for a point of the
-    domain, the indices, the value, and the condition under which it is stored there. The value may read the tensor itself, `y`,
-    at those indices.
+    """A copy of a tensor with values stored at computed places.
 
-    Points are taken in order, so that of several at one place the last counts, but for axes of the domain that are indices
-    themselves, which never meet. The indices must lie inside where the condition holds.
+    `fscatter(y, i, j, ...)` gives, for a point of the domain, the indices, the value, and the condition of the store. The value
+    may read the tensor itself, `y`, at these indices. Points are taken in order: of several stores to one element the last
+    counts. Axes of the domain that are indices themselves run in any order, since their stores never meet. The indices must be
+    in bounds where the condition holds.
     """
     extents = _shape(domain, need_name(name))
     if not isinstance(target, Tensor):
@@ -424,7 +423,7 @@ def comm_reducer(fcombine: Callable, fidentity: Callable, name: str = "reduce") 
 
 
 def _neutral(name: str, value: int) -> Callable:
-    """`value` in any dtype of numbers, for the reducer `name`."""
+    """An identity for the reducer `name`: `value` in any dtype of numbers."""
 
     def identity(dtype: str) -> Const:
         if dtype == "bool":
@@ -435,7 +434,7 @@ def _neutral(name: str, value: int) -> Callable:
 
 
 def _first(better: str) -> Callable:
-    """A choice between two pairs of an index and a value: the `better` value, or of equal ones that of the smaller index."""
+    """A combiner of pairs (index, value) that keeps the `better` value, of equal ones that of the smaller index."""
 
     def combine(x, y):
         taken = any(binary(better, x[1], y[1]), all(equal(x[1], y[1]), x[0] < y[0]))
@@ -445,7 +444,7 @@ def _first(better: str) -> Callable:
 
 
 def _no_index(dtype: str) -> Const:
-    """An index after all others."""
+    """The identity of an index: the largest number of its dtype."""
     return const(dtypes.limits(dtype)[1], dtype)
 
 
@@ -462,14 +461,14 @@ argmin = comm_reducer(_first("<"), lambda index, value: (_no_index(index), const
 
 
 def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants: Sequence[Tensor] = ()) -> PrimFunc:
-    """The function that computes the tensors in `args` that have a formula from those that are placeholders.
+    """The function that computes the tensors with a formula in `args` from the placeholders in `args`.
 
-    `args` are the parameters in call order, behind them sizes of shapes that are not listed, which a call need not give; tensors
-    computed on the way and not listed become allocated buffers. Every
-    compute becomes one block, named like its tensor; loops are named like its axes, with a suffix where a name is taken.
-    `constants` are inputs that are the same at every call, such as weights: what a schedule computes from them alone, as packing,
-    is then prepared once. Raises TypeError for arguments that are neither tensors nor sizes, ValueError where an input is not
-    listed, one is listed twice, a constant is no input, or nothing is computed.
+    `args` are the parameters in call order; symbolic sizes that are not listed follow, and a kernel's call may leave them out.
+    Other computed tensors become allocated buffers. Every compute becomes one block, named like its tensor; loops are named like
+    its axes, with a suffix where a name is taken. `constants` are inputs with the same elements at every call, such as weights;
+    values of a schedule that depend on them alone, such as packed weights, are prepared once. Raises TypeError for arguments that
+    are neither tensors nor sizes. Raises ValueError for an input that is missing or listed twice, a constant that is not listed,
+    or no formula.
     """
     args = list(args) if isinstance(args, Sequence) else [args]
     for a in args:
@@ -556,15 +555,15 @@ Buffers = dict[tuple[Placeholder | Compute | Scatter, int], Buffer]  # by operat
 
 
 class _IterNames(set[str]):
-    """The names of the iteration variables of a function so far; `tried` is of the names of loops (see `fresh`)."""
+    """The names of the iteration variables of a function so far; `tried` is for the names of loops (see `fresh`)."""
 
     def __init__(self) -> None:
         self.tried: dict[str, int] = {}
 
 
 def _iters(domain: Domain, taken: set[str], iter_names: _IterNames) -> tuple[list[Var], tuple[Iter, ...]]:
-    """The loops over a domain, and the iteration variables of the block inside of them. Loop names differ from those of iteration
-    variables, which may repeat between blocks."""
+    """The loops over a domain, and the iteration variables of the block inside. Names of iteration variables may repeat between
+    blocks; names of loops differ from them."""
     loop_vars = []
     for v, _, _ in domain:
         loop_vars.append(Var(fresh(taken, v.name, iter_names, iter_names.tried), v.dtype))

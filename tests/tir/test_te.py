@@ -461,7 +461,7 @@ MISTAKES = (
         "reduce: the identity of a dtype must be a number of that dtype; 'float32' is not a number, and cannot be a constant of "
         "dtype float32",
     ),
-    (lambda: te.scan((7,), lambda y, i: 1.0, 1), ValueError, "scan: the axis 1 is not there; the tensor has 1 dimension(s)"),
+    (lambda: te.scan((7,), lambda y, i: 1.0, 1), ValueError, "scan: the axis 1 does not exist; the tensor has 1 dimension(s)"),
     (lambda: te.placeholder(np.zeros(2), name="Z"), TypeError, None),
     (
         lambda: te.compute((7,), lambda i: A[i, 0], name="B", attrs=[1]),

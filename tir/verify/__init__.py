@@ -1,16 +1,16 @@
-"""Report of the faults of a function, and of properties that could not be proved.
+"""Verification of a function: a report of its errors, and of properties that could not be proved.
 
-`verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. Checked are: names (unique, defined
-before use, visible), ranks and dtypes, bindings within their domains, accesses within their buffers, axes that are what they are
-called, reductions that begin with their init, loops that run in any order only where the order does not matter, and that
-what is read of a temporary is written.
+`verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. The checks: names are unique, bound and
+visible; ranks and dtypes agree. Bindings stay in their domains, and accesses in their buffers. Spatial axes are data parallel;
+reductions begin with their init and run each step once. Iterations of parallel, vectorised and thread loops are independent.
+Elements of temporaries that are read are written.
 
-A finding is an `error` where the function is wrong, with two concrete iterations or the values of the variables as a witness; it
-is `unproved` where neither a proof was found nor a counterexample. Proofs are made from affine forms; where these do not suffice
-and the iterations are few, all of them are tried; where they are many, some.
+An `error` may have a witness: two concrete iterations, or the values of the variables. A finding is `unproved` where neither a
+proof nor a counterexample was found. Proofs use polynomials; where these do not suffice, iterations are tried: all if they are
+few, else some.
 
-A temporary that only one parallel loop uses counts as private to each iteration, which must then write what it reads of it;
-so does one that several parts of a program use, each for itself, in each of these.
+A temporary that only one parallel loop uses counts as private to each iteration, which must write the elements that it reads. A
+temporary with several live ranges counts as private in each of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Finding", "Report", "VerifyError", "check", "verify"]
 
 
 def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
-    """Check that `func`, a function or all of a module, is well formed; see this file's description for what that means."""
+    """The report on `func`, a function or all functions of a module; the checks are listed above."""
     if isinstance(func, Mapping) and len(func) > 1:
         first, *others = (verify(f) for f in func.values())
         return replace(first, others=tuple(others))
@@ -44,7 +44,7 @@ def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
     whole, func = func, without_empty(func)
     findings += check_bounds(func)
     calls = foreign_calls(func.body)
-    if calls:  # nothing that is said of their effect would be true
+    if calls:  # findings on their modelled effect would say nothing
         what = "what this call reads and writes is unknown, so axes, races and uninitialised elements are not checked"
         return Report(whole, (*dict.fromkeys(findings), *(Finding("unproved", what, s) for s in calls)))
     findings += check_axes(func)

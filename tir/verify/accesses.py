@@ -55,9 +55,9 @@ class ProgramPoint(Context):
     """The facts known at a point of a program. `conditions`, over loop variables, all hold where it is reached."""
 
     known: dict[str, Interval] = field(default_factory=dict)  # the ranges of the visible variables
-    facts: tuple[Expr, ...] = ()  # what holds, over them
+    facts: tuple[Expr, ...] = ()  # conditions that hold, over them
     private: frozenset[str] = frozenset()  # the buffers allocated on the way
-    guarded: bool = False  # whether it may not be reached
+    guarded: bool = False  # True if a condition decides whether it is reached
 
     def inside(self, s: For | Let | Allocate | Block) -> Self:
         match s:
@@ -95,7 +95,7 @@ class ProgramPoint(Context):
         return self.under(negated(condition))
 
     def first(self, block: Block) -> Self:
-        return self._where(*first_iteration(block))  # some iteration is sure to be it
+        return self._where(*first_iteration(block))  # some iteration is always the first
 
 
 def first_iteration(block: Block) -> list[Expr]:
@@ -136,8 +136,8 @@ class IterationScope:
     """A loop or a block, and the facts known inside it."""
 
     stmt: Block | For
-    ranges: dict[str, Interval]  # of what is visible inside
-    outer: Extents  # of what is bound outside
+    ranges: dict[str, Interval]  # of the variables visible inside
+    outer: Extents  # of the variables bound outside
     own: Extents
     loops: tuple[For, ...]  # around it, up to the block that encloses it
     conditions: tuple[Expr, ...]  # there, a predicate of its own included

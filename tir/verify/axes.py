@@ -1,4 +1,4 @@
-"""Spatial axes are data parallel; reductions run each step once, and the init first."""
+"""Check that spatial axes are data parallel, and that reductions run each step once, the init first."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .report import Finding
 
 
 def check_axes(func: PrimFunc, only: str | None = None) -> Iterator[Finding]:
-    """Spatial iterations, of all blocks or `only` of one, touch no element that another writes; reductions update, run each
-    iteration once, init first."""
+    """Findings on the axes of all blocks, or `only` of one: spatial iterations in conflict, and reductions that overwrite, repeat
+    a step, or start without init."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
     for findings in (_block_axes, partial(_repeated, blocks), _started):
         for block, scope in blocks:
@@ -62,12 +62,12 @@ def _is_fixed(interval: Interval) -> bool:
 
 
 def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iterator[Finding]:
-    """A store by several iterations of a reduction to one element must combine its value with the previous one."""
+    """Findings where iterations of a reduction store to one element without its previous value."""
     reduce = {it.var.name for it in b.reduction if not it.extent.is_one}
     if not reduce:
         return
     loaded = {a.indices for a in group if not a.is_store}
-    own = {x.buffer for x in stores(b)}  # what the others of these hold may come from the previous value
+    own = {x.buffer for x in stores(b)}  # loads of the block's other outputs may carry the previous value
     for a in group:
         if not a.is_store or not isinstance(a.stmt, Store) or (b.init is not None and any(n is a.stmt for n in walk(b.init))):
             continue
@@ -90,7 +90,7 @@ def _without(value: Expr, buffers: Collection[Buffer]) -> Expr:
 
 
 def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarray]) -> np.ndarray:
-    """The number of runs of the init for the element of each iteration of a reduction, in order."""
+    """For each iteration of a reduction, in order, the number of init runs so far for its element."""
     spatial = [v for it, v in zip(b.iters, values, strict=True) if it.axis is not Axis.REDUCE]
     starts = np.all([v == 0 for it, v in zip(b.iters, values, strict=True) if it.axis is Axis.REDUCE], axis=0)
     count = np.cumsum(starts)
@@ -104,8 +104,8 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
 def _restarts_elsewhere(
     b: Block, scope: IterationScope, points: Points, blocks: Sequence[tuple[Block, IterationScope]]
 ) -> np.ndarray:
-    """The number of earlier runs of another block's init in its loops for all elements that each iteration of a reduction
-    updates, in order: as of the other part of a reduction of which a condition chooses the part."""
+    """For each iteration of a reduction, in order, the number of earlier init runs of other blocks in its loops, for all elements
+    that it updates. Such blocks are the other parts of a reduction that a condition splits."""
     count = np.zeros(len(points), np.int64)
     position = next(n for n, (x, _) in enumerate(blocks) if x is b)
     for n, (other, around) in enumerate(blocks):
@@ -119,7 +119,7 @@ def _restarts_elsewhere(
         begins, mine = (at.evaluate(e for x in updated for e in of[x]) for at, of in ((found, begun), (points, updated)))
         if steps is None or begins is None or mine is None:
             continue
-        # By element, then by time: the iterations of the loops that both share, and where these are the same, which comes first.
+        # By element, then by time: the iterations of shared loops, then program order.
         events = np.stack([*begins, *(found.values[x] for x in shared), np.full(len(found), n)], axis=1)
         events = events[np.all([np.ones(len(found), bool), *(v == 0 for v in steps)], axis=0)]
         rows = np.stack([*mine, *(points.values[x] for x in shared), np.full(len(points), position)], axis=1)
@@ -131,7 +131,7 @@ def _restarts_elsewhere(
 
 
 def _elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
-    """The element, over the loops, of each buffer that a part of a block stores to; empty where that is more than one."""
+    """The element of each buffer that a part of a block stores to, over the loops; empty unless these are single stores."""
     parts = s.stmts if isinstance(s, Seq) else (s,)
     bindings = {it.var: it.binding for it in block.iters}
     found = {x.buffer.name: tuple(substitute(i, bindings) for i in x.indices) for x in parts if isinstance(x, Store)}
@@ -139,7 +139,7 @@ def _elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
 
 
 def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """The number of the first row equal to each of `count` rows of some columns."""
+    """For each of `count` rows of some columns, the number of the first equal row."""
     _, group = distinct_rows(np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64))
     _, first = np.unique(group, return_index=True)
     return first[group]
@@ -169,7 +169,7 @@ def _repeated(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: I
 
 
 def _starts_anew(b: Block, loop: For, scope: IterationScope) -> bool:
-    """True if all that a block updates is overwritten before in each iteration of a loop, so that the last of these decides."""
+    """True if each iteration of a loop overwrites the block's outputs before it updates them, so that only the last counts."""
     buffers = {s.buffer for s in stores(b)} - {*b.allocs}
     return all(writes_before_reads(loop.body, buffer, scope.ranges) for buffer in buffers)
 
@@ -177,8 +177,8 @@ def _starts_anew(b: Block, loop: For, scope: IterationScope) -> bool:
 def _counted_twice(
     b: Block, scope: IterationScope, start: int, anew: set[str], blocks: Sequence[tuple[Block, IterationScope]]
 ) -> Finding | bool | None:
-    """A finding by enumeration: an iteration that the loops from number `start` on, but those of `anew`, run twice; False if
-    there is none, None if unknown."""
+    """A finding by enumeration: an iteration that the loops from number `start` on, without those of `anew`, run twice. False
+    if no iteration does, None if unknown."""
     points, names = scope.points(), [loop.name for loop in scope.loops]
     values = points.evaluate(it.binding for it in b.iters) if points else None
     if not points or values is None:
@@ -210,7 +210,7 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
     mine = [x for x in scope.loops if x.name in stepping]
     zero = all_zero(x.var for x in mine)
     if not any(stepping & variables(it.binding) for it in others):
-        # If an iteration runs, that with these loops at 0, which comes first, does too, and has all reduce axes at 0.
+        # If an iteration runs, so does the first one, with these loops and all reduce axes at 0.
         first = [simplify(substitute(it.binding, zero), scope.ranges) for it in reducing]
         runs = all(prove(substitute(c, zero), scope.ranges, (c,)) for c in scope.conditions)
         if runs and all(e.is_zero for e in first):

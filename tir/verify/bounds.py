@@ -1,4 +1,4 @@
-"""Bounds: bindings stay in the domains of their axes, and indices in their buffers."""
+"""Check that bindings stay in the domains of their axes, and indices in their buffers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .report import Finding, Report, VerifyError
 
 
 def refuse_out_of_bounds(func: PrimFunc) -> None:
-    """Raise VerifyError where an index may be outside of its buffer, whatever a function is called with."""
+    """Raise VerifyError where an index may be out of bounds, unless only the arguments of a call decide that."""
     findings = tuple(f for f in check_bounds(without_empty(func)) if not f.open)
     if findings:
         raise VerifyError(Report(func, findings))
 
 
 def check_bounds(func: PrimFunc) -> Iterator[Finding]:
-    """Bindings stay within their domains, and indices within their buffers."""
+    """Findings where a binding may leave its domain, or an index its buffer."""
     for n, place in accesses_and_blocks(func.body, ProgramPoint(known=size_ranges(func), facts=assumptions(func))):
         stmt = n if isinstance(n, Stmt) else place.stmt
         if isinstance(n, Block):
@@ -42,7 +42,7 @@ def check_bounds(func: PrimFunc) -> Iterator[Finding]:
 
 def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None, place: ProgramPoint) -> Iterator[Finding]:
     """Findings where an index may be outside 0 .. extent - 1."""
-    # Over the loops: what the loops around reach may be less than the domains of the axes.
+    # Over the loops: they may reach less than the domains of the axes.
     loops = [(x.var, simplify(place.closed(x.extent))) for x in place.loops]
     conditions = (*place.conditions, *(below(var, e) for var, e in loops if not isinstance(e, Const)))
 

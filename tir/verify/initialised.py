@@ -1,7 +1,6 @@
-"""Elements of temporaries that are read are also written, and the first access is no read.
+"""Check that the elements of temporaries that are read are written, and that the first access is a write.
 
-That each is written before it is read, in every iteration, is not proved here: the interpreter traps it, since temporaries
-start as NaN.
+That every iteration writes before it reads is not proved here: the interpreter traps it, since temporaries start as NaN.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from .accesses import accesses_in, constant_extents, grouped, size_ranges
 from .ownership import constant_shape, distinct_accesses
 from .report import Finding
 
-MAX_MARKED_ELEMENTS = 1 << 26  # of a temporary whose written elements are marked: a byte each, as few as any machine has to spare
+MAX_MARKED_ELEMENTS = 1 << 26  # of a mask of written elements, a byte each: 64 MiB, which any machine can spare
 
 
 def check_initialised(func: PrimFunc, only: Collection[str] | None = None) -> Iterator[Finding]:
-    """Allocated buffers, or `only` those of these names, are written where they are read."""
+    """Findings where allocated buffers (all, or `only` these) are read but not written."""
     for owner in (func, *walk_stmts(func.body)):
         if isinstance(owner, (PrimFunc, Allocate, Block)):
             buffers = (owner.buffer,) if isinstance(owner, Allocate) else owner.allocs
@@ -41,11 +40,11 @@ def check_initialised(func: PrimFunc, only: Collection[str] | None = None) -> It
 
 
 def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequence[Finding] | None:
-    """Findings of trying all iterations; None where these or the elements are too many, or not known. To copy what was never
-    written is no fault: the copy counts as never written, too. `owned` are the accesses of the buffers that have one owner."""
+    """Findings by enumeration; None where iterations or elements are too many or unknown. A copy of an unwritten element is no
+    fault: it counts as unwritten, too. `owned` are the accesses to all buffers of one owner."""
     accesses = owned[buffer.name]
     reads = [a for a in accesses if not a.is_store]
-    if not reads or 0 in constant_shape(buffer):  # nothing of which can be read
+    if not reads or 0 in constant_shape(buffer):  # it has no elements
         return ()
     if len(reads) == len(accesses):
         return (Finding("error", f"`{buffer.name}` is read, but never written", reads[0].stmt),)
@@ -66,7 +65,7 @@ def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequenc
 
 
 def _written(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]) -> np.ndarray | None:
-    """A mask of a buffer's elements that are written, copies of never written ones aside; None where that is not known."""
+    """A mask of the written elements of a buffer, without copies of unwritten ones; None where that is unknown."""
     shape = constant_shape(owned[name][0].buffer)
     if None in shape or prod(d or 0 for d in shape) > MAX_MARKED_ELEMENTS:
         return None
@@ -105,7 +104,7 @@ def _missing(buffer: Buffer, elements: Sequence[np.ndarray], n: int, read: Acces
 
 
 def _outside(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
-    """A finding among too many iterations: an element surely read, outside of the box of all writes; else it remains open."""
+    """A finding among too many iterations: an element certainly read outside the boxes of all writes, else an unproved one."""
     boxes = [_box(a) for a in accesses if a.is_store]
     known = [box for box in boxes if box is not None]
     for a in accesses if len(known) == len(boxes) else []:
@@ -122,15 +121,15 @@ def _outside(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
 
 
 def _box(a: Access) -> list[tuple[int, int]] | None:
-    """The box that an access stays in; None where it is not known."""
+    """The bounding box of an access; None where it is unknown."""
     ranges = {name: extent_range(extent) for name, extent in a.loops}
     found = [bounds(i, ranges) for i in a.indices]
     return None if any(None in interval for interval in found) else found  # type: ignore[return-value]
 
 
 def _elements(*accesses: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
-    """The elements that accesses of the same iterations touch, as index arrays one after the other, and whether they surely do;
-    None if they are too many or unknown."""
+    """The index arrays of the elements that accesses of the same iterations touch, and True if all these iterations happen. None
+    if they are too many or unknown."""
     first = accesses[0]
     indices = [i for a in accesses for i in a.indices]
     dims = [d for a in accesses for d in constant_shape(a.buffer)]

@@ -1,4 +1,4 @@
-"""Names are unique."""
+"""Check that names are unique."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..ir import Block, PrimFunc, Stmt, sayable
 from ..traverse import bound_names
 from .report import Finding
 
-_IN_MESSAGES = ("buffer", "size", "loop", "block", "iteration variable")  # what has a name, in the order of messages
+_IN_MESSAGES = ("buffer", "size", "loop", "block", "iteration variable")  # kinds of names, in the order of messages
 
 
 def check_names(func: PrimFunc) -> Iterator[Finding]:
-    """Each name has one meaning, but that those of blocks and of the iteration variables of several blocks may occur again. The
-    names of loops and blocks, by which schedules refer to them, differ from each other."""
-    seen: dict[str, dict[str, Stmt | None]] = {}  # by name: what is called so, and where it was last bound
+    """Findings where a name has two meanings. A block may share its name with a buffer, a size or iteration variables; iteration
+    variables of different blocks may share theirs."""
+    seen: dict[str, dict[str, Stmt | None]] = {}  # by name: its kinds, each with the last statement that binds it
     for name, what, stmt in bound_names(func):
         if what == "let":
             continue

@@ -1,4 +1,4 @@
-"""Elements that iterations touch and others write: by proof from polynomials, else by enumeration."""
+"""Conflicts between iterations: disproved by polynomials, or searched by enumeration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..ir import Buffer, Const, Var
 from ..traverse import variables
 from .accesses import Extents, IterationScope, constant_extents, grouped
 
-_REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
+_REST = "<rest>"  # stands for the terms of an index without owners; not an identifier, so it names no variable
 
 
 def provably_disjoint(accesses: Sequence[Access], owners: set[str], scope: IterationScope) -> bool:
@@ -69,11 +69,11 @@ class Conflict:
 
 @dataclass(frozen=True)
 class _Disjoint:
-    """All iterations were tried, and none touches an element that another one writes."""
+    """The result of enumerating all iterations without a conflict."""
 
 
 def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) -> Conflict | _Disjoint | None:
-    """The result of trying the iterations, for each iteration of the `outer` loops separately; None if it is not certain."""
+    """The result of enumeration, within each iteration of the `outer` loops; None if it is not certain."""
     shape = [d or 0 for d in constant_shape(accesses[0].buffer)]
     if 0 in shape:
         return None
@@ -123,7 +123,7 @@ def constant_shape(b: Buffer) -> list[int | None]:
 
 
 def by_buffer(accesses: Iterable[Access]) -> dict[str, list[Access]]:
-    """The accesses of each buffer that one of them writes."""
+    """The accesses by buffer, of buffers with a write."""
     return {name: group for name, group in grouped(accesses).items() if any(a.is_store for a in group)}
 
 

@@ -1,4 +1,4 @@
-"""Data races: the iterations of a loop that runs in any order must be independent."""
+"""Data races between the iterations of loops that run in any order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .report import Finding
 
 
 def check_races(func: PrimFunc) -> Iterator[Finding]:
-    """Iterations of a parallel, vectorised or thread loop do not touch an element that another one writes."""
+    """Findings where an iteration of a parallel, vectorised or thread loop touches an element that another one writes."""
     made = [(func.allocs, func.body), *((x.allocs, x.body) for x in blocks(func) if x.allocs)]
     loops = [(x.stmt, x) for x in iteration_scopes(func) if isinstance(x.stmt, For) and x.stmt.kind in IN_ANY_ORDER]
     used = {name for loop, _ in loops for name in accessed_names(loop)}
-    whole: dict[str, list[Stmt]] = {}  # by temporary, the statements that hold all accesses of one of its lives
+    whole: dict[str, list[Stmt]] = {}  # by temporary, the statements of its live ranges
     uses: dict[str, int] = {}
     for buffers, body in made:
         groups = grouped(accesses_in(body)) if used & {b.name for b in buffers} else {}
@@ -31,8 +31,8 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
 
 
 def _races(s: For, scope: IterationScope, alone: Collection[str], uses: Mapping[str, int]) -> Iterator[Finding]:
-    """Findings where iterations touch what others write, but in private temporaries: those that the loop is `alone` in using.
-    `uses` counts all accesses of a temporary: it may be private where the loop has them all."""
+    """Findings where iterations of a loop touch elements that others write. Temporaries in `alone` are private to an iteration;
+    those with all their accesses in the loop (`uses` counts them) may be."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
     combined: frozenset[str] = frozenset()  # buffers of a reduction over threads, whose partial results are combined; see `bind`
     reduces = _reduces_over(s)

@@ -12,8 +12,8 @@ from ..script.diagnostic import excerpt
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong ("error") or could not be shown to be right ("unproved"), and the statement it is about; `open` is
-    what only the arguments of a call decide: sizes and the elements of arrays."""
+    """A fault ("error") or a property without proof ("unproved"), and its statement. `open` if only the arguments of a call
+    decide it: sizes and elements of arrays."""
 
     severity: str
     message: str
@@ -26,7 +26,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings of `verify` in a function, in program order within each check, and the reports of its module's others."""
+    """The findings in a function, in program order within each check, and the reports on the other functions of its module."""
 
     func: PrimFunc
     findings: tuple[Finding, ...]
@@ -62,7 +62,7 @@ class Report:
 
 
 class VerifyError(Exception):
-    """A function is not well formed; `report` holds the findings."""
+    """Error of a function that is not well formed; `report` holds the findings."""
 
     def __init__(self, report: Report):
         super().__init__(str(report))

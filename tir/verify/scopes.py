@@ -1,4 +1,4 @@
-"""Scopes and dtypes: variables and buffers are visible where they are used, ranks and dtypes agree."""
+"""Check that variables and buffers are visible where they are used, and that ranks and dtypes agree."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .report import Finding
 
 @dataclass(frozen=True)
 class _Visible:
-    """The visible names: variables with their dtypes, and buffers; and names that are not visible any more."""
+    """The visible names: variables with their dtypes, and buffers; and the names that a block hides."""
 
     variables: dict[str, str]
     buffers: dict[str, Buffer]
@@ -54,7 +54,7 @@ class _Visible:
 
 
 class Scopes:
-    """Every variable and buffer is visible where it is used; ranks and dtypes agree."""
+    """The findings on scopes, ranks and dtypes of a function."""
 
     def __init__(self, func: PrimFunc):
         self.findings: list[Finding] = []
