@@ -1,4 +1,4 @@
-"""Arrays that calls are given, numpy's and those of other libraries, with their dtypes; and results as arrays like them."""
+"""Arrays of numpy and other libraries as arguments of calls, and results as arrays of the same library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from . import dtypes
 
 ON_HOST = (1, 3)  # of DLPack's devices: kDLCPU, kDLCUDAHost
-BITS = "numpy holds its bits as uint16, ml_dtypes and torch have it"  # of bfloat16
+BITS = "numpy holds its bits as uint16, ml_dtypes and torch have it"  # a hint on bfloat16
 
 
 class ArgumentError(TypeError, ValueError):
@@ -20,8 +20,8 @@ class ArgumentError(TypeError, ValueError):
 
 
 class Given(NamedTuple):
-    """An array in the host's memory: its elements as numpy holds them (those of bfloat16 as bits, in uint16), their dtype, and
-    whether they are the memory of what was given, not a copy."""
+    """An array in the host's memory: its elements in numpy (bfloat16 as bits in uint16) and their dtype. `shared` means that
+    they are the caller's memory, not a copy."""
 
     array: np.ndarray
     dtype: str
@@ -29,17 +29,17 @@ class Given(NamedTuple):
 
 
 class Back(NamedTuple):
-    """The way from an array in storage of a dtype to one of another library, and whether that copies the elements."""
+    """A conversion from numpy's storage of a dtype to an array of another library; `copies` if it copies the elements."""
 
     of: Callable[[np.ndarray, str], Any]
     copies: bool = False
 
 
 def given(a: Any) -> Given | None:
-    """The elements of an array; None for anything else, as for Python's numbers and lists.
+    """The elements of an array; None for anything else, such as Python's numbers and lists.
 
-    It may be numpy's, torch's, or have DLPack, `__array_interface__` or `__array__`. TypeError, which says what it must be, for
-    one on a device, one that its library does not give away, or one whose elements mean something else than they are.
+    It may be numpy's, torch's, or have DLPack, `__array_interface__` or `__array__`. Raises TypeError for an array on a device,
+    with a mask, of foreign byte order, or that its library does not share (sparse, with gradients).
     """
     shared = True
     if isinstance(a, np.ndarray):
@@ -64,13 +64,13 @@ def given(a: Any) -> Given | None:
 
 @lru_cache(64)
 def _name(dtype: np.dtype) -> str:
-    """The name of a dtype, which numpy makes anew each time: that takes longer than all else of an argument."""
+    """The name of a dtype. Cached: numpy builds it at each access, the largest cost of an argument."""
     return dtype.name
 
 
 def read(a: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The elements of an argument that is read alone, which may be a number or lists of them, too, of the dtype that numpy finds
-    for them. TypeError, which says what it must be."""
+    """The elements of a read-only argument: an array, a number or nested lists (in the dtype that numpy gives these). Raises
+    TypeError where dtype or shape differ."""
     found = given(a)
     if found is None and isinstance(a, (bool, int, float, list, tuple, np.generic)):
         try:
@@ -84,7 +84,7 @@ def read(a: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def refuse_other(found: Given, dtype: str, shape: tuple[int, ...]) -> None:
-    """TypeError unless an array has this shape and dtype, or is bits in uint16 for bfloat16."""
+    """Raise TypeError unless an array has this shape and dtype; uint16 bits stand for bfloat16."""
     if found.array.shape != shape:
         raise TypeError(f"must have shape {shape}, got {found.array.shape}")
     if found.dtype != dtype and (dtype, found.dtype) != ("bfloat16", "uint16"):
@@ -92,7 +92,7 @@ def refuse_other(found: Given, dtype: str, shape: tuple[int, ...]) -> None:
 
 
 def refuse_written(found: Given, a: Any) -> None:
-    """TypeError unless an array that was given can be written."""
+    """Raise TypeError unless an array can be written in place."""
     if not found.shared:
         raise TypeError(f"is written, but {type(a).__name__} gives a copy of its elements; pass an array of numpy")
     if not found.array.flags.writeable:
@@ -100,15 +100,15 @@ def refuse_written(found: Given, a: Any) -> None:
 
 
 def need_dtype(found: Given) -> str:
-    """The dtype of an array, if it is one of the IR. Raises TypeError."""
+    """The dtype of an array; TypeError if the IR does not have it."""
     if found.dtype not in dtypes.TABLE:
         raise TypeError(f"must have one of the dtypes {', '.join(dtypes.TABLE)}, got {found.dtype}")
     return found.dtype
 
 
 def like(arrays: Iterable[Any]) -> Back | None:
-    """The way results of a call with these arguments become arrays of the first library that is not numpy, bfloat16 that of
-    ml_dtypes where an argument has it; None where they stay numpy's."""
+    """The conversion of results to the first library among the arguments that is not numpy, or to ml_dtypes' bfloat16 where one
+    has it; None where results stay plain numpy."""
     back: Back | None = None
     for a in arrays:
         if isinstance(a, np.ndarray):
@@ -139,7 +139,7 @@ def _elsewhere(a: Any) -> TypeError:
 
 
 def _of_torch(a: Any, torch: Any) -> Given:
-    """A tensor of torch, whose own `numpy()` refuses what is no plain memory: gradients, sparse, fake and negated tensors."""
+    """The elements of a torch tensor. Its own `numpy()` refuses those without plain memory: sparse, fake, with gradients."""
     if a.device.type not in ("cpu", "meta"):
         raise _elsewhere(a)
     try:
@@ -154,7 +154,7 @@ def _of_torch(a: Any, torch: Any) -> Given:
 
 
 def _of_library(a: Any) -> tuple[np.ndarray, bool]:
-    """The array of an object with one of the interfaces, and whether its memory is that of the object."""
+    """A numpy array of an object with one of the interfaces; True with it if both share memory."""
     reason: Exception | str = "it has none of its interfaces"
     if hasattr(a, "__dlpack__"):
         try:
@@ -190,6 +190,6 @@ def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def nearest(value: float, dtype: str) -> float:
-    """The number of a floating dtype that is nearest to a value."""
+    """The nearest number of a floating dtype to a value."""
     with np.errstate(over="ignore"):
         return float(to_float(from_float(np.array(value, "float64"), dtype), dtype))

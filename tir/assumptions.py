@@ -1,4 +1,4 @@
-"""Assumptions of a function about its sizes: conditions such as `n % 16 == 0`, which each call is checked for.
+"""Assumptions of a function about its sizes: conditions such as `n % 16 == 0`, checked at each call.
 
 A function states them in its attribute `ASSUMED`, a list of conditions as text. Proofs about the function may use them.
 """
@@ -20,7 +20,7 @@ ASSUMED = "assumed"
 
 @memoized
 def assumptions(func: PrimFunc) -> tuple[Expr, ...]:
-    """The conditions that a function takes for granted. Raises ValueError where its attribute holds something else."""
+    """The assumptions of a function. Raises ValueError where its attribute holds anything else."""
     texts = annotation(func.attrs, ASSUMED, ())
     if not isinstance(texts, list | tuple) or not all(isinstance(t, str) for t in texts):
         raise ValueError(f"{func.name}: the attribute {ASSUMED!r} is a list of conditions as text, got {texts!r}")
@@ -39,13 +39,13 @@ def assumptions(func: PrimFunc) -> tuple[Expr, ...]:
 
 
 def with_assumption(func: PrimFunc, condition: Expr) -> PrimFunc:
-    """`func`, which takes one more condition on its sizes for granted."""
+    """`func` with one more assumption."""
     stated = list(annotation(func.attrs, ASSUMED, ()))
     return func if str(condition) in stated else func.with_(attrs=annotated(func.attrs, ASSUMED, [*stated, str(condition)]))
 
 
 def broken_assumption(func: PrimFunc, values: Mapping[str, int]) -> str | None:
-    """The first assumption that these values of sizes break, in words; None where all that are of these sizes alone hold."""
+    """A message on the first assumption that these sizes break; None if none. Assumptions on further sizes are skipped."""
     for condition in assumptions(func):
         if variables(condition) <= values.keys() and not _holds(condition, values):
             given = ", ".join(f"{name} = {values[name]}" for name in sorted(variables(condition)))
@@ -61,7 +61,7 @@ def _holds(condition: Expr, values: Mapping[str, int]) -> bool:
 
 
 def divides(factor: int, size: Expr, facts: Sequence[Expr]) -> bool:
-    """True where a factor divides a size, for certain, given the facts about it."""
+    """True where a factor provably divides a size, given facts such as `n % 16 == 0`."""
     multiples: dict[Any, int] = {}
     for fact in facts:
         match fact:

@@ -1,7 +1,7 @@
-"""Constant parameters of a function: they are the same at every call, as the weights of a network are.
+"""Constant parameters of a function: buffers with the same elements at every call, such as the weights of a network.
 
-A function says so in its attribute `CONSTANTS`, a list of names of parameters, which are buffers that it never writes. Values
-computed from them alone can be prepared once (`codegen.constants`). The attribute is part of the script, and so of keys of tasks.
+The attribute `CONSTANTS` lists their names; the function never writes them. Values computed from them alone can be prepared once
+(`codegen.constants`). The attribute is part of the script, and so of the keys of tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CONSTANTS = "constants"
 
 
 def constants(func: PrimFunc) -> tuple[Buffer, ...]:
-    """The constant parameters of a function, in call order. Raises ValueError where it names something else."""
+    """The constant parameters of a function, in call order. Raises ValueError where the attribute names anything else."""
     names = annotation(func.attrs, CONSTANTS, ())
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"{func.name}: the attribute {CONSTANTS!r} is a list of names of parameters, got {names!r}")

@@ -1,4 +1,4 @@
-"""Display of objects in a notebook: highlighted scripts, coloured diffs, tables, beside the text that `print` gives."""
+"""Display of objects in a notebook: highlighted scripts, coloured diffs and tables, next to their plain text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def changes(text: str) -> Bundle:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
-    """A table of HTML, the columns whose numbers are in `text` to the left; numbers are to the right by the page's style."""
+    """An HTML table. Columns numbered in `text` are aligned left; the page's style aligns the others right."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         sides = (" style=text-align:left" if n in text else "" for n in range(len(cells)))
@@ -49,7 +49,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[in
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as lines of text in columns, the first to the left, the others to the right."""
+    """Rows as lines of text in columns: the first aligned left, the others right."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))] if rows else []
     return "\n".join(
         "  ".join(c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows

@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type: `bits` in memory; `eps` from 1.0 to the next float, `tiny` the smallest normal (0 for integers)."""
+    """An element type: `bits` in memory, `eps` from 1.0 to the next float, `tiny` the smallest normal (both 0 for integers)."""
 
     name: str
     bits: int
@@ -56,7 +56,7 @@ def check(name: str) -> str:
         raise TypeError(f"a dtype is a string such as 'float32', got {name!r}")
     if name not in TABLE:
         if any(x in name for x in ("float8", "e4m3", "e5m2")):
-            raise TypeError(f"{name!r} is no dtype here: {NO_FLOAT8}")
+            raise TypeError(f"{name!r} is not supported: {NO_FLOAT8}")
         raise TypeError(f"unknown dtype {name!r}; known are {', '.join(TABLE)}")
     return name
 
@@ -71,7 +71,7 @@ def is_int(name: str) -> bool:
 
 
 def is_half(name: str) -> bool:
-    """True where it is a float of 16 bits. Such values are computed in float32, and rounded after each operation."""
+    """True for a float of 16 bits. Its values are computed in float32, and rounded after each operation."""
     return TABLE[name].kind == "float" and TABLE[name].bits == 16
 
 
@@ -108,7 +108,7 @@ def limits(name: str) -> tuple[int | float, int | float]:
 
 
 def exact_integers(name: str) -> int:
-    """The integer up to which a floating dtype holds all, of both signs; 0 for other dtypes."""
+    """The largest n such that a floating dtype holds all integers of -n .. n; 0 for other dtypes."""
     return int(2 / TABLE[name].eps) if is_float(name) else 0
 
 
@@ -140,5 +140,5 @@ def promote(a: str, b: str) -> str:
 
 
 def unit(dtype: str) -> float:
-    """The unit roundoff of a float: the most by which rounding to nearest changes a number, relative to it."""
+    """The unit roundoff of a float: the largest relative error of rounding to nearest."""
     return TABLE[dtype].eps / 2

@@ -1,4 +1,4 @@
-"""Loops without iterations, of which nothing is left but the inits of reductions over nothing."""
+"""Removal of loops without iterations; of an empty reduction the init stays."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from .traverse import (
     walk_stmts,
 )
 
-WRITTEN = "tir.written"  # the attribute of functions, see `without_empty`
+WRITTEN = "tir.written"  # an attribute of functions, see `without_empty`
 
 
 def is_empty(extent: Expr) -> bool:
-    """True for an extent, or the length of a dimension, that is certainly 0."""
+    """True for an extent, of a loop or of a dimension, that is certainly 0."""
     return type(extent) is Const and extent.value < 1
 
 
@@ -52,9 +52,9 @@ def has_empty(func: PrimFunc) -> bool:
 
 
 def without_empty(func: PrimFunc) -> PrimFunc:
-    """The function without statements that never run: of a reduction over nothing its init is left. Itself where all is run.
+    """The function without loops of no iterations (itself if it has none); of an empty reduction the init stays.
 
-    The attribute WRITTEN has the parameters to which only what is left out stores."""
+    The attribute WRITTEN lists the parameters whose only stores were removed."""
     if not has_empty(func):
         return func
     body = _kept(func.body) or NOTHING
@@ -65,12 +65,12 @@ def without_empty(func: PrimFunc) -> PrimFunc:
 
 
 def written_names(func: PrimFunc) -> frozenset[str]:
-    """The names of the buffers that a function stores to, also where that is never run."""
+    """The names of the buffers that a function stores to, removed stores (see WRITTEN) included."""
     return stored_names(func) | frozenset(annotation(func.attrs, WRITTEN, ()))
 
 
 def _kept(s: Stmt) -> Stmt | None:
-    """The part of a statement that is run."""
+    """A statement without its loops of no iterations; None where nothing remains."""
     match s:
         case For() if is_empty(s.extent):
             return init_of_nothing(s)
@@ -81,7 +81,7 @@ def _kept(s: Stmt) -> Stmt | None:
 
 
 def _left(s: Stmt, part: Callable[[Stmt], Stmt | None]) -> Stmt | None:
-    """A statement with a part of each statement in it; None where that is nothing of all of them."""
+    """A statement with `part` of each of its substatements; None where every part is None."""
     left = {id(x): part(x) for x in substatements(s)}
     if all(x is None for x in left.values()):
         return None
@@ -99,7 +99,7 @@ def _used(allocs: tuple[Buffer, ...], body: Stmt) -> tuple[Buffer, ...]:
 
 
 def init_of_nothing(s: Stmt) -> Stmt | None:
-    """The inits of the reductions in a statement whose reducing loops have no iterations; None where nothing is left."""
+    """The inits of the reductions in a statement, without the reduction loops; None where no init runs."""
     match s:
         case For():
             inner = [b for b in blocks(s.body) if b.init is not None]

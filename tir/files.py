@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole."""
+"""Atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace the contents of `path` in one step: whoever reads it, or whatever ends this process, finds the old or the new
-    whole. A pipe or a device, which is no file, is written to; a link stays one."""
+    """Replace the contents of `path` atomically: a reader, also after a crash, finds the old contents or the new. A pipe or a
+    device is written to directly; a link stays a link."""
     path, data = path.resolve(), content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
     if not path.parent.is_dir():  # else the error would name a temporary file
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist", str(path.parent))
     replace_file(path, data, lasting=True)
 
 
 def replace_file(path: Path, data: bytes, lasting: bool = False) -> None:
-    """Make `path` a file that holds `data`, whole or not at all, whatever other processes do. It is its owner's alone; with
-    `lasting` it has the usual rights, and is on the disk."""
+    """Write `data` to the file `path` atomically, whatever other processes do. Only its owner has access; with `lasting` it has
+    the usual rights and is flushed to disk."""
     temporary = path.with_name(f"tmp{secrets.token_hex(8)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     handle = os.open(temporary, flags, 0o666 if lasting else 0o600)  # less the umask, which is the process's

@@ -1,6 +1,6 @@
-"""The intrinsics: the functions that expressions apply to elements, with what all layers know of each.
+"""The intrinsics, functions of elements: name, meaning, accuracy and value of each, for all layers.
 
-A backend says how it computes them: `codegen.llvm.math` by polynomials and the C library, CUDA C by the functions of these names.
+Backends compute them: `codegen.llvm.math` by polynomials and the C library, CUDA C by its functions of these names.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ def _popcount(x):
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """A function of `arity` values of one dtype, which is of one of `kinds`, and what it means. `evaluate` gives its value in
-    the interpreter, which rounds it. `ulps` are the largest errors of compiled code for CPUs, in units in the last place of the
-    result: of float32, and of float64."""
+    """A function of `arity` values of one dtype, which is of one of `kinds`. `evaluate` gives its value in the interpreter, which
+    rounds it. `ulps` bounds the error of compiled CPU code, in units in the last place: of float32, and of float64."""
 
     name: str
     meaning: str
@@ -104,7 +103,7 @@ INTRINSICS = {
         Intrinsic("bit_and", "The bits that both have.", lambda x, y: x & y, arity=2, kinds=INTEGERS),
         Intrinsic("bit_or", "The bits that one of them has.", lambda x, y: x | y, arity=2, kinds=INTEGERS),
         Intrinsic("bit_xor", "The bits that just one of them has.", lambda x, y: x ^ y, arity=2, kinds=INTEGERS),
-        Intrinsic("popcount", "How many bits are 1.", _popcount, kinds=("uint",)),
+        Intrinsic("popcount", "The number of bits that are 1.", _popcount, kinds=("uint",)),
         Intrinsic("shl", f"x 2^y, wrapped around; {_SHIFT}", lambda x, y: x << y, arity=2, kinds=INTEGERS),
         Intrinsic("shr", f"x / 2^y, rounded down; {_SHIFT}", lambda x, y: x >> y, arity=2, kinds=INTEGERS),
         Intrinsic("pow", "x to the power y.", lambda x, y: np.float64(x) ** np.float64(y), (1.0, 1.5), arity=2),

@@ -5,8 +5,8 @@ nodes (`a + b`, `a < b`) except `==`, which compares; `a.equal(b)` builds an equ
 `verify`, traversal to `traverse`.
 
 Loop names and block names are unique within a function and are the handles of schedules. The iteration variables of a block
-are visible only inside that block; loop variables are used only in the bindings and predicates of blocks (and freely where
-there is no block, as in lowered programs).
+are visible only inside that block. Loop variables occur only in the bindings and predicates of blocks; programs without blocks,
+such as lowered ones, use them freely.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ LOGICAL = ("and", "or")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
 _OF_BOOL = frozenset((*COMPARISONS, *LOGICAL))
 
-# Nodes of the expressions of a block, at most: programs are trees, in which what is used twice stands twice.
+# Most nodes of the expressions of a block. Programs are trees: a shared expression counts at each occurrence.
 MAX_NODES = 100_000
 MAX_DEPTH = 2000  # levels of nodes
 
-# Trees are walked by recursion, and Python's usual limit of 1000 calls ends at sums of some 200 terms. It is the whole process's:
-# it stays as it is until a program needs more. These are calls of Python, which take little of the stack of a thread.
+# Trees are walked by recursion, and Python's usual limit of 1000 calls ends at sums of some 200 terms. The limit is the whole
+# process's, so it is raised only when a program needs it. Calls of Python take little of the stack of a thread.
 MAX_CALLS = 10_000
-CALLS_A_LEVEL = 4  # where a tree is rewritten or compared
-CALLS_AROUND = 300  # of who calls this package, and of its functions around a walk
+CALLS_A_LEVEL = 4  # of a rewrite or a comparison
+CALLS_AROUND = 300  # of the caller of this package, and of its functions around a walk
 
 
 def make_room(levels: int = MAX_DEPTH) -> bool:
-    """Raise Python's limit of calls where trees of so many levels need more, and warn of that; True where it was raised."""
+    """Raise Python's recursion limit, with a warning, where trees of so many levels need it; True if it was raised."""
     limit = sys.getrecursionlimit()
     if limit >= min(MAX_CALLS, CALLS_A_LEVEL * levels + CALLS_AROUND):
         return False
@@ -53,7 +53,7 @@ def make_room(levels: int = MAX_DEPTH) -> bool:
 
 
 def deeply(call: Callable[[], R]) -> R:
-    """The result of a function without effects; where Python's limit of calls ends it, a second call with a raised limit."""
+    """The result of a function without effects, called again with a raised recursion limit after a RecursionError."""
     try:
         return call()
     except RecursionError:
@@ -63,15 +63,15 @@ def deeply(call: Callable[[], R]) -> R:
 
 
 def sayable(name: str) -> bool:
-    """True where a name can be said in a script: an identifier as Python keeps it (`ﬁ` is read as `fi`), and no keyword."""
+    """True for a name that a script can use: an identifier in Python's normal form (`ﬁ` is read as `fi`), not a keyword."""
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
-MAX_NAME_LETTERS = 255  # of a name that is given: names are made of it, lines of code, and names of files
+MAX_NAME_LETTERS = 255  # of a user's name, which goes into generated names, lines of code and names of files
 
 
 def need_name(name: object) -> str:
-    """A name that was given. ValueError where it cannot be said in a script, or is very long."""
+    """`name`, checked. ValueError where a script cannot use it, or it is longer than MAX_NAME_LETTERS."""
     if not isinstance(name, str) or not sayable(name):
         raise ValueError(f"a name must be a Python identifier, got {name!r}")
     if len(name) > MAX_NAME_LETTERS:
@@ -79,14 +79,14 @@ def need_name(name: object) -> str:
     return name
 
 
-# What the iterations of a THREAD loop may be.
+# The GPU axes that a THREAD loop may be bound to.
 THREAD_AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
 
 
 @dataclass_transform(frozen_default=True)
 def node(cls):
-    """Class decorator: a frozen, slotted dataclass. Its constructor takes a third of the time of that of `dataclass`: it stores
-    through the descriptors of the slots, where `dataclass` looks each field up by its name."""
+    """Class decorator: a frozen, slotted dataclass. Its constructor takes a third of the time of `dataclass`'s: it stores through
+    the descriptors of the slots, without a look-up of each field by name."""
     made = dataclass(frozen=True, slots=True, init=False)(cls)
     setters: dict[str, Any] = {f"set_{f.name}": vars(made)[f.name].__set__ for f in fields(made)}
     defaults = {f"default_{f.name}": f.default for f in fields(made) if f.default is not MISSING}
@@ -105,7 +105,7 @@ class Node:
     __slots__ = ("__weakref__",)  # for `memo`
 
     def with_(self, **changes: Any) -> Any:
-        """A copy with the given fields changed; the node itself where it has them already."""
+        """A copy with the given fields changed; the node itself if it has these values already."""
         for name, value in changes.items():
             if getattr(self, name) is not value:
                 break
@@ -141,7 +141,7 @@ def _infix(op: str) -> tuple[Infix, Infix]:
 
 
 def _function(name: str) -> tuple[Infix, Infix]:
-    """The same of an operator that stands for a function of `te`."""
+    """The two methods of an operator that stands for a function of `te`."""
     return lambda self, other: getattr(_te(), name)(self, other), lambda self, other: getattr(_te(), name)(other, self)
 
 
@@ -294,8 +294,8 @@ class Call(Expr):
 @node
 class Buffer(Node):
     """A dense row-major array. `scope` is one of `memory.SCOPES`: "global", or a memory nearer to the processor.
-    `axis_separators` divide its dimensions into groups, each of which is one dimension of a memory that has several, as textures
-    do; in memory that has one, they say nothing."""
+    `axis_separators` group its dimensions for memory of several dimensions, such as textures: a group is one dimension there.
+    Flat memory ignores them."""
 
     name: str
     shape: tuple[Expr, ...]
@@ -422,7 +422,7 @@ class Evaluate(Stmt):
     value: Expr
 
 
-NOTHING = Evaluate(Const(0))  # a statement that has none
+NOTHING = Evaluate(Const(0))  # a statement without effect
 
 
 @node
@@ -441,7 +441,7 @@ class Address(Node):
 
 @node
 class Foreign(Node):
-    """A call of a function that the IR knows nothing about. The arguments are expressions, texts, addresses and such calls."""
+    """A call of a function that the IR does not know. Its arguments are expressions, texts, addresses and foreign calls."""
 
     op: str
     args: tuple[Node, ...]
@@ -450,9 +450,9 @@ class Foreign(Node):
 
 @node
 class Opaque(Stmt):
-    """A foreign call for its effect. `body` stands for that effect in analyses: it reads all elements of the buffers that are
-    named, and writes them but for those that it is said to read only. It says nothing about the values: a function with such a
-    call can be scheduled and printed, not run."""
+    """A foreign call for its effect. `body` models that effect for analyses: it reads all elements of the named buffers, and
+    writes those of the ones that are not read-only. It does not model values: a function with a foreign call can be scheduled
+    and printed, not run."""
 
     call: Foreign
     body: Stmt = field(compare=False, hash=False)
@@ -485,7 +485,7 @@ class Iter(Node):
 
     @property
     def domain(self) -> tuple[Expr, Expr]:
-        """The conditions, over loop variables, that it is in its domain."""
+        """The conditions, over loop variables, that the binding is in the domain."""
         return self.binding >= 0, self.binding < self.extent
 
 
@@ -509,12 +509,12 @@ class Block(Stmt):
 
     @property
     def spatial(self) -> tuple[Iter, ...]:
-        """Its data parallel axes."""
+        """The data parallel axes."""
         return tuple(it for it in self.iters if it.axis is Axis.SPATIAL)
 
     @property
     def reduction(self) -> tuple[Iter, ...]:
-        """The axes of its reduction."""
+        """The reduction axes."""
         return tuple(it for it in self.iters if it.axis is Axis.REDUCE)
 
     @property
@@ -523,7 +523,7 @@ class Block(Stmt):
 
     @property
     def first_step(self) -> tuple[Expr, ...]:
-        """The conditions, over loop variables, of the first step of its reduction."""
+        """The conditions, over loop variables, of the first step of the reduction."""
         return tuple(it.binding.equal(0) for it in self.reduction)
 
 
@@ -571,19 +571,18 @@ class PrimFunc(Node):
         _printer().show(self)
 
     def with_attr(self, key: str, value: Any) -> PrimFunc:
-        """The function with an attribute, which is plain data."""
+        """The function with attribute `key` set to `value`, plain data."""
         return self.with_(attrs=annotated(self.attrs, key, value))
 
     def specialize(self, values: Mapping[Any, int]) -> PrimFunc:
-        """The function for values of its sizes, given by their names or by themselves; see `tir.specialize`."""
+        """The function for values of its sizes, keyed by name or by variable; see `tir.specialize`."""
         import tir
 
         return tir.specialize(self, {getattr(size, "name", size): value for size, value in values.items()})
 
 
 def need_func(value: Any, caller: str) -> PrimFunc:
-    """`value`, if it is a function of the IR, or the only one of a module; TypeError in the name of `caller` where it is
-    something else."""
+    """The function `value`, or the only one of a module. TypeError, in the name of `caller`, for anything else."""
     if isinstance(value, PrimFunc):
         return value
     if isinstance(value, Mapping):
@@ -674,13 +673,13 @@ def unify(a, b) -> tuple[Expr, Expr]:
 
 
 def refuse_compared(value) -> None:
-    """TypeError for Python's True and False where no literal is meant: `i == j` of expressions gives one of them."""
+    """Raise TypeError for Python's True and False where an expression is expected: `i == j` of expressions gives these."""
     if isinstance(value, bool):
         raise TypeError(f"got {value}, no expression: `==` and `!=` compare structure; te.equal and te.not_equal compare values")
 
 
 def _literal_beside(value, dtype: str) -> Const:
-    """A number as a constant of `dtype`, where that can hold numbers of its kind and size."""
+    """A number as a constant of `dtype`, if that holds numbers of its kind and size; else of its own dtype."""
     if dtype != "bool":
         refuse_compared(value)
     kinds = (int, float) if dtypes.is_float(dtype) else int if dtypes.is_int(dtype) else bool
@@ -689,13 +688,13 @@ def _literal_beside(value, dtype: str) -> Const:
     return const(value, dtype if fits else None)
 
 
-ON_CONDITIONS = {"+": "or", "max": "or", "*": "and", "min": "and"}  # what operators of numbers are on two conditions
+ON_CONDITIONS = {"+": "or", "max": "or", "*": "and", "min": "and"}  # arithmetic operators on two conditions
 
 
 def binary(op: str, a, b) -> Binary:
     """`a op b` with the operands brought to one dtype. A sum or maximum of conditions is `or`, their product or minimum `and`.
 
-    TypeError where the operator is not for that dtype.
+    Raises TypeError where that dtype does not have the operator.
     """
     a, b = unify(a, b)
     if a.dtype == "bool" and op in ARITHMETIC:
@@ -782,8 +781,8 @@ def annotated(annotations: Annotations, key: str, value) -> Annotations:
 
 
 def opaque(call: Foreign, buffers: Iterable[Buffer], loop: Callable[[str], str], read_only: Collection[str] = ()) -> Opaque:
-    """A foreign call that names these buffers, some of which it only reads; `loop` makes the names of the loops of its effect
-    from wanted ones."""
+    """A foreign call with its effect on `buffers`, some `read_only`; `loop` makes the names of the effect's loops from wanted
+    ones."""
     parts = []
     for b in buffers:
         loops = [Var(loop(f"{b.name}_{n}"), dim.dtype) for n, dim in enumerate(b.shape)]

@@ -1,4 +1,4 @@
-"""Answers about nodes, kept for as long as the nodes live."""
+"""Memoization of functions of a node, for as long as the node lives."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ V = TypeVar("V")
 
 
 class _Life(ref):
-    """A reference to a node that knows under which number its answer is kept."""
+    """A weak reference to a node, with the key of its answer."""
 
     __slots__ = ("number",)
     number: int
 
 
 def memoized(ask: Callable[[K], V]) -> Callable[[K], V]:
-    """Decorator of a function of one node: each node, by identity, is asked about once. An answer that held the node itself would
-    keep it alive for ever; what is below the node may be in it."""
+    """Decorator of a function of one node: computes its value once for each node, by identity. The value must not hold the node
+    itself, which would then live for ever; it may hold nodes below."""
     known: dict[int, tuple[_Life, V]] = {}
 
     def forget(life: _Life) -> None:

@@ -1,4 +1,4 @@
-"""The memories that a buffer may be in: storage scopes."""
+"""Storage scopes: the memories that hold buffers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from .nearest import no_such
 SHARED = ("shared", "shared.dyn")  # of a block of GPU threads
 WARP_SCOPE = "warp"  # registers that the 32 threads of a warp, threadIdx.x, hold together
 PER_THREAD = (WARP_SCOPE, "local", "register")  # of one thread, or of the threads of a warp together
-TENSOR_CORE = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")  # what published programs hold fragments in
+TENSOR_CORE = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")  # of fragments, in published programs
 SCOPES = ("global", *SHARED, *PER_THREAD, *TENSOR_CORE)
 
 WARP = 32  # the threads of a warp
 
 
 def check_scope(scope: str) -> str:
-    """Return `scope` if it is a storage scope; raise ValueError naming those there are otherwise."""
+    """Return `scope` if it is a storage scope; else raise ValueError, which names the known ones."""
     if scope not in SCOPES:
         raise ValueError(no_such("storage scope", scope, SCOPES))
     return scope

@@ -1,4 +1,4 @@
-"""Notices: warnings that something works with less than was asked for, counted for the run that they happen in.
+"""Notices: warnings that a feature works with less than was asked for, counted for each run.
 
 with counted(counts := Counter()):
     degraded("the object cache ... cannot be read; kernels are compiled anew")
@@ -16,11 +16,11 @@ _COUNTS: ContextVar[Counter[str] | None] = ContextVar("notices", default=None)
 
 
 class Degraded(UserWarning):
-    """Something works with less than was asked for; the message says what, why, and what follows."""
+    """Warning that a feature works with less than was asked for; the message states feature, reason and consequence."""
 
 
 def degraded(message: str, category: type[UserWarning] = Degraded) -> None:
-    """Warn, and count the message for the run around it, where there is one."""
+    """Warn, and count the message in the enclosing `counted`, if any."""
     if (counts := _COUNTS.get()) is not None:
         counts[message] += 1
     warnings.warn(message, category, stacklevel=3)
@@ -28,7 +28,7 @@ def degraded(message: str, category: type[UserWarning] = Degraded) -> None:
 
 @contextmanager
 def counted(counts: Counter[str]) -> Iterator[None]:
-    """Count what is said within, by its message."""
+    """Count the notices of the `with` body in `counts`, by message."""
     token = _COUNTS.set(counts)
     try:
         yield

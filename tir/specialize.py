@@ -12,10 +12,9 @@ from .traverse import rewrite, substitute, variables
 
 
 def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
-    """The function for these values of its sizes, by name, which are parameters no longer. Names of loops and blocks stay.
+    """The function with these sizes, by name, as constants in place of parameters. Names of loops and blocks stay.
 
-    Raises ValueError for a name that is no size, a value that is no positive integer, or values of which the function takes
-    for granted that they are not given.
+    Raises ValueError for an unknown size, a value that is not a positive integer, or values that break an assumption.
     """
     known = {v.name: v for v in need_func(func, "specialize").sizes}
     if not isinstance(values, Mapping):
@@ -37,7 +36,7 @@ def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
 
 
 def _folded(n: Node) -> Node | None:
-    """Lengths and extents of constants as constants."""
+    """The node with its extent or shape simplified; None for any other node."""
     match n:
         case For() | Iter():
             return n.with_(extent=simplify(n.extent))

@@ -1,4 +1,4 @@
-"""Equality of two functions but for names."""
+"""Equality of functions up to names."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .traverse import rewrite, rewrite_statements, substitute, walk
 
 
 def structural_equal(f: PrimFunc, g: PrimFunc) -> bool:
-    """True if two functions differ at most in the names of functions, parameters, buffers, loops, blocks, variables. In the texts
-    of attributes and annotations a word that is such a name is one, too."""
+    """True where two functions are equal up to the names of functions, parameters, buffers, loops, blocks and variables. Words
+    in the texts of attributes and annotations that are such names count as names, too."""
     return _renamed(need_func(f, "structural_equal")) == _renamed(need_func(g, "structural_equal"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """A word that names something: the new names of all that it may mean. Equal to one that may mean the same."""
+    """A name within an annotation, as the new names that it may stand for. Two words are equal where they share one."""
 
     meanings: frozenset[str]
 
@@ -34,7 +34,7 @@ Words = Mapping[str, frozenset[str]]
 
 
 def _read(value: Any, words: Words) -> Any:
-    """The value of an annotation, to be compared: each text in parts, of which the words that name something are `_Word`s."""
+    """The value of an annotation in comparable form: each text split into words, names as `_Word`."""
     match value:
         case str():
             return [_Word(words[part]) if part in words else part for part in re.split(r"(\w+)", value)]
@@ -48,11 +48,11 @@ def _read(value: Any, words: Words) -> Any:
 
 
 def _renamed(func: PrimFunc) -> PrimFunc:
-    """The function with names that say in which order things occur."""
+    """The function with its names replaced by numbered ones, in order of occurrence."""
     axes: dict[str, list[str]] = {}  # the names of a block's iteration variables
 
     def scoped(s: Stmt) -> Stmt:
-        """A block whose iteration variables have names of their own: those of several blocks may be the same."""
+        """A block with unique names for its iteration variables: blocks may share such names."""
         if not isinstance(s, Block):
             return s
         axes[s.name] = [it.var.name for it in s.iters]

@@ -1,4 +1,4 @@
-"""Traversal of nodes, derived once from their dataclass fields.
+"""Traversal of nodes, derived from their dataclass fields.
 
 `children` and `map_children` see every Node in a field or in a tuple field, buffers and their shapes included. All rewrites
 return the same object where nothing changed.
@@ -94,7 +94,7 @@ def substatements(node: Node) -> tuple[Stmt, ...]:
 
 
 def tree_size(node: Node) -> int:
-    """The number of nodes, each counted as often as it occurs; takes no longer where the same node occurs often."""
+    """The number of nodes of a tree. A shared node counts at each occurrence, and is visited once."""
     return _extent(node)[0]
 
 
@@ -104,13 +104,13 @@ def tree_depth(node: Node) -> int:
 
 
 def make_room_for(node: N) -> N:
-    """The node, once Python has as many calls as its levels take."""
+    """The node, after Python's recursion limit is raised as far as its depth needs."""
     tree_depth(node)
     return node
 
 
 def too_large(*nodes: Node) -> str:
-    """The limit that expressions or statements exceed, of nodes, written out, or of their levels, in words; empty if none."""
+    """A message on the limit that nodes exceed, of size or of depth; empty if none."""
     sizes, depths = zip(*map(_extent, nodes), strict=True)
     if sum(sizes) > MAX_NODES:
         return f"{sum(sizes)} nodes, and at most {MAX_NODES} can be compiled"
@@ -121,8 +121,8 @@ def too_large(*nodes: Node) -> str:
 
 @memoized
 def _extent(node: Node) -> tuple[int, int]:
-    """The number of nodes of a tree, and of its levels, for which there is room then. No recursion: there may be more levels
-    than Python has calls."""
+    """The size and the depth of a tree; raises Python's recursion limit for that depth. Iterative: a tree may be deeper than
+    the limit."""
     known: dict[int, tuple[int, int]] = {}
     left = [node]
     while left:
@@ -204,7 +204,7 @@ def walk_stmts(node: Node) -> Iterator[Stmt]:
 
 
 def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
-    """Bottom-up: each node, its children already rewritten, is replaced by `fn(node)`, or kept where that is None."""
+    """Rewrite bottom-up: each node, its children already rewritten, becomes `fn(node)`, or stays where that is None."""
     buffers: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:
@@ -223,7 +223,7 @@ def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
 
 
 def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
-    """Bottom-up: each statement below, those in it already rewritten, and `node` where it is one, is replaced by `fn` of it."""
+    """Rewrite bottom-up: each statement, `node` included if it is one, becomes `fn` of itself with its parts rewritten."""
 
     def visit(s: Stmt) -> Stmt:
         return fn(map_statements(s, visit))
@@ -232,8 +232,8 @@ def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
 
 
 def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
-    """Replace free variables, all at once; keys are variables or their names. A well typed node stays so, also where a value has
-    another dtype than its variable: index arithmetic around it becomes the wider of both, a value of memory is converted."""
+    """Replace free variables, all at once; keys are variables or their names. The node stays well typed where a value has another
+    dtype than its variable: index arithmetic around it is widened, a value from memory is cast."""
     if not mapping or type(node) is Const:
         return node
     by_name = {k if type(k) is str else k.name: v for k, v in mapping.items()}  # type: ignore[union-attr]
@@ -268,14 +268,13 @@ _INDICES = ("int32", "int64")  # dtypes of index arithmetic, which is exact
 
 
 def _of_dtype(value: Expr, dtype: str) -> Expr:
-    """A value in place of one of another dtype: index arithmetic as it is, for `_typed` to fit what is around it to."""
+    """A value in place of a variable of another dtype: index arithmetic as it is (`_typed` then fits its users), else cast."""
     plain = value.dtype in _INDICES and dtype in _INDICES and not any(type(n) in (Load, Call) for n in walk(value))
     return value if plain else Cast(dtype, value)
 
 
 def _typed(n: Node, before: Node) -> Node:
-    """A node, some operands of which have become wider or narrower than `before`: index arithmetic in the wider, what has one
-    dtype in that."""
+    """A node whose operands have other dtypes than `before`: widens those of index arithmetic, casts those of a fixed dtype."""
 
     def fitted(e: Expr, dtype: str) -> Expr:
         return e if e.dtype == dtype else e.with_(dtype=dtype) if type(e) is Const else Cast(dtype, e)
@@ -303,7 +302,7 @@ def replace_buffers(node: N, mapping: Mapping[str, Buffer]) -> N:
 
 
 def move_accesses(node: N, place: Callable[[Buffer, tuple[Expr, ...]], tuple[Buffer, tuple[Expr, ...]] | None]) -> N:
-    """Each load and store made one of the buffer and the indices `place(buffer, indices)`, or left where that is None."""
+    """Redirect each load and store to the buffer and the indices `place(buffer, indices)`; one stays where that is None."""
 
     def visit(n: Node) -> Node | None:
         if isinstance(n, Load | Store) and (new := place(n.buffer, n.indices)) is not None:
@@ -314,7 +313,7 @@ def move_accesses(node: N, place: Callable[[Buffer, tuple[Expr, ...]], tuple[Buf
 
 
 def replace_stmt(node: N, old: Stmt, new: Stmt) -> N:
-    """Replace the statement `old` (by identity); ValueError if it is not there."""
+    """Replace the statement `old` (by identity); ValueError if the tree does not hold it."""
     found = False
 
     def visit(n):
@@ -331,7 +330,7 @@ def replace_stmt(node: N, old: Stmt, new: Stmt) -> N:
 
 
 def path_where(node: Node, wanted: Callable[[Stmt], bool]) -> list[Stmt]:
-    """The statements from the root to the first one that is wanted, that one included; [] if there is none."""
+    """The path of statements from the root to the first that is wanted, inclusive; [] if none is."""
     if isinstance(node, Stmt) and wanted(node):
         return [node]
     for child in substatements(node):
@@ -342,12 +341,12 @@ def path_where(node: Node, wanted: Callable[[Stmt], bool]) -> list[Stmt]:
 
 
 def path_to(node: Node, name: str) -> list[Stmt]:
-    """The statements from the root to the loop or block called `name`, that one included; [] if there is none."""
+    """The path of statements from the root to the loop or block called `name`, inclusive; [] if none has that name."""
     return path_where(node, lambda s: isinstance(s, (For, Block)) and s.name == name)
 
 
 def loops_to(node: Node, name: str) -> list[For]:
-    """The loops from the root to the loop or block called `name`, outermost first; [] if there is no such loop or block."""
+    """The loops of the path to the loop or block called `name`, outermost first; [] if none has that name."""
     return loops_in(path_to(node, name))
 
 
@@ -367,13 +366,12 @@ def loops_in(path: Iterable[Stmt]) -> list[For]:
 
 
 def iterations(nest: Iterable[For]) -> int:
-    """The iterations of nested loops; open lengths count as one."""
+    """The number of iterations of nested loops; symbolic extents count as 1."""
     return prod(x.extent.value for x in nest if isinstance(x.extent, Const))
 
 
 def nest_at(stmt: Stmt, kind: Kind | None = None) -> tuple[list[For], Stmt]:
-    """The loops that a statement begins with, each the whole body of the one before, and the body of the last; those below the
-    first of one kind, if that is given."""
+    """The perfect nest of loops that starts at a statement, and its body. With `kind`, loops below the first are of that kind."""
     found: list[For] = []
     while isinstance(stmt, For) and (not found or kind in (None, stmt.kind)):
         found.append(stmt)
@@ -397,17 +395,17 @@ def variables(*nodes: Node) -> set[str]:
 
 @memoized
 def variable_names(node: Node) -> frozenset[str]:
-    """The names of all variables used in a node, bound ones included; each node is looked at once."""
+    """The names of all variables used in a node, bound ones included; memoized."""
     return frozenset(variables(node))
 
 
 def driving(block: Block, *axes: Axis) -> set[str]:
-    """The loops that drive the axes of a block of the given kinds: of a sum, those that take its steps."""
+    """The loops in the bindings of a block's axes of the given kinds: of REDUCE, its reduction loops."""
     return variables(*(it.binding for it in block.iters if it.axis in axes))
 
 
 def only_reducing(block: Block) -> set[str]:
-    """The loops that drive the reduction of a block, and no other axis."""
+    """The loops in the reduction bindings of a block, and in no other binding."""
     return driving(block, Axis.REDUCE) - driving(block, Axis.SPATIAL, Axis.OPAQUE)
 
 
@@ -453,13 +451,13 @@ def foreign_calls(stmt: Stmt) -> list[Opaque]:
 
 
 def named_buffers(call: Foreign) -> list[Buffer]:
-    """The buffers whose memory a foreign call is given, in order, each once."""
+    """The distinct buffers among the arguments of a foreign call, in order."""
     found = [n.buffer for n in walk(call) if type(n) in (Address, Load)]  # type: ignore[attr-defined]
     return list({b.name: b for b in found}.values())
 
 
 def written_by(call: Foreign) -> set[str]:
-    """The names of the buffers that a foreign call may write: all that it is not given as pointers for reading."""
+    """The names of the buffers that a foreign call may write: all but those behind read-only pointers."""
     match call:
         case Foreign("tvm_access_ptr", (_, Address(), *_, Const(value=mode))) if not int(mode) & 2:
             return set()
@@ -469,7 +467,7 @@ def written_by(call: Foreign) -> set[str]:
 
 
 def bound_names(node: Node) -> Iterator[tuple[str, str, Stmt | None]]:
-    """The names bound in a function or a statement, the kind of each, and the statement that binds it (None: the function)."""
+    """The names bound in a function or statement, each with its kind and the statement that binds it (None: the function)."""
     if isinstance(node, PrimFunc):
         yield from ((p.name, "buffer" if isinstance(p, Buffer) else "size", None) for p in (*node.params, *node.allocs))
     for s in walk_stmts(node):
@@ -494,7 +492,7 @@ def names(func: PrimFunc) -> set[str]:
 def fresh(taken: set[str], wanted: str, others: Container[str] = (), tried: dict[str, int] | None = None) -> str:
     """`wanted`, or `wanted_1`, `wanted_2`, ... : the first that is neither in `taken` nor in `others`; it is added to `taken`.
 
-    `tried`, of calls in a row with the same growing names, has the number at which the search for a name goes on."""
+    `tried` keeps the suffix at which the search for each name resumes, over calls with the same growing sets."""
     n = 0 if tried is None else tried.get(wanted, 0)
     name = f"{wanted}_{n}" if n else wanted
     while name in taken or name in others:
@@ -507,7 +505,7 @@ def fresh(taken: set[str], wanted: str, others: Container[str] = (), tried: dict
 
 
 def with_fresh_loops(s: Stmt, taken: set[str]) -> Stmt:
-    """A copy of `s` whose loops, but for those bound to threads, have names of their own, which are added to `taken`."""
+    """A copy of `s` with fresh names for its loops, thread loops excepted; the names are added to `taken`."""
     match s:
         case For(var, _, body) if s.kind is not Kind.THREAD:
             new = var.with_(name=fresh(taken, var.name))

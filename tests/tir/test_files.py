@@ -34,4 +34,4 @@ def test_links_stay_links_and_pipes_pipes(tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         write_atomically(tmp_path / "pages" / "best.json", "new")
-    assert str(caught.value) == f"[Errno 2] there is no such folder: '{tmp_path}/pages'"
+    assert str(caught.value) == f"[Errno 2] the folder does not exist: '{tmp_path}/pages'"

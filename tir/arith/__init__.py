@@ -1,1 +1,1 @@
-"""Arithmetic on indices: polynomials, intervals, the simplifier, proofs, iter maps, symbolic integers."""
+"""Arithmetic on indices: polynomials, intervals, the simplifier, proofs, enumeration, symbolic integers."""

@@ -27,7 +27,7 @@ def extent_range(extent: Expr, ranges: Ranges | None = None) -> Interval:
 
 
 def ranges_of(stmts: Iterable[Stmt], outside: Ranges = MappingProxyType({})) -> dict[str, Interval]:
-    """The inclusive ranges of the variables of loops and blocks, given outermost first, and of those from outside."""
+    """The inclusive ranges of the variables of loops and blocks, outermost first, added to those of `outside`."""
     ranges = dict(outside)
     for s in stmts:
         if type(s) is For:
@@ -38,5 +38,5 @@ def ranges_of(stmts: Iterable[Stmt], outside: Ranges = MappingProxyType({})) -> 
 
 
 def without_units(ranges: Ranges) -> dict[str, Interval]:
-    """The ranges of the variables that have more than one value: what is simplified with these still has all others in it."""
+    """The ranges of the variables with more than one value: simplification with them keeps the other variables."""
     return {name: interval for name, interval in ranges.items() if interval[0] is None or interval[0] != interval[1]}

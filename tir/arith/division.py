@@ -10,8 +10,9 @@ from .polynomial import Polynomial, add, constant, polynomial, scale, to_expr
 
 
 def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """p // c for c > 0. Terms that are multiples of c are divided. The quotient of the other terms is a constant if their bounds
-    lie within one multiple of c; some of them drop out if they lie within one multiple of a divisor of c and of the others."""
+    """p // c for c > 0. Terms that are multiples of c are divided. The quotient of the rest is constant where its bounds lie
+    between adjacent multiples of c. Terms that a divisor g of c does not divide drop out where their sum lies between adjacent
+    multiples of g."""
     if c == 1:
         return p
     quotient: Polynomial = {}
@@ -46,7 +47,7 @@ def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Pol
 
 
 def remainder(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """p % c for c > 0. Terms that are multiples of c are dropped; the operation is, too, where the bounds allow it."""
+    """p % c for c > 0. Multiples of c are dropped; so is the operation, where the bounds lie between adjacent multiples of c."""
     if c == 1:
         return {}
     rest: Polynomial = {}
@@ -71,7 +72,7 @@ def remainder(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Po
 
 
 def recombine(p: Polynomial, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """Undo a split within a sum: k c (x // c) + k (x % c) = k x. The quotient of r + y // d may be that of (r d + y) // d."""
+    """Undo a split within a sum: k c (x // c) + k (x % c) = k x. For x = r + y // d, x // c occurs as (r d + y) // (c d)."""
     for m, k in p.items():
         if len(m) == 1 and type(m[0]) is Binary and m[0].op == "%":
             whole = _recombined(p, m[0], k, ranges, dtype)
@@ -81,7 +82,7 @@ def recombine(p: Polynomial, ranges: Ranges, dtype: str = "int32") -> Polynomial
 
 
 def _recombined(p: Polynomial, rest: Binary, k: int, ranges: Ranges, dtype: str) -> Polynomial | None:
-    """`p`, its term k (x % c) and the one for x // c replaced by k x; None where there is no such pair."""
+    """`p` with its terms k (x % c) and k c (x // c) replaced by k x; None where it lacks the second."""
     if type(rest.b) is not Const or rest.b.value <= 0:
         return None
     x, c = polynomial(rest.a), rest.b.value

@@ -1,4 +1,4 @@
-"""Enumeration: integer expressions evaluated over arrays of the values of their variables, for proofs by trying all of them."""
+"""Enumeration: integer expressions evaluated over arrays of values of their variables, for proofs by exhaustion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ON_ARRAYS = PYTHON_OPERATORS | {"min": np.minimum, "max": np.maximum, "and": np
 
 
 def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """All combinations of the values 0 .. count - 1 of each variable: one array for each, of equal lengths."""
+    """All combinations of the values 0 .. count - 1 of the variables, as one array for each variable."""
     axes = np.meshgrid(*(np.arange(n) for n in counts.values()), indexing="ij")
     return {name: a.reshape(-1) for name, a in zip(counts, axes, strict=True)} if counts else {}
 
@@ -38,7 +38,7 @@ class UnknownValue(ValueError):
 
 
 def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
-    """An integer or boolean expression, exactly, over arrays of the values of its variables (or over integers).
+    """The exact value of an integer or boolean expression over arrays of values of its variables (or over integers).
 
     Raises UnknownValue where it has loads, floats, unknown variables or a division by zero, or needs more than 64 bits.
     """
@@ -105,7 +105,7 @@ MAX_ALL_POINTS = 4_000_000  # iterations to try one after another: about a secon
 
 @dataclass(frozen=True)
 class Points:
-    """Iterations: the value of each variable in each of them. `whole`: these are all there are; `certain`: all of them happen."""
+    """Iterations, as an array of values for each variable. `whole`: none is left out; `certain`: all of them happen."""
 
     values: dict[str, np.ndarray]
     whole: bool
@@ -130,7 +130,8 @@ class Points:
 def enumerate_points(
     extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = MAX_POINTS
 ) -> Points | None:
-    """Iterations of the loops that matter in which the conditions hold, first and last above `limit`; None if symbolic."""
+    """The iterations of the needed loops in which the conditions hold; above `limit` only the first and the last. None if an
+    extent is symbolic."""
     full = _needed_extents(extents, needed, conditions)
     if full is None:
         return None
@@ -146,8 +147,8 @@ def enumerate_points(
 
 
 def enumerate_all(extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr]) -> Iterator[Points]:
-    """The iterations as `enumerate_points`, and where these are too many to try at once, all of them, part by part, where they
-    are at most MAX_ALL_POINTS; the last is `whole` if none is left out. Nothing if a loop has no constant extent."""
+    """The iterations of `enumerate_points`; where it leaves some out, then all in parts, if there are at most MAX_ALL_POINTS.
+    The last part is `whole` if none is left out. Yields nothing if an extent is symbolic."""
     points = enumerate_points(extents, needed, conditions)
     if points is None:
         return
@@ -162,7 +163,7 @@ def enumerate_all(extents: Mapping[str, int | None], needed: set[str], condition
 
 
 def _needed_extents(extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr]) -> dict[str, int] | None:
-    """The extents of the loops on which `needed` and the conditions depend; None if one is no constant."""
+    """The extents of the loops in `needed` or in the conditions; None if one is symbolic."""
     used = needed | variables(*conditions)
     found = {name: extent for name, extent in extents.items() if name in used}
     return None if None in found.values() else found  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Injectivity: whether the values of expressions determine the variables in them."""
+"""Injectivity: variables that the values of expressions determine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .simplify import simplify
 def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Ranges) -> set[str]:
     """The variables that follow from the values of some expressions and from the `known` variables.
 
-    In `c a + r` with r in an interval narrower than |c|, the value determines a and r: the terms are peeled off by decreasing
+    The value of `c a + r`, with r in an interval narrower than |c|, determines a and r: terms are peeled off by decreasing
     coefficient. From `x // c` and `x % c` follows x.
     """
     equations = list(values)
@@ -56,8 +56,8 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
 
 
 def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) -> bool:
-    """True where each value of a block's axes of a kind, such as a step of its reduction, provably comes at most once as the
-    `loops` that drive them run, all else fixed."""
+    """True where `loops` provably give each value of a block's axes of one kind (each reduction step) at most once, all else
+    fixed."""
     bindings = [it.binding for it in block.iters if it.axis is axis]
     if all(isinstance(e, Var) for e in bindings):
         return True
@@ -73,8 +73,8 @@ def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) ->
 def tried_injective(
     names: set[str], moving: set[str], places: Iterable[Expr], loops: Iterable[For], limit: int = 100_000
 ) -> bool:
-    """True if iterations of the loops `moving` that differ in some of them, `names`, differ in a place, all other loops being at
-    one iteration: by trying all. False where there are more than `limit`, or extents are not known before the program runs."""
+    """True if, by enumeration, iterations of the loops `moving` that differ in `names` differ in `places`, all other loops fixed.
+    False where there are more than `limit`, or an extent is symbolic."""
     parts = [to_expr(split_terms(polynomial(e), moving)[0], e.dtype) for e in places]
     used = variables(*parts)
     counts = {x.name: int(x.extent.value) for x in loops if x.name in used | names and isinstance(x.extent, Const)}

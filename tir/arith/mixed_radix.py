@@ -1,4 +1,4 @@
-"""Mixed radix: variables split by the constants that divide them, and sums such as `i * 12 + j * 4 + k` with j < 3 and k < 4."""
+"""Mixed radix: variables split into digits, and sums of digits such as `i * 12 + j * 4 + k` with j < 3 and k < 4."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ Terms = list[tuple[str, int | Expr]]  # the variables of a sum in mixed radix an
 
 
 def mixed_radix(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] | None:
-    """The terms of a sum in mixed radix, and how many values it has; None unless each coefficient is the product of the extents
-    below it. Coefficients that are products of symbolic sizes are expressions."""
+    """The terms of a sum in mixed radix and the number of its values; None unless each coefficient is the product of the extents
+    below. A coefficient of symbolic sizes is an expression."""
     terms: Terms = []
     count: Expr = Const(1)
     for monomial, coefficient in sorted(p.items(), key=lambda term: (len(term[0]), term[1])):

@@ -1,9 +1,8 @@
 """Integer expressions as multivariate polynomials.
 
-A polynomial maps monomials to integer coefficients. A monomial is a sorted tuple of atoms. An atom is a variable (a loop variable
-or a symbolic size) or an expression that addition and multiplication do not look into: `x // c`, `x % c`, `min`, a load. So
-`i * 16 + j` and `i * n + j` have the same form. Terms keep the order in which they first appeared: an expression that is
-converted to a polynomial and back prints unchanged.
+A polynomial maps monomials to integer coefficients. A monomial is a sorted tuple of atoms. An atom is a variable (of a loop, or
+a symbolic size) or an opaque expression: `x // c`, `x % c`, `min`, a load. So `i * 16 + j` and `i * n + j` have the same form.
+Terms keep their order: an expression that is converted to a polynomial and back prints unchanged.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
 
 
 def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: int) -> bool:
-    """True where goal >= 0 because it is a sum of at most `depth` multiples of `known`, all >= 0, and something that is >= 0."""
+    """True where goal >= 0, as a sum of at most `depth` multiples of `known`, all >= 0, and a rest >= 0."""
     if _at_least_zero(goal, ranges):
         return True
     if depth == 0:
@@ -53,7 +53,7 @@ def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
 
 
 def _without_parts(p: Polynomial) -> Polynomial | None:
-    """A polynomial with a - a % c in place of c * (a // c). None where there is no such multiple."""
+    """A polynomial with a - a % c in place of c * (a // c). None where it has no such term."""
     for m, factor in p.items():
         match m:
             case (Binary("//", a, Const(int(c)) as divisor) as quotient,) if c > 0 and factor % c == 0:
@@ -75,7 +75,7 @@ def nonnegative(condition: Expr) -> list[Polynomial]:
 
 
 def _may_wrap(e: Expr) -> bool:
-    """True where an integer is computed, from loaded elements or in a narrow type, so that it may wrap around."""
+    """True for integer arithmetic that may wrap around: on loaded elements, or in a narrow type."""
     match e:
         case Binary() | Unary() | Select():
             return wraps(e)
@@ -85,8 +85,8 @@ def _may_wrap(e: Expr) -> bool:
 
 
 def _without_quotient(p: Polynomial) -> Polynomial:
-    """A polynomial that is >= 0 exactly where `p` is, without the division, if that is all there is in it but a constant:
-    a // c + d >= 0 where a + c * d >= 0, and d - a // c >= 0 where c * d + c - 1 - a >= 0, for c > 0."""
+    """A polynomial that is >= 0 exactly where `p` is: for c > 0, a + c * d in place of a // c + d, and c * d + c - 1 - a in place
+    of d - a // c."""
     match [(m, factor) for m, factor in p.items() if m]:
         case [((Binary("//", a, Const(int(c))),), 1 | -1 as sign)] if c > 0:
             free = c * p.get((), 0) + (c - 1 if sign < 0 else 0)

@@ -21,7 +21,8 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
-    """An equal expression, same dtype, in normal form; `ranges` maps names to inclusive intervals. TypeError for others."""
+    """An equal expression of the same dtype in normal form; `ranges` maps names to inclusive intervals. TypeError for anything
+    but an expression."""
     if not isinstance(expr, Expr):
         raise TypeError(f"simplify takes an expression, got {type(expr).__name__}")
     result = _simplify(expr, ranges or {})
@@ -130,7 +131,7 @@ def _simplify(e: Expr, ranges: Ranges) -> Expr:
 
 
 def _fold_cast(dtype: str, value: Expr) -> Const | None:
-    """The constant converted, where it is one and that is exact; None otherwise."""
+    """A constant converted to `dtype`, if that is exact; None otherwise."""
     if not isinstance(value, Const) or dtypes.is_float(value.dtype) or dtype == "bool":
         return None
     low, high = dtypes.limits(dtype)
@@ -166,7 +167,7 @@ def _difference(x: Interval, y: Interval) -> Interval:
 
 
 def _exact(a: Expr, b: Expr) -> bool:
-    """True where both are integers whose arithmetic may be rearranged."""
+    """True for integers whose arithmetic may be rearranged."""
     return dtypes.is_int(a.dtype) and not wraps(a) and not wraps(b)
 
 

@@ -1,4 +1,4 @@
-"""Simplification of statements: of their expressions, and of the conditions that are decided by the loops around them."""
+"""Simplification of statements: of their expressions, and of conditions that the loops around them decide."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .simplify import simplify
 
 
 def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:
-    """Simplify every expression, given the loops around it; conditions always true and statements never run go."""
+    """Simplify every expression, given the loops around it; drop conditions that always hold and statements that never run."""
     return _or_nothing(_tree(node, dict(ranges or {})))
 
 
@@ -115,7 +115,7 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
         return condition if len(kept) == len(parts) else conjunction(*kept)
 
     def plain(e: Expr, inside: Ranges, facts: Sequence[Expr]) -> Expr:
-        """An expression without implied conditions of what is chosen in it, and without implied quotients and remainders."""
+        """An expression without the implied conditions of its selects, and without implied quotients and remainders."""
         if not any(isinstance(n, Select) or (isinstance(n, Binary) and n.op in ("//", "%")) for n in walk(e)):
             return e
         new = map_children(e, lambda c: plain(c, inside, facts) if isinstance(c, Expr) else c)
@@ -134,7 +134,7 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
                 s = s.with_(predicate=left(s.predicate, inside, facts))
             case If(condition, then, None):
                 rest = left(condition, inside, facts)
-                known = [c for c in conjuncts(condition) if not loads(c)]  # that stays so
+                known = [c for c in conjuncts(condition) if not loads(c)]  # no store changes these
                 body = visit(then, inside, (*facts, *known))
                 return s if rest is condition and body is then else guarded(rest, body)
             case For(_, Binary("min") as extent):
@@ -148,7 +148,7 @@ def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = 
 
 
 def min_operands(extent: Expr) -> list[Expr]:
-    """The operands of a chain of `min`; the extent itself if it is none."""
+    """The operands of a chain of `min`; of any other extent, itself."""
     match extent:
         case Binary("min", a, b):
             return min_operands(a) + min_operands(b)
@@ -157,7 +157,7 @@ def min_operands(extent: Expr) -> list[Expr]:
 
 
 def _without_implied_bounds(extent: Expr, ranges: Ranges, facts: Sequence[Expr]) -> Expr:
-    """A minimum without those operands that are never less than another, given the facts."""
+    """A minimum without the operands that are provably at least another one."""
     parts = min_operands(extent)
     kept = list(parts)
     for part in parts:
@@ -167,5 +167,5 @@ def _without_implied_bounds(extent: Expr, ranges: Ranges, facts: Sequence[Expr])
 
 
 def _or_nothing(n: Node | None) -> Node:
-    """A statement that does nothing for None."""
+    """The node; for None, a statement without effect."""
     return NOTHING if n is None else n

@@ -1,4 +1,4 @@
-"""Symbolic integers: integers that carry the formula by which they depend on the columns of a population."""
+"""Symbolic integers: integers that carry their formula over the columns of a population."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .enumeration import PYTHON_OPERATORS
 
-MAX_PENDING_FORMULAS = 100  # in one chain: a formula is built by recursion over those that it depends on
+MAX_PENDING_FORMULAS = 100  # in one chain: a formula is built by recursion over its operands
 Formula = tuple  # ("column", n), ("const", value) or (operation, Formula, Formula)
 _Operator = Callable[["SymbolicInt", Any], Any]
 
@@ -52,11 +52,11 @@ def _divided(op: str, a: int, b: int) -> int:
 
 
 class SymbolicInt(int):
-    """An integer with a formula; the results of arithmetic on it have one, too.
+    """An integer with a formula, as have the results of arithmetic on it.
 
-    The integer is a witness: a program that computes with integers runs on it unchanged, comparisons included, and the
-    formulas of its results say how they depend on the columns (concolic execution; Sen, Marinov and Agha, "CUTE",
-    ESEC/FSE 2005). A formula holds for those candidates with which the program takes the same path.
+    The integer is a witness: a program on integers runs on it unchanged, comparisons included. The formulas of its results say
+    how they depend on the columns (concolic execution; Sen, Marinov and Agha, "CUTE", ESEC/FSE 2005). A formula holds for the
+    candidates with which the program takes the same path.
     """
 
     _operation: tuple[str, int, int] | None = None  # from which the formula is built on first use
@@ -105,7 +105,7 @@ class SymbolicInt(int):
 
 
 class SymbolicChoice(SymbolicInt):
-    """One of a few `values` of any type, by an index that a column holds, where candidates differ in no number."""
+    """A choice among `values` of any type, by an index in a column."""
 
     values: tuple[Any, ...]
 
@@ -180,7 +180,7 @@ def _with_formula(value: int, op: str, a: int, b: int) -> int:
 
 
 def may_be_zero(n: int) -> bool:
-    """True where an integer has a factor made by `symbolic_less`, and thus is 0 for some candidates."""
+    """True where an integer has a factor made by `symbolic_less`, and so may be 0 for some candidates."""
     return any(f[0] == "<" for f in _factors(formula(n)))
 
 
@@ -195,7 +195,7 @@ def is_one(n: int) -> bool:
 
 
 def _simplified(op: str, f: Formula, g: Formula) -> Formula:
-    """The formula of an operation on two."""
+    """The formula `f op g`, simplified."""
     match op, f, g:
         case ("+", f, ("const", 0)) | ("+", ("const", 0), f) | ("-", f, ("const", 0)):
             return f
@@ -216,7 +216,7 @@ def _factors(f: Formula) -> list[Formula]:
 
 
 def _quotient(f: Formula, g: Formula) -> Formula | None:
-    """A product divided by some of its factors; None if it has not got them."""
+    """The product f divided by the factors of g; None if f lacks one."""
     rest = _factors(f)
     for factor in _factors(g):
         if factor not in rest:

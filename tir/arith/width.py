@@ -1,4 +1,4 @@
-"""Indices that need more than the 64 bits in which machines compute them."""
+"""Detection of indices that need more than the 64 bits in which machines compute them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TooWide(ArithmeticError):
 
 
 def check_width(n: Node, sizes: Sizes) -> None:
-    """Raise TooWide for an index in a statement that 64 bits may not hold, unless open sizes decide that."""
+    """Raise TooWide for an index in a statement that 64 bits may not hold, unless that depends on symbolic sizes."""
     inside = dict(sizes)
     for var, extent in _bound(n):
         inside[var.name] = most(extent, sizes)
@@ -30,7 +30,7 @@ def check_width(n: Node, sizes: Sizes) -> None:
 
 
 def _bound(n: Node) -> list[tuple[Var, Expr]]:
-    """The variables that a statement binds, which run up to an extent or are a value."""
+    """The variables that a statement binds, each with its extent or value."""
     match n:
         case For(var, extent) | Let(var, extent):
             return [(var, extent)]
