@@ -1,4 +1,4 @@
-"""Schedules: primitives that rewrite a function and keep its meaning, and the trace of those applied."""
+"""Schedules: primitives, which rewrite a function and keep its meaning, and traces of their applications."""
 
 from .error import ScheduleError
 from .intrinsics.tensor_intrin import TensorIntrin

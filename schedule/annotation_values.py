@@ -1,4 +1,4 @@
-"""Valid values of the annotations that code generation gives a meaning to."""
+"""Valid values of the annotations that code generation reads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from tir.arith.symbolic import SymbolicChoice
 from tir.ir import Block, For, annotation
 
-MAX_STAGES = 16  # tiles of shared memory that take turns
+MAX_STAGES = 16  # buffers of a software pipeline in shared memory
 MAX_RESIDENT = 32  # blocks of an SM (CUDA C++ programming guide, technical specifications)
 MAX_COUNT = 2**31 - 1  # iterations or statements: sums and products of two stay within 64 bits
 
-Rule = tuple[str, Callable[[Any], bool]]  # the values in words, and whether a value is one
+Rule = tuple[str, Callable[[Any], bool]]  # the valid values in words, and a test for them
 
 
 def _integer(low: int, high: int) -> Rule:
@@ -54,7 +54,7 @@ RULES: dict[str, Rule] = {
 
 
 def refusal(key: str, value: Any) -> str | None:
-    """The reason why an annotation cannot have `value`, or one of the values of an open choice; None where it can."""
+    """The reason why `value`, or a value of an open choice, is invalid for an annotation; None for a valid one."""
     if key in RULES:
         words, valid = RULES[key]
         for v in value.values if isinstance(value, SymbolicChoice) else (value,):
@@ -64,7 +64,7 @@ def refusal(key: str, value: Any) -> str | None:
 
 
 def value_of(s: For | Block, key: str, default: Any) -> Any:
-    """The value of an annotation of a loop or block, `default` where it has none; ValueError for what is no value of this key."""
+    """The value of an annotation of a loop or block, or `default`; ValueError for an invalid value."""
     value = annotation(s.annotations, key, default)
     if value is not default and (reason := refusal(key, value)):
         raise ValueError(f"{'loop' if isinstance(s, For) else 'block'} `{s.name}`: {reason}")

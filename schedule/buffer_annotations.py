@@ -1,4 +1,4 @@
-"""Annotations that name buffers. They are dropped where a step removes the accesses to the buffer."""
+"""Annotations that name buffers, which are dropped when a step removes the accesses to the buffer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotatio
 from tir.memo import memoized
 from tir.traverse import rewrite_statements, substatements, walk, walk_stmts
 
-# By key of the annotation: the kinds of accesses below the loop or block that it applies to.
+# By annotation key: the kinds of accesses, below the annotated loop or block, that it applies to.
 ACCESSES_BY_KEY: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
 
 
@@ -27,7 +27,7 @@ def without_stale_annotations(old: PrimFunc, new: PrimFunc) -> PrimFunc:
 
 
 def _without_buffers(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt:
-    """A loop or block without its annotations for the buffers that are dropped there."""
+    """A loop or block without its annotations in `dropped`, triples of its name, key and buffer."""
     for place, key, buffer in dropped:
         if place == s.name and (value := annotation(s.annotations, key)) is not None:
             kept = _without_buffer(value, buffer)
@@ -37,7 +37,7 @@ def _without_buffers(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt
 
 
 def _named_buffers(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
-    """Wherever an annotation names a buffer: the loop or block, the key, the buffer, and whether it is accessed below."""
+    """The buffers in annotations: the loop or block, the key, the buffer, and True if it is accessed below."""
     for s in walk_stmts(func.body) if _is_annotated(func.body) else ():
         if isinstance(s, For | Block) and s.annotations:
             for key, kinds in ACCESSES_BY_KEY.items():
@@ -63,7 +63,7 @@ def _buffer_names(value: Any) -> list[str]:
 
 
 def _without_buffer(value: Any, buffer: str) -> Any:
-    """An annotation without one of its buffers; None where no buffer is left."""
+    """An annotation value without one of its buffers; None where no buffer is left."""
     match value:
         case str(name) | [str(name), int()]:
             return None if name == buffer else value

@@ -1,4 +1,4 @@
-"""The error of all schedules, rendered with the lines of the program that it is about."""
+"""The error of all schedules, rendered with an excerpt of the program."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ Witness = str | Callable[[], str | None] | None
 
 
 class ScheduleError(Exception):
-    """A primitive refused: why, where in the program, and what to try.
+    """A refusal of a primitive: the reason, the place in the program, and a hint.
 
-    Raised as `ScheduleError(reason, (stmt, "note"), ..., witness=..., hint=...)`. `call` and `func`, the call as written and the
-    program it was made on, are added on the way out. Rendering happens when the message is read, and so does the search for
-    a witness that is given as a function.
+    Raised as `ScheduleError(reason, (stmt, "note"), ..., witness=..., hint=...)`. `located` adds `call` and `func`, the call as
+    source text and the program it was made on. Reading the message renders it, and computes a witness given as a function.
     """
 
     def __init__(self, reason: str, *marks: Mark, witness: Witness = None, hint: str | None = None):
@@ -25,14 +24,14 @@ class ScheduleError(Exception):
         self.func: PrimFunc | None = None
 
     def located(self, call: str, func: PrimFunc) -> ScheduleError:
-        """This error, made by `call` on `func`. Of nested calls the outermost is named, and the innermost function is shown."""
+        """This error, made by `call` on `func`. Of nested calls the outermost call and the innermost function are kept."""
         self.call = call
         if self.func is None:
             self.func = func
         return self
 
     def found_witness(self) -> str | None:
-        """The concrete case that shows the refusal to be right, searched for when first asked."""
+        """A concrete case that justifies the refusal, computed on first use; None if none was found."""
         if callable(self.witness):
             self.witness = self.witness()
         return self.witness

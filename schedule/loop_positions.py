@@ -1,7 +1,7 @@
 """Steps whose loops are given by position instead of by name: number n of the loops around a block.
 
-The names of new loops depend on the names that are taken. A sequence of steps that was planned on one variant of an open schedule
-is applied to others too, where its loops may have other names; these are looked up when the steps are applied.
+New loops get names that are not taken, so the same steps may make other names on another variant of an open schedule. Positions
+are turned into names when the steps are applied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LoopOf:
 
 
 def with_loop_positions(step: Step, before: PrimFunc) -> Step:
-    """The step with its loops by position instead of by name; `before` is the function that it was planned on."""
+    """The step with its loops by position; `before` is the function that it was planned on."""
 
     def place(value: Any) -> Any:
         above = path(before, For, value) if isinstance(value, str) else []
@@ -41,9 +41,9 @@ def with_loop_positions(step: Step, before: PrimFunc) -> Step:
 
 
 def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:
-    """The steps with the names that their loops and blocks have when they are applied to `func` one after the other.
+    """The steps with names of loops and blocks, found by applying them to `func` one after the other.
 
-    `stand_in` gives a step with numbers for what is open in it; open numbers stay in the result.
+    `stand_in` fills the open numbers of a step, so that it can be applied; in the result they stay open.
     """
     made: dict[str, str] = {}
     result: list[Step] = []
@@ -55,7 +55,7 @@ def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[S
 
 
 def named_step(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
-    """A planned step with the names of loops and blocks in `func`; `made` are block names that differ from the planned."""
+    """A planned step with the names of loops and blocks in `func`; `made` maps planned block names to actual ones."""
 
     def found(value: Any, kinds: frozenset[ArgumentKind]) -> Any:
         match value:
@@ -70,7 +70,7 @@ def named_step(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
 
 
 def apply_step(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Mapping[str, str]) -> tuple[PrimFunc, Step]:
-    """The function after one planned step, and the step as `named`."""
+    """The function after one planned step, and the step with the names of `named_step` and its results."""
     schedule = Schedule(func)
     step = named_step(func, step, made)
     taken, options = REGISTRY[step.name].spread(stand_in(step).bound)
@@ -79,5 +79,5 @@ def apply_step(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], mad
 
 
 def new_names(planned: Step, taken: Step) -> dict[str, str]:
-    """The names that a step made, by the names that it was planned to make."""
+    """The actual names of a step's results, by their planned names."""
     return {old: new for old, new in zip(planned.results, taken.results, strict=True) if isinstance(old, str)}

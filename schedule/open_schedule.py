@@ -1,4 +1,4 @@
-"""Open schedules: schedules whose numbers may stay open.
+"""Open schedules: schedules under construction whose numbers may stay open.
 
     def register_tile(s: OpenSchedule) -> None:
         i, j, k = s.get_loops("C")
@@ -7,10 +7,10 @@
         s.annotate(k, "pragma_auto_unroll_max_step", s.choose("unroll", (0, 16, 64)))
         s.branch("threads", {"one": lambda s: None, "all": lambda s: s.parallel(i_0)})
 
-An open number is an integer that remembers its column (`tir.arith.symbolic.SymbolicInt`): it can be computed with, and given to
-any primitive. Until a row says otherwise it has a stand-in, 1 for a tile size and the first option of a choice. Nothing may be
-concluded from stand-ins: the steps have to be legal with all numbers. With `at_seed` every number is its seed instead, of a
-branch only the run that the seed picks is taken, and what comes out is a plain schedule.
+An open number is an integer that remembers its column (`tir.arith.symbolic.SymbolicInt`). It takes part in arithmetic, and any
+primitive accepts it. It has a stand-in value: 1 for a tile size, the first option for a choice. The steps must be legal for all
+numbers, not only for stand-ins. With `at_seed` every number is its seed, each branch takes the way of its seed, and the result is
+a plain schedule.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from .random_variables import leaves, map_leaves
 from .schedule import Schedule
 from .trace import Step
 
-Way = Callable[["OpenSchedule"], object]  # a way to go on
+Way = Callable[["OpenSchedule"], object]  # one continuation of a branch
 
-SHARED_BY_COPIES = ("_placed", "_taken")  # what holds of one copy holds of the others
+SHARED_BY_COPIES = ("_placed", "_taken")  # caches, valid for all copies
 
 
 class Declined(ScheduleError):
-    """A template's own answer that it is not for a block: no step was refused."""
+    """A template's own refusal of a block, without a refused step."""
 
 
 class NoSeed(Declined):
-    """A number has no seed, where a schedule is made at its seeds."""
+    """The error for a number without a seed in a schedule at its seeds."""
 
 
 class Stage(StrEnum):
@@ -68,13 +68,13 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A block whose loops were cut into levels, and what of it is left to annotation.
+    """A block whose loops were cut into levels, and its annotations that are still open.
 
-    `levels` has the loops of each level, outermost first; the loops of the last `tile` of them are the register tile: unrolled,
-    the last one a vector. Threads may share as many outer loops as one of `depths` says; at the seed it is `shared`, 0 for one
-    thread, or where that is None the first that is legal; `uneven` says that their iterations take unequal time. `pragma` is the
-    loop below which reductions may be unrolled, at the seed into `statements`. Producers of the block may be computed at the
-    loops `places`. `operands` says how packed copies are made.
+    `levels` has the loops of each level, outermost first. The loops of the last `tile` levels are the register tile: unrolled,
+    the last one a vector. `depths` are the options for the number of outer loops that threads share. At the seed it is `shared`
+    (0: one thread; None: the first legal option). `uneven` marks iterations of unequal time. Below the loop `pragma` reductions
+    may be unrolled, at the seed into `statements`. Producers of the block may be computed at the loops `places`. `operands` has
+    the ways of packing.
     """
 
     levels: tuple[tuple[str, ...], ...]
@@ -89,8 +89,10 @@ class Tiled:
 
     @staticmethod
     def of(s: OpenSchedule, block: str, levels: Sequence[Sequence[str]], tile: int, depths: Sequence[int], panels: bool) -> Tiled:
-        """A block with these levels, whose innermost reduction may be unrolled, and in whose outer levels, down to its first
-        reduction, what feeds it may be computed; operands may be packed in front, and with `panels` in the outermost level."""
+        """The default tiling of a block with these levels.
+
+        Its innermost reduction may be unrolled, and its producers computed in the levels down to its first reduction.
+        """
         reducing = driving(s.block(block), *NOT_SPATIAL)
         reduced = [n for n, level in enumerate(levels) if reducing & set(level)]
         outer = [
@@ -106,10 +108,10 @@ class Tiled:
 class Operands:
     """The ways in which a tiled block may read packed copies of its operands.
 
-    `gathered`: one whose vectors lie across memory may also be read as it is. Where the outermost level has loops each iteration
-    of which reads another panel of an operand, `panels` lets it be packed there. With `by_blocks` an operand without the
-    vectorised axis is packed block by block: in the last loop of the first two levels, or with `in_front` before the nest, by all
-    threads. `seed` has the way of each operand at the seed.
+    `gathered` allows an operand whose vectors are strided to be read in place, too. `panels` allows packing in the outermost
+    level, if each iteration of its loops reads another panel. With `by_blocks` an operand without the vectorised axis is packed
+    block by block: in the last loop of the first two levels, or with `in_front` before the nest, by all threads. `seed` has the
+    way of each operand at the seed.
     """
 
     gathered: bool = False
@@ -121,7 +123,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A `block` that copies the array `of` to `buffer`, or, where that is `written`, back, while schedules are made."""
+    """A view: `block` copies the array `of` to `buffer`, or, if `written`, `buffer` to the array."""
 
     block: str
     buffer: str
@@ -131,7 +133,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """Steps that the open trace has otherwise: `length` of them from number `start` on become `entry`."""
+    """Steps that the open trace replaces: `length` of them from number `start` on become `entry`."""
 
     start: int
     length: int
@@ -141,8 +143,8 @@ class _Open:
 class OpenSchedule(Schedule):
     """A schedule of a function for a target, with open numbers; `finish` makes its `OpenTrace`.
 
-    For derivations that go block by block, `pending` are the blocks not yet visited, last first, `rules` the rules applied so
-    far, and `scheduled` what became of each block. A copy is independent.
+    In a derivation block by block, `pending` are the unvisited blocks, last first, `rules` the rules applied so far, and
+    `scheduled` the treatment of each block. A copy is independent.
     """
 
     def __init__(self, func: PrimFunc, target: Any, pending: Sequence[str] = (), at_seed: bool = False):
@@ -151,8 +153,8 @@ class OpenSchedule(Schedule):
         self.at_seed = at_seed
         self.pending = list(pending)
         self.rules: list[str] = []
-        self.scheduled: dict[str, Tiled | Stage] = {}  # what was made of a block; no other rule shall take it
-        self.copies: dict[str, str] = {}  # of a block, the copy out of the buffer in which it accumulates
+        self.scheduled: dict[str, Tiled | Stage] = {}  # treatment of a block, which closes it to other rules
+        self.copies: dict[str, str] = {}  # by block: the block that copies from its accumulation buffer
         self.partial: set[str] = set()  # blocks that compute partial results
         self.tiles: list[Tile] = []
         self.choices: list[Choice] = []
@@ -163,10 +165,10 @@ class OpenSchedule(Schedule):
         self.columns = 0
         self._open: list[_Open] = []
         self._seeds: dict[int, int] = {}  # by column
-        self._shared: dict[str, Choice] = {}  # made in other runs of the branch that is being made, by name
+        self._shared: dict[str, Choice] = {}  # choices of other ways of the branch under construction, by name
         self._before: tuple[PrimFunc, ...] = ()  # the function before each step
-        self._placed: dict[int, tuple[Step, Step]] = {}  # steps by identity, and these by place; copies share it
-        self._taken: dict[tuple, tuple[PrimFunc, dict[str, Any], PrimFunc, Any]] = {}  # steps, see `_applied`; copies share it
+        self._placed: dict[int, tuple[Step, Step]] = {}  # by identity: a step, and it with loop positions
+        self._taken: dict[tuple, tuple[PrimFunc, dict[str, Any], PrimFunc, Any]] = {}  # results of steps, see `_applied`
         if has_empty(func):
             self.drop_empty()
             left = {b.name for b in blocks(self.func)}
@@ -187,7 +189,7 @@ class OpenSchedule(Schedule):
         vars(self).update(vars(other))
 
     def attempt(self, build: Callable[..., object], *args: object) -> bool:
-        """Call a function with a copy of this schedule, and become that if all its steps are legal; says whether they are."""
+        """Call a function with a copy of this schedule, and take over the copy; False, without a change, if a step is refused."""
         new = self.copy()
         try:
             build(new, *args)
@@ -197,12 +199,12 @@ class OpenSchedule(Schedule):
         return True
 
     def fired(self, rule: str, block: str) -> OpenSchedule:
-        """A copy for a rule to change, on which it is recorded that the rule was applied to the block."""
+        """A copy for a rule to change, with the rule and its block recorded in `rules`."""
         result = self.copy()
         result.rules.append(f"{block}: {rule}")
         return result
 
-    # --- looking ---------------------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------------
 
     def block(self, name: str) -> Block:
         return find_block(self.func, name)
@@ -212,12 +214,12 @@ class OpenSchedule(Schedule):
 
     @property
     def constants(self) -> frozenset[str]:
-        """Parameters that are the same at every call, and their views: what depends on them alone is computed once."""
+        """Constant parameters and their views: values that depend on them alone are computed once."""
         return self._with_views(annotation(self.func.attrs, CONSTANTS, ()))
 
     @property
     def given(self) -> frozenset[str]:
-        """Parameters and their views: no stage makes them."""
+        """Parameters and their views, which no stage computes."""
         return self._with_views(p.name for p in self.func.buffers)
 
     def _with_views(self, names: Iterable[str]) -> frozenset[str]:
@@ -228,11 +230,11 @@ class OpenSchedule(Schedule):
         return name in self.get_output_blocks()
 
     def axes(self, name: str) -> list[tuple[Iter, str]]:
-        """The block's iteration variables, each with the loop that drives it; those driven by more than a loop are left out."""
+        """The block's iteration variables that are bound to a single loop, each with that loop."""
         return [(it, it.binding.name) for it in self.block(name).iters if isinstance(it.binding, Var)]
 
     def driver(self, it: Iter) -> str | None:
-        """The loop that alone drives an iteration variable; loops of one iteration beside it don't count.
+        """The loop that alone drives an iteration variable, loops of one iteration ignored; None if there are several.
 
         Not for blocks below loops with open lengths: their stand-ins have one iteration, too.
         """
@@ -246,11 +248,11 @@ class OpenSchedule(Schedule):
         return found if isinstance(found, Tiled) else None
 
     def vector_axes(self, block: str) -> set[str]:
-        """The axes of a block whose tiles are run in vectors."""
+        """The vectorised axes of a block."""
         return {t.axis for t in self.tiles if t.block == block and t.vector}
 
     def tiling(self, name: str) -> Tiled:
-        """The tiling of a block that is tiled."""
+        """The tiling of a tiled block."""
         found = self.tiled(name)
         assert found is not None
         return found
@@ -260,20 +262,20 @@ class OpenSchedule(Schedule):
         return [name for name in named_below(self.func)[Block] if name not in self.scheduled]
 
     def is_left(self, name: str) -> bool:
-        """True where there is a block of this name that is not yet scheduled."""
+        """True where a block of this name exists and is not yet scheduled."""
         return name not in self.scheduled and name in named_below(self.func)[Block]
 
     def untouched(self, name: str) -> bool:
-        """True where nothing has taken a block, and it has its loops to itself, as it was written."""
+        """True for a block that is not yet scheduled and whose loops are its axes."""
         return name not in self.scheduled and self.own_loops(name)
 
     def own_loops(self, name: str) -> bool:
-        """True where the loops of a block are its axes, as it was written."""
+        """True where the loops of a block are its axes, in order."""
         axes = self.axes(name)
         return len(axes) == len(self.block(name).iters) and self.get_loops(name) == [loop for _, loop in axes]
 
     def open_loops(self) -> set[str]:
-        """The loops that a split with open lengths made."""
+        """The loops made by splits with open lengths."""
         found = [run.entry.results for run in self._open if isinstance(run.entry, Step) and run.entry.name == "split"]
         return {name for results in found for name in results}
 
@@ -289,10 +291,10 @@ class OpenSchedule(Schedule):
         like: tuple[str, str] | None = None,
         **described: Any,
     ) -> list[int]:
-        """Open lengths of `count` inner levels of an axis of a block, outermost first, for `split`: the outermost level follows.
+        """Open lengths of `count` inner levels of an axis of a block, outermost first, for `split`.
 
-        `seed` has a number for each; with `like`, the block and axis of an earlier call, they are the numbers of that.
-        `described` are the other fields of `Tile`, by default those of the axis as it is.
+        `seed` has a number for each level. `like`, the block and axis of an earlier call, reuses its numbers. `described` are
+        other fields of `Tile`, by default derived from the axis.
         """
         it = next((it for it in self.block(block).iters if it.var.name == axis), None)
         if it is not None:
@@ -314,13 +316,15 @@ class OpenSchedule(Schedule):
         return list(lengths)
 
     def rename_tiled(self, block: str, new: str) -> None:
-        """Have the open lengths of a block, which became several, be those of one of them."""
+        """Assign the open lengths of a block that became several to one of these."""
         self.tiles = [replace(t, block=new) if t.block == block else t for t in self.tiles]
         self.lengths = {(new if b == block else b, axis): n for (b, axis), n in self.lengths.items()}
 
     def choose(self, name: str, options: Sequence[Any], *, seed: Any = None, **about: Unpack[About]) -> Any:
-        """One of a few values of any kind, for an argument of a primitive; `seed`, by default the first, is one of them. `about`
-        are the fields `block`, `role` and `buffer` of the `Choice`."""
+        """An open choice among a few values of any type, for an argument of a primitive; the default `seed` is the first value.
+
+        `about` are the fields `block`, `role` and `buffer` of the `Choice`.
+        """
         values = tuple(options)
         if self.at_seed:
             return values[0] if seed is None else seed
@@ -331,12 +335,12 @@ class OpenSchedule(Schedule):
         return SymbolicInt.column(values[0], column) if numbers else SymbolicChoice.of(SymbolicInt.column(0, column), values)
 
     def at_most(self, most: int, *numbers: int) -> None:
-        """Have the product of some open choices be at most so much in every row; the first ones give way."""
+        """Bound the product of some open choices by `most` in every row; the first ones are reduced."""
         if not self.at_seed:
             self.limits.append(ProductLimit(tuple(c for n in numbers for c in columns_of(formula(n))), most))
 
     def _column(self, choice: Choice) -> int:
-        """The column of a choice: a new one, or that of the choice of this name in another run of the branch being made."""
+        """The column of a choice: a new one, or that of the equal choice in another way of the branch under construction."""
         self._need_new(choice.name)
         known = self._shared.get(choice.name)
         if known is not None and known.options == choice.options:
@@ -360,12 +364,12 @@ class OpenSchedule(Schedule):
         seed: str | None = None,
         **about: Unpack[About],
     ) -> int:
-        """Let a column pick one of several ways to go on: functions, by their labels, that change the schedule they are given.
+        """Let a column pick one of several ways, functions by label that take steps on a given schedule; returns their number.
 
-        Ways that raise ScheduleError are left out, as are those that take the same steps as an earlier one; where one is left
-        there is no column. The steps that follow are planned on the first way, and have to be legal after all of them. Choices of
-        one name in several ways share a column. Where all ways are there, `weights` say how often each is drawn; `seed` is the
-        label of the way that is taken at the seed, the first by default, or the next legal one. Returns how many there are.
+        Ways that raise ScheduleError, or take the same steps as an earlier one, are dropped; a single way needs no column. The
+        steps that follow are planned on the first way, and must be legal after all of them. Choices of one name in several ways
+        share a column. `weights` are sampling probabilities, used if no way was dropped. `seed` is the label of the way at the
+        seed, by default the first; if it is illegal, the next legal one is taken.
         """
         self._need_new(name)
         if self.at_seed:
@@ -421,12 +425,12 @@ class OpenSchedule(Schedule):
             return 1
         return 0
 
-    # --- sampling: nothing is drawn, the decision is the seed ---------------------------------------------------------------
+    # --- sampling: open numbers instead of draws, with the decision as seed -------------------------------------------------
 
     def sample_perfect_tile(  # type: ignore[override]
         self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
     ) -> list[Any]:
-        """Open factors for `split` that divide a loop's extent; the outermost, None, follows from the others."""
+        """Open factors for `split` that divide a loop's extent; the outermost is None."""
         return self._sampled(loop, n, max_innermost_factor, decision, perfect=True)
 
     def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[Any]:  # type: ignore[override]
@@ -436,8 +440,7 @@ class OpenSchedule(Schedule):
     def sample_partitioned_tile(  # type: ignore[override]
         self, loop: str, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: list[int] | None = None
     ) -> list[Any]:
-        """Open factors for `split` that divide a loop's extent; of the inner part, it is the last that is a multiple of
-        `innerpart_factor`."""
+        """Open factors for `split` that divide a loop's extent, the last a multiple of `innerpart_factor`."""
         refusing = REGISTRY["sample_partitioned_tile"]
         refusing(self._func, loop, n, partition_pos, innerpart_factor, decision, np.random.default_rng(0))
         factor = innerpart_factor if partition_pos and n > 1 else 1  # from number 0 on, the product is the extent
@@ -448,7 +451,7 @@ class OpenSchedule(Schedule):
         return tiles if factor == 1 else [*tiles[:-1], tiles[-1] * factor]
 
     def _random(self, decision: Any) -> np.random.Generator | None:
-        """Nothing: a step that draws, and has no method here, needs its decision."""
+        """None: a sampling step without a method here needs its decision."""
         return None
 
     def _sampled(self, loop: str, n: int, limit: int, decision: Sequence[int] | None, perfect: bool, times: int = 1) -> list[Any]:
@@ -473,7 +476,7 @@ class OpenSchedule(Schedule):
         return [None, *sizes]
 
     def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:  # type: ignore[override]
-        """One of some values, for an argument of a primitive: what steps are taken must not depend on it (see `branch`)."""
+        """An open choice among some values, for an argument of a primitive; steps that depend on it need `branch`."""
         name = f"choice {sum(c.name.startswith('choice ') for c in self.choices)}"
         found = self.choose(name, candidates, seed=None if decision is None else candidates[decision])
         if not self.at_seed:
@@ -491,7 +494,7 @@ class OpenSchedule(Schedule):
         return result
 
     def _applied(self, known: Primitive, bound: dict[str, Any]) -> tuple[PrimFunc, Any]:
-        """The ways of branches, and trials before them, take the same steps of the same function: these are computed once."""
+        """The function after a step, and the step's result, cached: ways of a branch often repeat steps on the same function."""
         if known.randomness in bound:
             return super()._applied(known, bound)
         key = id(self._func), known.name, repr(bound)
@@ -501,15 +504,15 @@ class OpenSchedule(Schedule):
         return func, list(result) if isinstance(result, list) else result
 
     def _note_open(self, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Note which arguments of the last step are open."""
+        """Record the open arguments of the last step."""
         bound = REGISTRY[name].signature.bind(*args, **kwargs).arguments
         holes = {k: map_leaves(v, _hole) for k, v in bound.items() if _is_open(v)}
         self._open.append(_Open(len(self._steps) - 1, 1, self._steps[-1].with_args(**holes)))
 
     def _entries(self, start: int = 0, opened: int = 0, named: bool = False) -> tuple[Step | Branch, ...]:
-        """The trace as the open trace has it, from step `start` on, of which `_open` knows from its entry `opened` on.
+        """The entries of the open trace from step `start` on; `opened` is the first entry of `_open` there.
 
-        Loops are given by place, up to the first branch by name if `named` is set.
+        Loops are given by position, but with `named` by name up to the first branch.
         """
         entries: list[Step | Branch] = []
 
@@ -528,19 +531,19 @@ class OpenSchedule(Schedule):
         return tuple(entries)
 
     def _by_place(self, step: Step, n: int) -> Step:
-        """A step, taken as number `n`, with its loops by place instead of by name."""
+        """Step number `n`, with its loops by position."""
         if id(step) not in self._placed:
             self._placed[id(step)] = step, with_loop_positions(step, self._before[n])
         return self._placed[id(step)][1]
 
     def plain(self, func: PrimFunc) -> Schedule:
-        """The schedule of `func` that this one is at its seeds."""
+        """This schedule, made with `at_seed`, as a plain schedule of `func`."""
         result = Schedule(func)
         result._func, result._steps = self._func, self._steps
         return result
 
     def finish(self, name: str, func: PrimFunc) -> OpenTrace:
-        """The open trace of `func` that this schedule has become."""
+        """The open trace of this schedule of `func`."""
         entries = self._entries(named=not any(t.padded for t in self.tiles))
         seeded = all(c in self._seeds for t in self.tiles for c in t.columns)
         row = [self._seeds.get(c, 1) for c in range(self.columns)]
@@ -558,14 +561,14 @@ def _is_open(value: Any) -> bool:
 
 
 def _stand_in(value: Any) -> Any:
-    """A plain value for an open one."""
+    """The stand-in of an open value; other values unchanged."""
     if isinstance(value, SymbolicChoice):
         return value.values[int(value)]
     return int(value) if isinstance(value, SymbolicInt) else value
 
 
 def _hole(value: Any) -> Any:
-    """A hole for an open value."""
+    """The hole of an open value; other values unchanged."""
     if isinstance(value, SymbolicInt):
         return Hole(value.formula, value.values if isinstance(value, SymbolicChoice) else ())
     return value
@@ -579,12 +582,12 @@ def extent(it: Iter) -> int:
 
 
 def computed_bits(dtype: str) -> int:
-    """The width in which elements of a type are computed: of half precision 32 bits."""
+    """The width in bits in which a dtype is computed: 32 for half precision."""
     return max(32, dtypes.bits(dtype)) if dtypes.is_float(dtype) else dtypes.bits(dtype)
 
 
 def element_bits(block: Block) -> int:
-    """The width of the elements that a block computes, in which vector lanes are counted."""
+    """The width in bits of a block's widest computed element, which gives the number of vector lanes."""
     return max(computed_bits(s.buffer.dtype) for s in stores(block.body))
 
 

@@ -1,12 +1,12 @@
-"""Open traces: traces whose numbers are holes, and the candidates whose numbers fill them.
+"""Open traces: traces whose numbers are holes, which the rows of a population fill.
 
-An open trace fixes the structure of a schedule. Its numbers, tile sizes and the like, are the columns of an integer matrix with
-one row a candidate (Ansor, OSDI 2020, section 4.1). `OpenTrace.trace(row)` puts the numbers of a candidate into the holes; no
-program is built until that trace is replayed. A column may also select one of a few sequences of steps (`Branch`): how many loops
-run in parallel, say, or where a stage is computed. Candidates that differ in such a column have loop nests of different shapes;
-those that agree in all of them (`OpenTrace.variant`) differ in numbers alone.
+An open trace fixes the structure of a schedule. Its numbers, such as tile sizes, are the columns of an integer matrix with one
+row a candidate (Ansor, OSDI 2020, section 4.1). `OpenTrace.trace(row)` fills the holes; no program is built until that trace is
+replayed. A column may also select one of a few sequences of steps (`Branch`): the number of parallel loops, say, or the place of
+a stage. Candidates that differ in such a column have different loop nests. Candidates of one variant (`OpenTrace.variant`) agree
+in all of them, and differ in numbers alone.
 
-Templates, rules, and functions of a user make open traces by calling the primitives of an `OpenSchedule`.
+Templates, rules and user functions make open traces by calling the primitives of an `OpenSchedule`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .trace import Step, Trace
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """An open argument of a step: a formula over the columns of a row (see `tir.arith.symbolic`); with `values`, the one of these
-    whose number the formula gives."""
+    """An open argument of a step: a formula over the columns of a row (see `tir.arith.symbolic`); with `values`, an index into
+    these."""
 
     formula: Formula
     values: tuple[Any, ...] = ()
@@ -62,15 +62,15 @@ class Tile:
     """One axis cut into levels. `columns` are the inner levels, outermost first; the outermost level follows from the extent.
 
     `vector` marks the axis whose innermost level is vectorised, in lanes of `bits` bits; the innermost levels of the other axes
-    are unrolled. `perfect` restricts sampling to sizes that divide what is left of the extent, and `limit` is the maximum
-    size of the innermost level; both bound the space, not what is legal. Those of a block that are in `registers` are limited so
-    that the accumulators of their innermost levels fit there.
+    are unrolled. `perfect` restricts sampling to divisors of the remaining extent, and `limit` is the maximum size of the
+    innermost level; both bound the space, not legality. Tiles in `registers` are limited so that the accumulators of a block's
+    innermost levels fit there.
 
-    On a GPU `roles` has a letter for each column: g for blocks that run together, v for virtual threads, t for threads, w for
-    warps, s for the elements of a thread, f for the fragments of a warp, r for steps of a reduction. Those of a `padded` axis may
-    exceed the extent: the tile is filled up. Where `unit` iterations are taken as one (those of an instruction, or
-    classes that loops further out go through), `extent` and columns count these, and the last one lacks `missing` iterations.
-    An axis that steps make of others counts through `parts`, axes of the function, the last of them fastest.
+    On a GPU `roles` has a letter for each column: g for blocks that run together, v virtual threads, t threads, w warps, s
+    elements of a thread, f fragments of a warp, r steps of a reduction. Tiles of a `padded` axis may exceed the extent, and are
+    filled up. With a `unit` of several iterations (of an instruction, or classes that outer loops enumerate) `extent` and
+    columns count units, and the last unit lacks `missing` iterations. An axis that steps make of others enumerates `parts`,
+    axes of the function, the last of them fastest.
     """
 
     block: str
@@ -90,31 +90,31 @@ class Tile:
     registers: bool = True
 
     def fills(self, row: Sequence[int]) -> bool:
-        """True where the tiles of a row fill the axis exactly."""
+        """True where the tiles of a row divide the axis exactly."""
         return (self.extent * self.unit - self.missing) % (self.unit * prod(int(row[c]) for c in self.columns)) == 0
 
 
 class Role(StrEnum):
-    """The role of a choice. Mutations, populations and cost models find the columns that they need by it."""
+    """The role of a choice, by which mutations, populations and cost models find columns."""
 
     OTHER = "other"
-    PARALLEL = "parallel"  # which loops run in parallel, on how many threads, and how threads share the iterations
-    LOCATION = "compute location"  # where a stage is computed
-    PRAGMA = "pragma"  # unrolling, prefetching, stores that bypass the caches
-    PACKING = "packing"  # whether an operand is copied, and where
+    PARALLEL = "parallel"  # parallel loops, number of threads, sharing of iterations
+    LOCATION = "compute location"  # loop of a stage
+    PRAGMA = "pragma"  # unrolling, prefetching, non-temporal stores
+    PACKING = "packing"  # packed copy of an operand, and its place
     VECTOR_WIDTH = "vector width"  # whole registers (0) or halves (1)
     COPY_WIDTH = "copy width"  # elements that a thread copies to shared memory at once
-    STAGES = "stages"  # tiles of shared memory that take turns
-    RESIDENT = "resident"  # blocks for which an SM has registers
+    STAGES = "stages"  # buffers of a software pipeline in shared memory
+    RESIDENT = "resident"  # blocks that an SM runs at once, which bounds registers
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A column that takes one of a few values; for the column of a branch these are the numbers of its sequences. They are
-    sampled with the probabilities `weights`, uniformly if there are none.
+    """A column that takes one of a few values, for a branch the numbers of its sequences. They are sampled with the probabilities
+    `weights`, by default uniformly.
 
-    `block` is the block whose loops it changes; crossover keeps the choice with the tiles of this block. It is empty if the
-    choice concerns several blocks. `buffer` is the operand that it concerns.
+    `block` is the block whose loops it changes, empty for several; crossover keeps the choice with the tiles of this block.
+    `buffer` is the operand that it concerns.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Choice:
 
 
 class About(TypedDict, total=False):
-    """The fields of a choice by which it is found."""
+    """The fields of a choice that identify it."""
 
     block: str
     role: Role
@@ -136,7 +136,7 @@ class About(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ProductLimit:
-    """The product of some columns, all of them choices, is at most `maximum`; where it is larger, the first ones are reduced."""
+    """An upper bound `maximum` of the product of some choices; where it is exceeded, the first columns are reduced."""
 
     columns: tuple[int, ...]
     maximum: int
@@ -144,11 +144,11 @@ class ProductLimit:
 
 @dataclass(frozen=True)
 class OpenTrace:
-    """A schedule of `func` with holes. `rules` say what made it, as `block: rule`; `steps` are its trace.
+    """A schedule of `func` with holes. `rules` are the rules that made it, as `block: rule`; `steps` are its trace.
 
-    Each column is described by exactly one of `tiles` and `choices`; `limits` say which numbers don't go together. `seed` is the
-    row that formulas give, None where some tile sizes have no formula. `made` are blocks that rules made or changed before any
-    number was open, as they were then; reports show them.
+    Each column is described by exactly one of `tiles` and `choices`; `limits` exclude combinations. `seed` is the row that
+    formulas give, None where some tile sizes have no formula. `made` are the blocks that rules made or changed before any number
+    was open, for reports.
     """
 
     name: str
@@ -167,14 +167,14 @@ class OpenTrace:
 
     @cached_property
     def tiles_by_block(self) -> dict[str, list[Tile]]:
-        """The tiles by the name of their block, in order."""
+        """The tiles by block name, in order."""
         found: dict[str, list[Tile]] = {}
         for t in self.tiles:
             found.setdefault(t.block, []).append(t)
         return found
 
     def column_of(self, block: str, role: Role, buffer: str = "") -> int | None:
-        """The column of the choice of this role for a block, and an operand of it; None if there is none."""
+        """The column of the choice of this role for a block, or for an operand of it; None without such a choice."""
         return self._roles.get((block, role, buffer))
 
     @cached_property
@@ -183,11 +183,11 @@ class OpenTrace:
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
-        """All branches, those inside runs of others included, in the order of the trace."""
+        """All branches, nested ones included, in the order of the trace."""
         return tuple(_nested_branches(self.steps))
 
     def variant(self, row: Sequence[int]) -> tuple[int, ...]:
-        """The numbers of the runs that a row picks in `branches`, 0 for those inside runs that it does not pick.
+        """The numbers of the options that a row picks in `branches`, 0 for branches inside options that it does not pick.
 
         Rows of one variant take the same steps and differ in numbers alone.
         """
@@ -209,7 +209,7 @@ class OpenTrace:
         return np.stack(found, axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
 
     def used(self, rows: np.ndarray) -> np.ndarray:
-        """A mask of the columns from which the steps of each row take numbers, of the shape of `rows`."""
+        """A mask of the columns that the steps of each row use, of the shape of `rows`."""
         result = np.zeros(rows.shape, dtype=bool)
 
         def visit(run: _Run, active: np.ndarray) -> None:
@@ -224,7 +224,7 @@ class OpenTrace:
         return result
 
     def canonical(self, rows: np.ndarray, used: np.ndarray | None = None) -> np.ndarray:
-        """The rows with the first value in each column that they do not use. `used` is `self.used(rows)`, if known."""
+        """The rows in canonical form: unused columns have their first value. `used` is `self.used(rows)`, if known."""
         return np.where(self.used(rows) if used is None else used, rows, self.stand_ins()) if self.branches else rows
 
     @cached_property
@@ -232,13 +232,13 @@ class OpenTrace:
         return _columns_in(self.steps)
 
     def picked(self, variant: Sequence[int]) -> tuple[Step, ...]:
-        """The steps of a variant: each branch replaced by the run that it picks, holes left open."""
+        """The steps of a variant: each branch replaced by the option that it picks, holes left open."""
         if not self.branches:
             return tuple(s for s in self.steps if isinstance(s, Step))
         return self._with_names(tuple(int(v) for v in variant), self.stand_ins())
 
     def planned(self, variant: Sequence[int]) -> list[Step]:
-        """The steps of a variant as they were planned: with loops by place in what is inside of branches."""
+        """The steps of a variant as they were planned: inside branches with loops by position."""
         numbers = iter(zip(self.branches, variant, strict=True))
 
         def visit(steps: Sequence[Step | Branch]) -> list[Step]:
@@ -255,7 +255,7 @@ class OpenTrace:
         return visit(self.steps)
 
     def matrix(self, rows: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
-        """Rows as a population: an (n, columns) int64 matrix, also of no rows, or of a sketch without columns."""
+        """Rows as a population: an (n, columns) int64 matrix, either of which may be 0."""
         found = list(rows)
         return np.array(found, dtype=np.int64).reshape(len(found), self.columns)
 
@@ -276,7 +276,7 @@ class OpenTrace:
         return Trace(tuple(filled(step, lambda column: int(row[column])) for step in steps))
 
     def _with_names(self, variant: tuple[int, ...], row: Sequence[int], *fills: bool) -> tuple[Step, ...]:
-        """The steps with the names that loops have in a variant: padding makes loops, so names depend on the tiles."""
+        """The steps with the loop names of a variant; padding makes loops, so names depend on `fills`, too."""
         key = variant, fills
         if key not in self._named:
             self._named[key] = with_loop_names(self.func, self.planned(variant), lambda step: filled(step, lambda c: int(row[c])))
@@ -290,7 +290,7 @@ class OpenTrace:
         return f"{self.name}: {'; '.join(self.rules)} ({self.columns} holes)"
 
 
-_Run = tuple[list[int], list[tuple[int, list["_Run"]]]]  # columns in a run of steps; the branches in it: column and runs
+_Run = tuple[list[int], list[tuple[int, list["_Run"]]]]  # columns used by a sequence of steps; its branches: column and options
 
 
 def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
@@ -314,5 +314,5 @@ def _nested_branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
 
 
 def filled(step: Step, number: Callable[[int], int]) -> Step:
-    """The step with the number of each column, by `number`, in place of the open ones."""
+    """The step with its holes filled; `number` gives the number of a column."""
     return replace(step, args=map_leaves(step.args, lambda v: v.filled(number) if isinstance(v, Hole) else v))

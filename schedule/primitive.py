@@ -1,8 +1,8 @@
 """The foundations of every primitive: registration, argument checks, and looking up loops and blocks by name.
 
 A primitive is a pure function `(func, arguments) -> (new func, names it made)`: the names are a str, a list of str, or None.
-It first refuses, then rewrites. The types of its parameters say what its arguments stand for: `loop: LoopName`. Traces, open
-schedules and the methods of a schedule go by that, so a user's primitive gets all of it for its signature.
+It first refuses, then rewrites. The types of its parameters give the kinds of its arguments: `loop: LoopName`. Traces, open
+schedules and the methods of `Schedule` read these types, so a user's primitive works in all of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REGISTRY: dict[str, Primitive] = {}  # filled by the decorator when a primitive'
 
 
 class ArgumentKind(Enum):
-    """The meaning of an argument, beside a value of its type."""
+    """The meaning of an argument, beyond its Python type."""
 
     LOOP = "the name of a loop"
     BLOCK = "the name of a block"
@@ -65,9 +65,9 @@ LoopName = Annotated[str, ArgumentKind.LOOP]
 BlockName = Annotated[str, ArgumentKind.BLOCK]
 LoopOrBlockName = Annotated[str, ArgumentKind.LOOP, ArgumentKind.BLOCK]
 BufferName = Annotated[str, ArgumentKind.BUFFER]
-BufferPlace = int | BufferName  # its number among the buffers that the block reads, or writes, or its name
+BufferPlace = int | BufferName  # its number among the buffers read, or written, by the block; or its name
 BufferOfBlock = list[str | int] | tuple[str, int] | BufferName  # ("read", 0), ("write", 1), or its name
-Decision = Annotated[T | None, ArgumentKind.DECISION]  # with one, a primitive returns what was chosen, and the decision
+Decision = Annotated[T | None, ArgumentKind.DECISION]  # a primitive with one returns (value, decision)
 Randomness = Annotated[np.random.Generator | None, ArgumentKind.RANDOMNESS]
 
 
@@ -87,17 +87,17 @@ class Primitive(Generic[P, R]):
 
     @functools.cached_property
     def kinds(self) -> dict[str, frozenset[ArgumentKind]]:
-        """The kinds of the values of each parameter, by its name."""
+        """The argument kinds of each parameter, by its name."""
         declared = typing.get_type_hints(self.function, include_extras=True)
         return {p.name: frozenset(_kinds_in(declared[p.name])) for p in self.parameters}
 
     def parameter(self, kind: ArgumentKind) -> str | None:
-        """The name of the parameter of a kind; None where there is none."""
+        """The name of the parameter of a kind, or None."""
         return next((name for name, kinds in self.kinds.items() if kind in kinds), None)
 
     @functools.cached_property
     def decision(self) -> str | None:
-        """The name of the parameter that takes a decision; None for a primitive that chooses nothing."""
+        """The name of the parameter that takes a decision; None for a primitive without a choice."""
         return self.parameter(ArgumentKind.DECISION)
 
     @functools.cached_property
@@ -112,7 +112,7 @@ class Primitive(Generic[P, R]):
 
     @functools.cached_property
     def draws_a_list(self) -> bool:
-        """True for a primitive that is declared to draw a list of values."""
+        """True for a primitive whose declared return type is a list of drawn values."""
         if self.decision is None:
             return False
         _, made = typing.get_args(self.types["return"])
@@ -130,7 +130,10 @@ class Primitive(Generic[P, R]):
             raise TypeError(f"{self.name}{self.signature_text()}: {error}") from None
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by parameter name, those equal to their default left out; TypeError on a wrong count or name."""
+        """The arguments by parameter name, converted to the declared types, without those equal to their default.
+
+        TypeError on a wrong count or name, ScheduleError on a wrong type.
+        """
         result = {}
         for name, given in self.bound(args, kwargs).arguments.items():
             p, declared = self.signature.parameters[name], self.types[name]
@@ -149,7 +152,7 @@ class Primitive(Generic[P, R]):
         return f"({', '.join(str(p.replace(annotation=p.empty)) for p in self.parameters)})"
 
     def need_parameters(self, bound: dict[str, Any]) -> None:
-        """Refuse arguments by name, as a trace has them, where one is missing or unknown."""
+        """Refuse the arguments of a step of a trace if one is missing or unknown."""
         names = [p.name for p in self.parameters]
         strange = next((n for n in bound if n not in names), None)
         if strange is not None:
@@ -159,23 +162,23 @@ class Primitive(Generic[P, R]):
                 raise ScheduleError(f"`{self.name}` needs the argument `{p.name}`")
 
     def spread(self, bound: dict[str, Any]) -> tuple[list, dict[str, Any]]:
-        """Bound arguments as positional and keyword arguments, positional as far as that goes."""
+        """Bound arguments as positional and keyword arguments, as many of them positional as possible."""
         given = inspect.BoundArguments(self.signature, bound)
         return list(given.args), given.kwargs
 
     def text(self, bound: dict[str, Any]) -> str:
-        """The call as it would be written: `split('i', [None, 16])`."""
+        """The call as source text: `split('i', [None, 16])`."""
         args, kwargs = self.spread({k: v for k, v in bound.items() if k != self.randomness})
         return f"{self.name}({', '.join([*map(_shown, args), *(f'{k}={_shown(v)}' for k, v in kwargs.items())])})"
 
     def raw_text(self, args: tuple, kwargs: dict[str, Any]) -> str:
-        """The call as it would be written, with arguments that did not pass `bind`."""
+        """The call as source text, with arguments that did not pass `bind`."""
         defaults = {p.name: p.default for p in self.parameters}
         bound = self.signature.bind(*args, **kwargs).arguments
         return self.text({k: v for k, v in bound.items() if v is not defaults[k]})
 
     def apply(self, func: PrimFunc, bound: dict[str, Any]) -> Any:
-        """The primitive on arguments that `bind` has checked."""
+        """Apply the primitive to arguments that `bind` has checked."""
         bound = without_variables(bound)
         args, kwargs = self.spread(bound)
         try:
@@ -196,7 +199,7 @@ class Primitive(Generic[P, R]):
 
 
 def _need_countable(func: PrimFunc) -> None:
-    """Refuse a step after which a loop, an axis or a dimension of a buffer has more steps than its dtype can count."""
+    """Refuse a step that makes a loop, an axis or a dimension of a buffer too long for its dtype."""
     found = _uncountable(func.body) or _too_long(func.allocs)
     if found is not None:
         name, extent, dtype = found
@@ -211,7 +214,7 @@ def _too_long(buffers: Iterable[Buffer]) -> tuple[str, int, str] | None:
 
 
 def _beyond(extent: Expr, dtype: str) -> int:
-    """A constant extent that is beyond its dtype or another one; else 0."""
+    """A constant extent that exceeds its own dtype or the given one; else 0."""
     if type(extent) is not Const or type(extent.value) is not int:
         return 0
     return extent.value if extent.value > min(limits(dtype)[1], limits(extent.dtype)[1]) else 0
@@ -219,7 +222,7 @@ def _beyond(extent: Expr, dtype: str) -> int:
 
 @memoized
 def _uncountable(s: Stmt) -> tuple[str, int, str] | None:
-    """The first loop, axis or buffer below with too many steps for its dtype: the name, the number, the dtype."""
+    """The first loop, axis or buffer below that is too long for its dtype: name, extent, dtype."""
     found = None
     if type(s) is For and (n := _beyond(s.extent, s.var.dtype)):
         found = s.name, n, s.var.dtype
@@ -230,7 +233,7 @@ def _uncountable(s: Stmt) -> tuple[str, int, str] | None:
 
 
 def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
-    """Refuse a step after which a foreign call is given memory that is laid out in another way, or not all that it had."""
+    """Refuse a step that changes the layout of a foreign call's buffers, or passes only part of one."""
 
     def given(s: Opaque) -> tuple[Any, ...]:
         return s.call.op, tuple((b.shape, b.dtype) for b in named_buffers(s.call))
@@ -259,7 +262,7 @@ def _other_memory(calls: list[Opaque]) -> ScheduleError:
 
 
 def need_own_memory(func: PrimFunc, buffer: Buffer) -> None:
-    """Refuse to change how a buffer lies in memory that a foreign call is given."""
+    """Refuse to change the layout of a buffer that is passed to a foreign call."""
     if calls := [s for s in foreign_calls(func.body) if buffer in named_buffers(s.call)]:
         raise _other_memory(calls)
 
@@ -275,7 +278,7 @@ def primitive(function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]) 
 
 
 def _kinds_in(declared: Any) -> Iterator[ArgumentKind]:
-    """The kinds of the values of a declared type, or of those in a list of it."""
+    """The argument kinds in a declared type, those of its elements included."""
     if typing.get_origin(declared) is Annotated:
         yield from (kind for kind in declared.__metadata__ if isinstance(kind, ArgumentKind))
     for inner in typing.get_args(declared):
@@ -283,12 +286,12 @@ def _kinds_in(declared: Any) -> Iterator[ArgumentKind]:
 
 
 def _shown(value: Any) -> str:
-    """An argument as it is written in a call; a node, whose text may be the whole program, by its class."""
+    """An argument as source text; a node, whose text may be the whole program, by its class."""
     return f"<{type(value).__name__}>" if isinstance(value, Node) else repr(value)
 
 
 def _hint_for(value: Any) -> str | None:
-    """A hint where a node stands in for its name, or a list for several arguments."""
+    """A hint for a node given instead of its name, or a list instead of several arguments."""
     match value:
         case Node() if name := getattr(value, "name", None):
             return f"loops, blocks and buffers are given by name, here {name!r}"
@@ -318,7 +321,7 @@ def _exactly(*kinds: type) -> Callable[[Any], Any]:
 
 
 def json_data(value: Any) -> Any:
-    """`value` as JSON data (tuples become lists); TypeError if it is not, as NaN and infinity are not."""
+    """`value` as JSON data (tuples become lists); TypeError for other values, NaN and infinity included."""
     match value:
         case float() if not math.isfinite(value):
             raise TypeError
@@ -334,7 +337,7 @@ def json_data(value: Any) -> Any:
             raise TypeError
 
 
-# For each simple type of an argument: what brings a value to it, the type in words, and what several are called.
+# By simple argument type: a converter, the type in words, and its plural.
 _ARGUMENT_TYPES: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
     int: (_integer, "an integer", "integers"),
     float: (_number, "a number", "numbers"),
@@ -346,7 +349,7 @@ _ARGUMENT_TYPES: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
 
 
 def _converted(value: Any, hint: Any) -> Any:
-    """A value as one of a declared type: a simple one, a list, a union, or a class; TypeError where it is none."""
+    """A value converted to a declared type: a simple one, a list, a union, or a class; TypeError where it does not fit."""
     if hint in _ARGUMENT_TYPES:
         return _ARGUMENT_TYPES[hint][0](value)
     args = typing.get_args(hint)
@@ -380,8 +383,7 @@ def _type_in_words(hint: Any, plural: bool = False) -> str:
 
 @memoized
 def named_below(node: Node) -> Mapping[type[Stmt], Mapping[str, Stmt]]:
-    """The statements directly below a node that are, or hold, its loops (For) and blocks (Block): by the names of these, in
-    program order."""
+    """By the name of each loop (For) and block (Block) below a node: the child statement that contains it, in program order."""
     found: dict[type[Stmt], dict[str, Stmt]] = {For: {}, Block: {}}
     for s in substatements(node):
         if type(s) in found:
@@ -393,7 +395,7 @@ def named_below(node: Node) -> Mapping[type[Stmt], Mapping[str, Stmt]]:
 
 
 def path(func: PrimFunc, kind: type[For] | type[Block], name: str) -> list[Stmt]:
-    """The statements from the root to the loop (`kind` For) or block (Block) called `name`, inclusive; [] if there is none."""
+    """The path from the root to the loop (`kind` For) or block (Block) called `name`, inclusive; [] for an unknown name."""
     if not isinstance(name, str):
         raise ScheduleError(f"loops and blocks are given by name, got {_shown(name)}")
     found: list[Stmt] = []
@@ -407,12 +409,12 @@ def path(func: PrimFunc, kind: type[For] | type[Block], name: str) -> list[Stmt]
 
 
 def loop_at(func: PrimFunc, name: str) -> tuple[For, list[Stmt]]:
-    """The loop called `name`, and the statements from the root to it, inclusive; refuses where there is none."""
+    """The loop called `name`, and the path from the root to it, inclusive; refuses an unknown name."""
     return _find(func, For, name)
 
 
 def block_at(func: PrimFunc, name: str) -> tuple[Block, list[Stmt]]:
-    """The block called `name`, and the statements from the root to it, inclusive; refuses where there is none."""
+    """The block called `name`, and the path from the root to it, inclusive; refuses an unknown name."""
     return _find(func, Block, name)
 
 
@@ -429,17 +431,17 @@ def _find(func: PrimFunc, kind: type[Named], name: str) -> tuple[Named, list[Stm
 
 
 def find_loop(func: PrimFunc, name: str) -> For:
-    """The loop called `name`; refuses where there is none, with the loops there are."""
+    """The loop called `name`; refuses an unknown name, and lists the known ones."""
     return loop_at(func, name)[0]
 
 
 def find_block(func: PrimFunc, name: str) -> Block:
-    """The block called `name`; refuses where there is none, with the blocks there are."""
+    """The block called `name`; refuses an unknown name, and lists the known ones."""
     return block_at(func, name)[0]
 
 
 def named_at(func: PrimFunc, name: str) -> tuple[For | Block, list[Stmt]]:
-    """The loop or block called `name`, and the statements from the root to it, inclusive."""
+    """The loop or block called `name`, and the path from the root to it, inclusive; refuses an unknown or ambiguous name."""
     loop, block = path(func, For, name), path(func, Block, name)
     if loop and block:
         raise ScheduleError(f"`{name}` names a loop and a block", (loop[-1], "the loop"), (block[-1], "the block"))
@@ -467,7 +469,7 @@ def loops_of(func: PrimFunc, block: str) -> list[For]:
 
 
 def loops_on(above: Iterable[Stmt]) -> list[For]:
-    """The loops on a path from the root, outermost first, below the last block on it."""
+    """The loops on a path from the root below its last block, outermost first."""
     result: list[For] = []
     for stmt in above:
         if type(stmt) is Block:
@@ -478,7 +480,7 @@ def loops_on(above: Iterable[Stmt]) -> list[For]:
 
 
 def blocks_below(stmt: Stmt) -> list[Block]:
-    """The blocks below a statement (itself included if it is one), in program order, without those inside other blocks."""
+    """The outermost blocks of a statement, in program order; the statement itself if it is a block."""
     return [stmt] if type(stmt) is Block else [b for s in substatements(stmt) for b in blocks_below(s)]
 
 
@@ -488,19 +490,19 @@ def is_parameter(func: PrimFunc, buffer: str) -> bool:
 
 
 def need_not_parameter(func: PrimFunc, buffer: Buffer, why: str, mark: Mark, hint: str) -> None:
-    """Refuse to change how a parameter of the function lies in memory."""
+    """Refuse a parameter of the function: callers depend on its shape, dtype and layout. `why` ends the sentence."""
     if is_parameter(func, buffer.name):
         raise ScheduleError(f"`{buffer.name}` is a parameter of the function, and {why}", mark, hint=hint)
 
 
 def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:
-    """Names not taken in `func`, made from the wanted ones."""
+    """Unused names of `func`, made from the wanted ones."""
     taken = names(func)
     return [fresh(taken, w) for w in wanted]
 
 
 def constant_extent(loop: For) -> int:
-    """The number of iterations of a loop, with its formula in a sketch; refuses one that is known only when the program runs."""
+    """The constant extent of a loop, in a sketch with its formula; refuses a symbolic extent."""
     if type(loop.extent) is not Const:
         raise ScheduleError(
             f"the extent of `{loop.name}` is not a constant",
@@ -511,7 +513,7 @@ def constant_extent(loop: For) -> int:
 
 
 def fixed_factors(factors: list[int | None], example: str) -> list[int]:
-    """The factors of a loop that are not None; refuses unless each is at least 1, and at most one None among one or more."""
+    """The factors that are not None; refuses an empty list, a factor below 1, and more than one None."""
     if not factors:
         raise ScheduleError("at least one factor is needed", hint=example)
     if sum(f is None for f in factors) > 1:
@@ -522,12 +524,12 @@ def fixed_factors(factors: list[int | None], example: str) -> list[int]:
     return known
 
 
-# The hint where the extent of a loop depends on another loop.
+# The hint for a loop whose extent depends on another loop.
 DEPENDENT_EXTENT_HINT = "give the inner loop the largest extent, and its block a condition (T.where) for what is left out"
 
 
 def need_serial(loop: For, what: str) -> None:
-    """Refuse a loop that is marked (`what` is what cannot be done with it) or annotated."""
+    """Refuse a marked or annotated loop; `what` is a participle: `split`, `fused`."""
     if loop.kind is not Kind.SERIAL:
         raise ScheduleError(
             f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and only serial loops can be {what}",
@@ -553,7 +555,7 @@ KIND_WORDS = {
 
 
 def replace_path(func: PrimFunc, above: list[Stmt], new: Stmt) -> PrimFunc:
-    """`func` with the last statement of a path (from the root to it, as `loop_at` gives) replaced by `new`."""
+    """`func` with the last statement of a path from the root replaced by `new`."""
     for parent, old in zip(reversed(above[:-1]), reversed(above[1:]), strict=True):
         if type(parent) is Seq and type(new) is Seq:
             new = seq(*(new if s is old else s for s in parent.stmts))

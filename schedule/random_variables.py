@@ -1,6 +1,6 @@
-"""Values that know where they are from: a step that drew them at random, or a function of a module.
+"""Values that know their origin: the step that drew them at random, or the function of a module.
 
-A trace stores references to random variables. Where it is replayed with another decision, later steps get the new value.
+A trace stores references to random variables, so that a replay with another decision passes the new value to later steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A reference to a value that an earlier step has drawn, by its name in the trace."""
+    """A reference to the value drawn by an earlier step, by its name in the trace."""
 
     name: str
 
@@ -21,10 +21,10 @@ class Ref:
 
 
 class Known:
-    """A value that a schedule returned: later steps know where it is from. The result of arithmetic with it is a plain number."""
+    """A value that a schedule returned, with its origin. Arithmetic with it gives a plain number."""
 
-    drawn: str = ""  # its name in the trace, where a step drew it at random
-    function: str = ""  # of a module with several, the one whose loop or block it names
+    drawn: str = ""  # its name in the trace, if a step drew it at random
+    function: str = ""  # the function whose loop or block it names, in a module with several
 
 
 class KnownInt(Known, int):
@@ -44,7 +44,7 @@ _PLAIN = {known: plain for plain, known in _KNOWN.items()}
 
 
 def can_be_named(value: Any) -> bool:
-    """True if later steps can refer to a value: to an integer, a number or a text, not to None, a bool, a list or an object."""
+    """True for a value that later steps can refer to: an int, a float or a str, not a bool."""
     return type(value) in _KNOWN
 
 
@@ -63,8 +63,10 @@ def of_function(value: str, function: str) -> KnownStr:
 
 
 def with_references(value: Any, drawn: Mapping[str, Any]) -> Any:
-    """An argument with a reference in place of each random variable, and plain values for those that are not in `drawn`, the
-    values by name: another trace drew them."""
+    """An argument with a `Ref` in place of each random variable in `drawn` (values by name), and plain values for the others.
+
+    Variables that are missing from `drawn`, or have another value there, were drawn by another trace.
+    """
 
     def reference(v: Any) -> Any:
         plain = without_variables(v)
@@ -74,12 +76,12 @@ def with_references(value: Any, drawn: Mapping[str, Any]) -> Any:
 
 
 def without_variables(value: Any) -> Any:
-    """An argument with a plain number or text in place of each value that knows where it is from."""
+    """An argument with a plain number or text in place of each `Known` value."""
     return map_leaves(value, lambda v: _PLAIN[type(v)](v) if type(v) in _PLAIN else v)
 
 
 def with_values(value: Any, known: dict[str, Any]) -> Any:
-    """An argument with the value in place of each reference; KeyError for one that no step has drawn."""
+    """An argument with the value in place of each `Ref`; KeyError for an unknown name."""
     return map_leaves(value, lambda v: known[v.name] if isinstance(v, Ref) else v)
 
 
@@ -89,14 +91,14 @@ def references(value: Any) -> set[str]:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The values in an argument that are no list, tuple or dict, in order."""
+    """The values in nested lists, tuples and dicts, in order."""
     found: list[Any] = []
     map_leaves(value, found.append)
     return found
 
 
 def map_leaves(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """An argument with `leaf(v)` in place of each value v that is no list, tuple or dict."""
+    """An argument with `leaf(v)` in place of each value v in its nested lists, tuples and dicts."""
     match value:
         case list():
             return [map_leaves(v, leaf) for v in value]

@@ -101,7 +101,7 @@ from .trace import Step, Trace
 
 
 def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
-    """The method of `Schedule` that takes a primitive as a step: its arguments without the function, and what it returns."""
+    """The method of `Schedule` that takes a primitive as a step, with its arguments and result but for the function."""
 
     def step(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
         bound = taken.bound(args, kwargs)
@@ -127,22 +127,22 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
 
 
 def sampling_method(taken: Primitive[P, tuple[R, Any]]) -> Callable[Concatenate[Schedule, P], R]:
-    """The method that takes a primitive with a decision as a step: it returns what was chosen, and the trace the decision."""
+    """The method that takes a primitive with a decision as a step; it returns the chosen value alone."""
     return typing.cast(Any, method(taken))
 
 
-_State = tuple[PrimFunc, PrimFunc, tuple[Step, ...]]  # a function of a module as it was, as it is now, and the steps between
+_State = tuple[PrimFunc, PrimFunc, tuple[Step, ...]]  # a function of a module originally and now, and the steps between
 
 
 class Schedule:
     """A function being rewritten step by step. Loops and blocks are given by name, and new ones are returned by name.
 
-    `func` is the function as it is now and `trace` the steps so far; a call that raises ScheduleError leaves both as they were.
-    `seed`, an integer or a generator, is what the `sample_*` steps draw from; without it they differ from run to run, but their
-    decisions are in the trace.
+    `func` is the current function and `trace` the steps so far; a call that raises ScheduleError leaves both unchanged. The
+    `sample_*` steps draw from `seed`, an integer or a generator. Without it they differ from run to run, but their decisions are
+    in the trace.
 
-    It is made of a PrimFunc, or of a module. Of that it rewrites `main`, or the only function; where there are others, each has
-    a trace of its own, and `work_on`, `get_block(name, func_name)` and the names that these gave choose the one at hand.
+    It is made of a PrimFunc or of a module, of which it rewrites `main`, or the only function. In a module of several functions
+    each has its own trace. `work_on`, `get_block(name, func_name)` and the names that these return select the function.
     """
 
     def __init__(self, func: PrimFunc | Mapping[str, PrimFunc], seed: int | np.random.Generator | None = None):
@@ -159,28 +159,28 @@ class Schedule:
 
     @property
     def func(self) -> PrimFunc:
-        """The function as it is now."""
+        """The current function."""
         self._work_where({})
         return self._func
 
     @property
     def original(self) -> PrimFunc:
-        """The function as it was before the first step."""
+        """The function before the first step."""
         return self._initial
 
     @property
     def mod(self) -> Module:
-        """The functions of the module that this schedule was made of, as they are now; a function alone is its `main`."""
+        """The current functions of the module that this schedule was made of; a single function is its `main`."""
         here = {} if self._place is None else {self._place: self._func}
         return Module({name: func for name, (_, func, _) in self._states.items()} | here)
 
     @property
     def state(self) -> Schedule:
-        """The schedule, whose `mod` programs for TensorIR read of its state."""
+        """The schedule itself: programs written for TVM read `state.mod`."""
         return self
 
     def work_on(self, name: str) -> None:
-        """Rewrite the function of this name of the module from here on; `func` and `trace` are that one's."""
+        """Select the function of the module that further steps rewrite, and that `func` and `trace` belong to."""
         if name not in self._states:
             raise ValueError(f"work_on: the module has no function {name!r}; it has {', '.join(self._states)}")
         if self._place is not None:
@@ -189,7 +189,7 @@ class Schedule:
         self._place = name
 
     def _work_where(self, given: dict[str, Any]) -> None:
-        """Work on the function that the names among the arguments are of; ValueError where no function is chosen."""
+        """Select the function that the names among the arguments belong to; ValueError if they leave it open."""
         if len(self._states) == 1:
             return
         functions = sorted({v.function for v in leaves(given) if isinstance(v, Known) and v.function})
@@ -202,7 +202,7 @@ class Schedule:
             raise ValueError(f"the module of this schedule has several functions, {known}: choose one by work_on(name)")
 
     def _known_here(self, result: Any) -> Any:
-        """The result of a step or a look; where there are several functions, its names know theirs."""
+        """The result of a step or query; in a module of several functions, its names remember their function."""
         if len(self._states) == 1 or self._place is None:
             return result
         place = self._place
@@ -215,36 +215,35 @@ class Schedule:
 
     @property
     def script(self) -> str:
-        """The function as it is now, in the script dialect."""
+        """The current function, in the script dialect."""
         return self._func.script()
 
     def show(self) -> None:
-        """Print the function as it is now."""
+        """Print the current function."""
         self._func.show()
 
     def explore(self, path: str | Path, target: Any = "llvm", *, measure: bool = True) -> None:
-        """Write a page that steps through this schedule: the change of the script, the loop nest, an animation, and with
-        `measure` the time of each step for the target."""
+        """Write a page that steps through this schedule: script changes, loop nests, an animation.
+
+        With `measure` it includes the time of each step on the target.
+        """
         import tir
 
         tir.explore(self, path, target, measure=measure)
 
     def copy(self) -> Schedule:
-        """A schedule that continues from here on its own, and draws random numbers of its own."""
+        """An independent schedule that continues from here, with a random generator of its own."""
         random = None if self._seed is None else self._random(None)
         result = Schedule(self._initial, None if random is None else random.spawn(1)[0])
         result._func, result._steps, result._place, result._states = self._func, self._steps, self._place, dict(self._states)
         return result
 
     def checkpoint(self) -> int:
-        """The number of steps taken so far, which `undo(to=...)` goes back to and `diff` compares with."""
+        """The number of steps taken so far, an argument for `undo(to=...)` and `diff`."""
         return len(self._steps)
 
     def undo(self, steps: int = 1, to: int | None = None) -> None:
-        """Take back the last steps, or all since a `checkpoint`. A random draw is forgotten with its step.
-
-        Raises ValueError where there are not so many.
-        """
+        """Undo the last steps, or all since a `checkpoint`, random draws included; ValueError if there are fewer."""
         if to is None:
             to = len(self._steps) - steps if isinstance(steps, int) else steps
         before = self._at_step(to, "undo")
@@ -255,7 +254,7 @@ class Schedule:
         return diff(self._at_step(since, "diff")._func, self._func)
 
     def _at_step(self, steps: int, caller: str) -> Schedule:
-        """The schedule as it was after so many steps."""
+        """The schedule after its first `steps` steps."""
         if isinstance(steps, bool) or not isinstance(steps, int):
             raise TypeError(f"{caller}: a number of steps is an integer, got {steps!r}")
         if not 0 <= steps <= len(self._steps):
@@ -272,7 +271,7 @@ class Schedule:
         return code(self.script)
 
     def __getattr__(self, name: str) -> Any:
-        """A registered primitive that this class has no method for, such as one of the user's, as a method."""
+        """A registered primitive without a method of this class, such as a user's, as a method."""
         if name in REGISTRY:
             return types.MethodType(method(REGISTRY[name]), self)
         known = [n for n in (*dir(type(self)), *REGISTRY) if not n.startswith("_")]
@@ -285,7 +284,7 @@ class Schedule:
         return self._step(name, args, kwargs, None)
 
     def _step(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], names: tuple[str, ...] | None) -> Any:
-        """Take a step; what it draws gets the given names, or (None) new ones."""
+        """Take a step; its drawn values get the given names, or (None) new ones."""
         known = REGISTRY[name]
         try:
             bound = known.bind(tuple(args), kwargs)
@@ -299,7 +298,7 @@ class Schedule:
             return result
         result, recorded[known.decision] = result
         step = Step.of(name, recorded, result)
-        # Of a list that is one value among others, a part has a name only where there are several.
+        # A list that is declared as a single value has named elements only if it has several.
         several = isinstance(result, list) and (known.draws_a_list or len(result) > 1)
         values = result if several else [result]
         if names is None:
@@ -315,16 +314,16 @@ class Schedule:
         return values if several else values[0]
 
     def _applied(self, known: Primitive, bound: dict[str, Any]) -> tuple[PrimFunc, Any]:
-        """The function after a step, and the result of that."""
+        """The function after a step, and the step's result."""
         return known.apply(self._func, bound)
 
     def follow(self, trace: Trace | Iterable[Step]) -> None:
-        """Take the steps of a trace, up to the first that is refused; errors as of `replay`."""
+        """Take the steps of a trace, up to the first refused one; raises the errors of `replay`."""
         steps = tuple(trace) if isinstance(trace, Iterable) else (trace,)
         for step in steps:
             if not isinstance(step, Step):
                 raise TypeError(f"replay takes a Trace, or steps of one, got {step!r}; Trace.from_json reads one from JSON")
-        taken = bool(self._steps)  # then names that are drawn may be others
+        taken = bool(self._steps)  # then drawn values may get other names
         drawn: dict[str, Any] = {}
         for n, step in enumerate(steps):
             try:
@@ -348,7 +347,7 @@ class Schedule:
                 raise
 
     def _random(self, decision: Any) -> np.random.Generator | None:
-        """The generator that a choice draws from; None where its decision is given."""
+        """The random generator of a choice; None where its decision is given."""
         if decision is not None:
             return None
         if self._rng is None:
@@ -356,7 +355,7 @@ class Schedule:
         return self._rng
 
     def _look(self, call: str, fn: Callable[[], Any], name: str = "") -> Any:
-        """The result of `fn`, a look at the function that `name` belongs to."""
+        """The result of `fn`, a query of the function that `name` belongs to."""
         self._work_where({"name": name})
         try:
             return self._known_here(fn())
@@ -364,7 +363,7 @@ class Schedule:
             raise error.located(call, self._func) from None
 
     def _function(self, taken: Primitive, parameter: str, given: Mapping[str, Any]) -> str:
-        """An argument that is a function of indices as text; its kind says of which."""
+        """The text of an argument that is a function of indices; the argument's kind gives their number."""
 
         def argument(kind: ArgumentKind) -> Any:
             return given[taken.parameter(kind) or ""]
@@ -381,14 +380,16 @@ class Schedule:
         what = INDEX_MAP if _takes_index_map(taken, parameter) else f"`{parameter}`"
         return self._look(_call_up_to(taken.name, parameter, given), lambda: function_text(given[parameter], rank, what))
 
-    # --- looking ---------------------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------------
 
     def enter_postproc(self) -> None:
-        """Do nothing: traces that TVM prints have it where its postprocessing begins."""
+        """Do nothing: in traces printed by TVM this call marks the start of postprocessing."""
 
     def get_block(self, name: str, func_name: str | None = None) -> str:
-        """The block called `name`, if there is one; "root" is the function. `func_name`, where it is given, is that function's
-        name, which is "main" where the schedule was made of a function, not of a module."""
+        """The block called `name`; "root" is the function. Refuses an unknown name.
+
+        `func_name` selects the function of a module; a schedule made of a single function calls it "main".
+        """
         if func_name is not None and func_name != self._place and func_name in self._states:
             self.work_on(func_name)
 
@@ -400,7 +401,7 @@ class Schedule:
         return self._look(f"get_block({name!r})", find)
 
     def get(self, name: str) -> Block | For | PrimFunc:
-        """The block, with its regions, or loop of a name as it is now, and the function for "root": `s.get(loop).extent`."""
+        """The current block (with its regions) or loop of a name, or the function for "root": `s.get(loop).extent`."""
 
         def find() -> Block | For | PrimFunc:
             found = self._func if name == "root" else named_at(self._func, name)[0]
@@ -409,11 +410,11 @@ class Schedule:
         return self._look(f"get({name!r})", find, name)
 
     def get_loops(self, block: str) -> list[str]:
-        """The loops around a block, outermost first (within the block that encloses it, if one does)."""
+        """The loops around a block, outermost first, up to the block that encloses it."""
         return self._look(f"get_loops({block!r})", lambda: [loop.name for loop in loops_of(self._func, block)], block)
 
     def get_child_blocks(self, block_or_loop: str) -> list[str]:
-        """The blocks below a loop or inside a block ("root" for the whole function), not those nested deeper in them."""
+        """The outermost blocks below a loop or inside a block ("root": the function)."""
 
         def find() -> list[str]:
             if block_or_loop == "root":
@@ -423,15 +424,15 @@ class Schedule:
         return self._look(f"get_child_blocks({block_or_loop!r})", find, block_or_loop)
 
     def get_producers(self, block: str) -> list[str]:
-        """The blocks that write a buffer which this block reads, in program order; itself not."""
+        """The earlier blocks of the same scope that write a buffer which this block reads, in program order."""
         return self._look(f"get_producers({block!r})", lambda: self._related(block, producers=True), block)
 
     def get_consumers(self, block: str) -> list[str]:
-        """The blocks that read a buffer which this block writes, in program order; itself not."""
+        """The later blocks of the same scope that read a buffer which this block writes, in program order."""
         return self._look(f"get_consumers({block!r})", lambda: self._related(block, producers=False), block)
 
     def get_output_blocks(self, scope_block: str = "root") -> list[str]:
-        """The blocks directly in a block ("root": the function) that write a parameter of the function, in order."""
+        """The blocks directly in a block ("root": the function) that write a parameter of the function, in program order."""
 
         def find() -> list[str]:
             parameters = {p.name for p in self._func.buffers}
@@ -538,15 +539,12 @@ class Schedule:
 
 
 def replay_json(func: PrimFunc, data: str | dict[str, Any] | None) -> Schedule:
-    """`replay` of a trace as JSON; None is one without steps. ValueError where it is no trace."""
+    """`replay` of a trace as JSON; None is an empty trace. ValueError for invalid JSON."""
     return Schedule(func) if data is None else replay(func, Trace.from_json(data))
 
 
 def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
-    """A schedule of `func` with the steps of `trace` taken.
-
-    Raises TypeError for what is no trace, and ScheduleError for a step that is refused, which it names.
-    """
+    """A schedule of `func` with the steps of `trace` taken. TypeError for a wrong type; ScheduleError names a refused step."""
     result = Schedule(func)
     result.follow(trace)
     return result
@@ -557,6 +555,6 @@ def _takes_index_map(taken: Primitive, parameter: str) -> bool:
 
 
 def _call_up_to(name: str, parameter: str, given: Mapping[str, Any]) -> str:
-    """A call as written, with an ellipsis for an argument and those after it."""
+    """A call as source text, with an ellipsis for an argument and those after it."""
     before = itertools.takewhile(lambda n: n != parameter, given)
     return f"{name}({', '.join(repr(given[n]) for n in before)}, ...)"

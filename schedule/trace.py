@@ -32,7 +32,7 @@ def _thaw(value: Any) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Arguments as JSON data; a reference is an object with the one key REFERENCE_KEY."""
+    """Arguments as JSON data; a `Ref` becomes an object with the one key REFERENCE_KEY."""
     return map_leaves(value, lambda v: {REFERENCE_KEY: v.name} if isinstance(v, Ref) else v)
 
 
@@ -50,10 +50,10 @@ def _from_json(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One primitive applied: its name, its arguments by parameter name (JSON data, lists frozen to tuples), the names it made.
+    """One application of a primitive: its name, its arguments by parameter name (JSON data, lists frozen to tuples), its results.
 
-    The values that a step draws at random have `names`; a later step that was given such a value has a `Ref` to it in its
-    arguments, so that it takes another value where the decision is changed.
+    Randomly drawn values have `names`. A later step refers to such a value by a `Ref` in its arguments, so a changed decision
+    reaches it.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Step:
         return replace(self, args=tuple({**dict(self.args), **{k: _freeze(v) for k, v in changes.items()}}.items()))
 
     def __str__(self) -> str:
-        """The call as Python on a schedule `s`, the names it made as a comment."""
+        """The call as Python on a schedule `s`, its results as a comment."""
         known = REGISTRY.get(self.name)
         call = known.text(self.bound) if known else f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.bound.items())})"
         made = f"  # {', '.join(map(str, self.results))}" if self.results else ""
@@ -102,7 +102,7 @@ class Trace:
         return Trace(self.steps + other.steps)
 
     def __str__(self) -> str:
-        """The trace as Python statements on a schedule `s`, which can be pasted."""
+        """The trace as Python statements on a schedule `s`."""
         used = references([s.args for s in self.steps])
         lines = []
         for step in self.steps:
@@ -123,7 +123,7 @@ class Trace:
         show_text(str(self))
 
     def apply_to_schedule(self, sch: Any, remove_postproc: bool = False) -> None:
-        """Take the steps on a schedule. ScheduleError for a step that is refused, which it names; those before it stay taken."""
+        """Take the steps on a schedule. ScheduleError names the first refused step; those before it stay taken."""
         if remove_postproc:
             raise ValueError("a trace does not say where postprocessing begins; cut it first: Trace(trace.steps[:n])")
         sch.follow(self)
@@ -144,7 +144,7 @@ class Trace:
 
     @staticmethod
     def from_json(data: str | dict[str, Any]) -> Trace:
-        """The trace of what `to_json` or `as_json` gave; ValueError where it is something else."""
+        """The trace from the output of `to_json` or `as_json`; ValueError for anything else."""
         try:
             content = json.loads(data) if isinstance(data, str) else data
         except (json.JSONDecodeError, RecursionError) as error:

@@ -1,15 +1,15 @@
-"""Tensor intrinsics: instructions that `tensorize` puts in the place of a loop nest, of CPUs and GPUs."""
+"""Tensor intrinsics: CPU and GPU instructions that `tensorize` puts in the place of a loop nest."""
 
 from __future__ import annotations
 
 from tir.ir import PrimFunc
 from tir.script import parse
 
-INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction
+INSTRUCTION = "instruction"  # the key that annotates a loop whose nest is one instruction
 
 
 def marked(template: str, instruction: str, **parts: object) -> tuple[PrimFunc, PrimFunc]:
-    """A description and its implementation, the same nest with its outer loop, of 16 rows, annotated with the instruction."""
+    """A description and its implementation: the same nest, its outer loop of 16 rows annotated with the instruction."""
     plain, annotated = "range(16)", f'T.serial(16, annotations={{"{INSTRUCTION}": "{instruction}"}})'
     desc, impl = (parse(template.format(outer=loop, **parts)) for loop in (plain, annotated))
     assert isinstance(desc, PrimFunc) and isinstance(impl, PrimFunc)

@@ -1,8 +1,8 @@
 """The tensor intrinsics of CPUs: dot products in the lanes of a vector, and products of small matrices in tile registers (AMX).
 
-The implementation of the former is a vectorised loop, which the LLVM backend makes one instruction where the processor has that,
-and ordinary vector code elsewhere. That of the latter is the nest of its description, whose outer loop is annotated with the
-instruction; where the processor has none, the nest runs as it is.
+A dot product is implemented by a vectorised loop. The LLVM backend makes it one instruction if the processor has that, else
+ordinary vector code. A tile product is implemented by the nest of its description, its outer loop annotated with the
+instruction; on a processor without AMX the nest runs as written.
 
     dot_{16x4,8x4}_{u8s8,s8u8,s8s8}       C[lanes] += A[4] * B[lanes, 4] in int32; dot_16x4_vnni is that of u8s8
     dot_{16x2,8x2}_bf16                   C[lanes] += A[2] * B[lanes, 2] in float32
@@ -49,7 +49,7 @@ def main(A: T.Buffer(({parts},), "{left}"), B: T.Buffer(({lanes}, {parts}), "{ri
 
 
 def _dot(lanes: int, left: str, right: str, total: str):
-    """A description and its implementation, which adds in the order of the instruction: of bfloat16 the last product first."""
+    """A description and its implementation, which adds in the order of the instruction: for bfloat16 the last product first."""
     parts = 32 // dtypes.bits(left)
     order = range(parts) if total == "int32" else range(parts)[::-1]
     products = " + ".join(f'T.cast(A[{k}], "{total}") * T.cast(B[vi, {k}], "{total}")' for k in order)
@@ -79,7 +79,7 @@ def _tile_product(instruction: str, left: str, right: str, total: str) -> tuple[
 _BYTES = {"s8s8": ("int8", "int8"), "s8u8": ("int8", "uint8"), "u8s8": ("uint8", "int8"), "u8u8": ("uint8", "uint8")}
 _LETTERS = {"int8": "s", "uint8": "u"}
 
-# By name: what the instruction computes, and the loop that is put in its place.
+# By name: the description of the instruction, and its implementation.
 INTRINSICS = {
     "dot_16x4_vnni": _dot(16, "uint8", "int8", "int32"),
     "dot_16x2_bf16": _dot(16, "bfloat16", "bfloat16", "float32"),

@@ -1,8 +1,8 @@
 """The tensor intrinsics of NVIDIA GPUs: products of small matrices by a warp's tensor cores, and loads of their operands.
 
-Each implementation is the nest of its description, whose outer loop is annotated with the instruction that the CUDA backend puts
-in its place; every other execution path runs the nest. Operands and results are in scope `warp`: registers that a warp of 32
-threads holds together, in the order that the instruction wants (codegen/passes/warp_memory.py).
+Each implementation is the nest of its description, its outer loop annotated with the instruction. The CUDA backend emits the
+instruction; every other execution path runs the nest. Operands and results are in scope `warp`: registers that a warp of 32
+threads holds together, in the layout of the instruction (codegen/passes/warp_memory.py).
 
     mma_m16n8k16_{nn,nt,tn,tt}_{f16,bf16}_f32    C[16, 8] += A[16, 16] * B[16, 8], factors converted to float32
     mma_m16n8k16_{nn,nt,tn,tt}_f16_f16           the same, summed in float16
@@ -51,7 +51,7 @@ def _product(order: str, factor: str, total: str, depth: int) -> tuple[PrimFunc,
                  factor=DTYPES[factor], total=DTYPES[total])  # fmt: skip
 
 
-# By name: what the instruction computes, and the nest that is put in its place.
+# By name: the description of the instruction, and its implementation.
 INTRINSICS = {
     f"mma_m16n8k{depth}_{order}_{factor}_{total}": _product(order, factor, total, depth)
     for order in ("nn", "nt", "tn", "tt")

@@ -1,4 +1,4 @@
-"""Tensor intrinsics: what an instruction computes, and the program to put in its place."""
+"""Tensor intrinsics: the description of an instruction, and its implementation."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tir.interpreter import run
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.traverse import foreign_calls
 
-_REGISTERED: dict[str, TensorIntrin] = {}  # those that users have registered
+_REGISTERED: dict[str, TensorIntrin] = {}  # by users
 
 
 @dataclass(frozen=True)
 class TensorIntrin:
-    """An intrinsic for `Schedule.tensorize`: `desc` says what it computes, `impl` how; both take the same buffers.
+    """An intrinsic for `Schedule.tensorize`: description and implementation, functions of the same buffers.
 
-    `desc` is the nest that is looked for, with the loops, blocks and operations as they stand in programs. `impl` is what
-    replaces it: vectorised loops that the backend knows to be one instruction, or anything else that computes the same.
+    `desc` is the nest to be matched, loop for loop and operation for operation. `impl` is its replacement: vectorised loops that
+    the backend makes one instruction, or any other program with the same results.
     """
 
     name: str
@@ -29,10 +29,10 @@ class TensorIntrin:
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
-        """Make an intrinsic known under a name.
+        """Register an intrinsic under a name.
 
-        ValueError if the name is taken (unless `override`), or if the parameters are not buffers of the same constant shapes and
-        dtypes in both functions.
+        ValueError if the name is taken (unless `override`), if the parameters are not buffers of the same constant shapes and
+        dtypes in both functions, or if one has a foreign call.
         """
         if name in registered() and not override:
             raise ValueError(f"a tensor intrinsic called {name!r} is registered already; override=True replaces it")
@@ -55,25 +55,25 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The intrinsic of a name. ValueError (None with `allow_missing`) where there is none."""
+        """The intrinsic of a name; for an unknown name ValueError, or None with `allow_missing`."""
         known = registered()
         if not isinstance(name, str) or (name not in known and not allow_missing):
             raise ValueError(f"no tensor intrinsic is called {name!r}; registered are {', '.join(sorted(known))}")
         return known.get(name)
 
     def difference(self) -> str | None:
-        """The first difference between the results of `desc` and `impl` on small random integers, in words; None if none."""
+        """The first difference between the results of `desc` and `impl` on small random integers, in words; None if equal."""
         return _difference(self)
 
 
 def registered() -> dict[str, TensorIntrin]:
-    """All intrinsics by name: those of this package, and those that users have registered."""
+    """All intrinsics by name: of this package, and of users."""
     return _provided() | _REGISTERED
 
 
 @cache
 def _provided() -> dict[str, TensorIntrin]:
-    """The intrinsics of this package; their scripts are parsed on the first use."""
+    """The intrinsics of this package, parsed on first use."""
     from . import cpu, cuda
 
     return {name: TensorIntrin(name, *both) for name, both in (cpu.INTRINSICS | cuda.INTRINSICS).items()}
