@@ -1,1 +1,1 @@
-"""Requirements of steps: questions to `tir.analysis`, and refusals. `tir.verify` has what must hold for any program."""
+"""Requirements of steps: queries of `tir.analysis`, and refusals. `tir.verify` checks the requirements of every program."""

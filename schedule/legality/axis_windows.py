@@ -1,8 +1,8 @@
 """Windows: the values that the iteration variables of a block take in one iteration of its outer loops.
 
-A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a sum of terms, one for each loop (see `iter_map`). Where the terms of the inner
-loops have the smallest coefficients, and no value is skipped or repeated, the values taken in one iteration of the outer loops
-are contiguous: a window. The windows of all iterations then tile the domain.
+A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a sum of terms, one for each loop (see `iter_map`). If the inner loops have the
+smallest coefficients, and no value is skipped or repeated, an iteration of the outer loops takes contiguous values: a window.
+The windows of all iterations then tile the domain.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ DueBound = tuple[PredicateBound, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The values `start + t` for t in range(extent) with `base + t // scale < bound` for each of the limits (base, scale,
-    bound)."""
+    """The values `start + t`, t in range(extent), with `base + t // scale < bound` for each limit (base, scale, bound)."""
 
     start: Expr
     extent: Expr
@@ -52,7 +51,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
 
     With `facts` about sizes, extents may be symbolic: then windows may reach beyond the domain, where the block does not run.
-    A loop of symbolic extent that `fuse` made is taken apart where its inner part is constant.
+    A loop of symbolic extent made by `fuse` is split into its parts if the inner part is constant.
     """
     if facts is not None and (parts := _parts_of_symbolic_loops(block, (*outer, *inner), facts)):
         sums = {name: total for name, (_, total, _) in parts.items()}
@@ -103,8 +102,9 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
 def _parts_of_symbolic_loops(
     block: Block, loops: Sequence[For], facts: Sequence[Expr]
 ) -> dict[str, tuple[list[For], Expr, dict[str, Expr]]]:
-    """The parts of each loop of symbolic extent under `//` and `%` by constants which divide it, as `fuse` makes: loops over
-    them, the highest first, their sum, and each part in terms of the loop."""
+    """The parts of each loop of symbolic extent under `//` and `%` by constants that divide it, as `fuse` makes.
+
+    For each loop: loops over the parts, the highest first; their sum; and each part in terms of the loop."""
     result: dict[str, tuple[list[For], Expr, dict[str, Expr]]] = {}
     if all(type(x.extent) is Const for x in loops):
         return result
@@ -129,8 +129,9 @@ def _parts_of_symbolic_loops(
 def windows_of_tries(
     block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None
 ) -> dict[str, Window]:
-    """As `windows`, where need be of the block under those conditions only that keep it in its domain. In an iteration of
-    `outer` it may then leave out points of the window, but runs at them in no other. Raises Unproved."""
+    """The `windows` of the block, if need be without the conditions that its domain does not imply.
+
+    In an iteration of `outer` it may then skip points of the window, but runs at them in no other. Raises Unproved."""
     try:
         return windows(block, outer, inner, facts)
     except Unproved as reason:
@@ -144,8 +145,9 @@ def windows_of_tries(
 def _symbolic_window(
     block: Block, it: Iter, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr]
 ) -> tuple[Window, Block] | None:
-    """The window of an iteration variable of symbolic extent, a sum of loops with only the outermost one symbolic, and the block
-    without the condition that keeps it in its domain; None for anything else."""
+    """The window of an iteration variable of symbolic extent, and the block without the conditions on its loops.
+
+    None unless its binding is in mixed radix, only the outermost loop symbolic, and its domain implies these conditions."""
     loops = {x.name: x.extent for x in (*outer, *inner)}
     mine = variables(it.binding)
     total = polynomial(it.binding)
@@ -171,7 +173,7 @@ def _symbolic_window(
 
 
 def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound], zeros: Zeros, ranges: Ranges) -> Window:
-    """The window of one iteration variable: the contiguous values of its inner terms, from where the outer ones put it."""
+    """The window of one iteration variable: its inner terms give contiguous values, its outer terms the start."""
     name = it.var.name
     if type(it.extent) is not Const:
         raise Unproved(f"the extent of `{name}` is not a constant")
@@ -205,10 +207,10 @@ def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound
 
 
 def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) -> Iterator[tuple[IterTerm, list[DueBound]]]:
-    """The terms in order, each with the bounds that concern it and no term after it.
+    """The terms in order, each with the bounds whose highest term it is.
 
-    With each bound comes the number of the first term in it, and the factor by which the sum that it bounds has to be multiplied
-    to become all terms from that one on; 0 where it is not a multiple of these.
+    A bound comes with the number of its first term, and that term's coefficient: times it, the bounded sum is all terms from the
+    first to this one. If it is not, the factor is 0.
     """
     left = list(bounds)
     for n, term in enumerate(terms):
@@ -224,7 +226,7 @@ def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) ->
 
 
 def need_distinct(block: Block, inner: Sequence[For]) -> None:
-    """Prove that the loops `inner` visit each point of the axes at most once, all others being fixed; raises Unproved."""
+    """Prove that the loops `inner` visit each point of the domain at most once, for fixed other loops; raises Unproved."""
     need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, *NOT_SPATIAL))
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
@@ -255,8 +257,9 @@ def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class TiledIndex:
-    """An index `axis * tile + t + offset`, where loops inside of the block take t over range(tile); without an axis `t + offset`.
-    The offset is over what is bound outside of the block, and reads no memory, which may have changed where it is used."""
+    """An index `axis * tile + t + offset`, or without an axis `t + offset`: loops inside of the block take t over range(tile).
+
+    The offset uses variables from outside of the block, and no loads, whose values might differ at its use."""
 
     axis: str | None
     tile: int
@@ -264,7 +267,7 @@ class TiledIndex:
 
 
 def written_indices(block: Block, buffer: str) -> list[list[TiledIndex | None]]:
-    """The index of each store of a block to a buffer, in each dimension; None where it is of another form."""
+    """The index of each store of a block to a buffer, in each dimension; None for an index of another form."""
     axes = {it.var.name for it in block.spatial}
     others = {it.var.name for it in block.iters} - axes
     found = []
@@ -302,7 +305,7 @@ def _tiled(
 
 
 def difference(a: Expr, b: Expr) -> int | None:
-    """a - b where that is a constant."""
+    """The constant a - b; None if it is not constant."""
     return as_constant(add(polynomial(simplify(a)), polynomial(simplify(b)), -1))
 
 
@@ -312,6 +315,6 @@ def shifted(e: Expr, by: int) -> Expr:
 
 
 def in_elements(window: Window, index: TiledIndex) -> Window:
-    """A window of values of an axis as one of the elements that the index gives."""
+    """A window of axis values as a window of elements, by an index."""
     limits = tuple((base, scale * index.tile, bound) for base, scale, bound in window.limits)
     return Window(simplify(window.start * index.tile + index.offset), simplify(window.extent * index.tile), limits)

@@ -1,4 +1,4 @@
-"""Dataflow: the place of each block, what it reads and writes, and what runs between two places."""
+"""Dataflow: the place of each block, its reads and writes, and the statements that run between two places."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
 
 @memoized
 def _accesses(stmt: Stmt) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of the buffers that a statement reads and of those it writes, when it is executed."""
+    """The names of the buffers that a statement reads, and of those that it writes."""
     read, written = set(), set()
     stack: list[Node] = [stmt]
     while stack:
@@ -50,7 +50,7 @@ class Leaf:
 
     @property
     def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The names of the buffers read and of those written."""
+        """The names of the buffers read, and of those written."""
         return _accesses(self.stmt)
 
     @property
@@ -73,12 +73,12 @@ class Leaf:
 
     @cached_property
     def exclusive_loops(self) -> tuple[For, ...]:
-        """The innermost loops around that hold nothing else, outermost first."""
+        """The loops that hold the leaf alone, outermost first."""
         count = len(list(takewhile(lambda s: type(s) is For, reversed(self.above))))
         return self.loops[len(self.loops) - count :]
 
     def inside(self, outer: Iterable[For]) -> list[For]:
-        """The loops around that are none of `outer`."""
+        """The loops around the leaf without those in `outer`."""
         return [x for x in self.loops if not any(x is o for o in outer)]
 
     @property
@@ -90,7 +90,7 @@ class Leaf:
         return f"`{self.stmt.name}`" if type(self.stmt) is Block else self.name
 
     def at(self, level: int) -> Stmt | None:
-        """The statement number `level` on the path to the leaf, which is the last."""
+        """The statement number `level` on the path to the leaf, itself included; None beyond it."""
         return self.above[level] if level < len(self.above) else self.stmt if level == len(self.above) else None
 
     def under(self, stmt: Stmt) -> bool:
@@ -99,12 +99,12 @@ class Leaf:
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """The body of a block that contains others, or of the whole function, and its leaves in program order."""
+    """The body of a block that contains others, or of the function, and its leaves in program order."""
 
     func: PrimFunc
     around: tuple[Stmt, ...]  # from the root of the function to the enclosing block, inclusive; () for the whole function
     root: Stmt
-    through: tuple[Stmt, ...] = ()  # conditions (`if`) that are no leaves, but what is under them
+    through: tuple[Stmt, ...] = ()  # `if` statements whose children count as leaves instead of themselves
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -128,12 +128,12 @@ class Scope:
 
     @cached_property
     def written(self) -> frozenset[str]:
-        """The buffers that something in the scope writes."""
+        """The buffers written in the scope."""
         return frozenset().union(*(x.writes for x in self.leaves))
 
     @property
     def block(self) -> Block | None:
-        """The enclosing block; None where the scope is the whole function."""
+        """The enclosing block; None for the whole function."""
         if not self.around:
             return None
         block = self.around[-1]
@@ -142,7 +142,7 @@ class Scope:
 
     @cached_property
     def outputs(self) -> frozenset[str]:
-        """The buffers whose contents matter outside: parameters, and whatever is accessed outside of this scope."""
+        """The buffers whose contents matter outside: parameters, and buffers accessed outside of this scope."""
         found = {b.name for b in self.func.buffers}
         stack: list = [self.func.body] if self.around else []
         while stack:
@@ -155,7 +155,7 @@ class Scope:
 
     @cached_property
     def ranges(self) -> dict[str, Interval]:
-        """The ranges of the variables that come from outside: iteration variables of the enclosing blocks."""
+        """The ranges of the enclosing blocks' iteration variables."""
         return ranges_of(s for s in self.around if type(s) is Block)
 
     def leaf(self, stmt: Stmt) -> Leaf:
@@ -177,7 +177,7 @@ class Scope:
 
 
 def locate(func: PrimFunc, block: str, under_conditions: bool = False) -> tuple[Scope, Leaf]:
-    """The scope that a block is in, and the block as a leaf of it; refuses a block under a `let`, or an `if` but
+    """The scope of a block, and the block as a leaf of it; refuses a block under a `let`, or under an `if` unless
     `under_conditions`."""
     target, path = block_at(func, block)
     scope = scope_of(func, path)
@@ -191,7 +191,7 @@ def locate(func: PrimFunc, block: str, under_conditions: bool = False) -> tuple[
 
 
 def _unsupported_parent(stands: str, stmt: Stmt, *marks: Mark) -> ScheduleError:
-    """The refusal of a place with a statement around it that is neither a loop of its own extent nor a block."""
+    """The refusal of a place inside a statement that is neither a block nor a loop whose extent needs no loads."""
     match stmt:
         case If(condition):
             what = f"`if {condition}`"
@@ -209,7 +209,7 @@ def _unsupported_parent(stands: str, stmt: Stmt, *marks: Mark) -> ScheduleError:
 
 
 def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
-    """The number of a loop among those around a block, outermost first; refuses one that is not around it."""
+    """The number of a loop among those around a block, outermost first; refuses a loop elsewhere."""
     target = find_loop(func, loop)
     for n, x in enumerate(leaf.loops):
         if x is target:
@@ -224,7 +224,7 @@ def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
 
 
 def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, ...]]:
-    """A loop, and the way from the root of the scope to it, inclusive, if a block may be put under it."""
+    """A loop, and the path from the root of the scope to it, inclusive; refuses if the block may not move under it."""
     target, path = loop_at(scope.func, loop)
     within = scope_of(scope.func, path)
     if within.root is not scope.root:
@@ -251,21 +251,21 @@ def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, 
 
 
 def need_not_vectorized(path: Iterable[Stmt], so: str) -> None:
-    """Refuse a path with a vectorized loop on it; `so` says what follows from that."""
+    """Refuse a path with a vectorized loop on it; `so` is the consequence, for the message."""
     for s in path:
         if type(s) is For and s.kind is Kind.VECTORIZED:
             raise ScheduleError(f"`{s.name}` is vectorized, and {so}", (s, KIND_WORDS[s.kind]), hint="vectorize afterwards")
 
 
 def scope_of(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
-    """The scope that the last statement of a path is in."""
+    """The scope of the last statement of a path."""
     cut = max((n for n, s in enumerate(path[:-1]) if type(s) is Block), default=-1)
     around = tuple(path[: cut + 1])
     return Scope(func, around, path[cut + 1])  # the block's body, or its init
 
 
 def shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """The statements with which two paths from one root begin."""
+    """The common prefix of two paths from one root."""
     return tuple(x for x, _ in takewhile(lambda pair: pair[0] is pair[1], zip(a, b, strict=False)))
 
 
@@ -274,32 +274,32 @@ def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:
 
 
 def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
-    """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
+    """The loops on a path, outermost first, and the ranges of their variables and of the outside ones."""
     return loops_in(path), ranges_of(path, outside)
 
 
 def facts_of(scope: Scope, loops: Iterable[For]) -> list[Expr]:
-    """Conditions that hold in some loops of a scope: on variables with symbolic extents, and on sizes."""
+    """The conditions that hold in some loops of a scope: on variables with symbolic extents, and on sizes."""
     axes = [(it.var, it.extent) for s in scope.around if type(s) is Block for it in s.iters]
     bound = [*axes, *((x.var, x.extent) for x in loops)]
     return [*(v < extent for v, extent in bound if type(extent) is not Const), *assumptions(scope.func)]
 
 
 def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
-    """The leaves under the two different statements below the common part of two paths, and those between."""
+    """The leaves from one path to the other: under the first differing statement of each, and between them."""
     n = len(shared(a, b))
     orders = [leaf.order for leaf in scope.leaves if (s := leaf.at(n)) is a[n] or s is b[n]]
     return list(scope.leaves[min(orders) : max(orders) + 1])
 
 
 def running_between(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
-    """The leaves that may run between two places: all in the outermost loop around both, else their `span`."""
+    """The leaves that may run between two places: all in the outermost loop around both, or without one their `span`."""
     outermost = next(iter(shared_loops(a, b)), None)
     return span(scope, a, b) if outermost is None else scope.leaves_under(outermost)
 
 
 def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
-    """The buffer that a block reads (or writes), by its number among them or by its name; refuses where there is none."""
+    """The buffer that a block reads (or writes), by its number among these or by its name; refuses an unknown one."""
     found = used_buffers(block, written)
     what = "writes" if written else "reads"
     if isinstance(index, str):
@@ -321,7 +321,7 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
 
 
 def buffer_called(stmt: For | Block, name: str) -> Buffer:
-    """The buffer of this name that a loop or block uses; refuses where there is none."""
+    """The buffer of this name that a loop or block uses; refuses an unknown name."""
     found = {n.name: n for n in walk(stmt) if type(n) is Buffer}
     if name not in found:
         reason = f"`{stmt.name}` uses no buffer called `{name}`, but {listing(found)}"
@@ -330,7 +330,7 @@ def buffer_called(stmt: For | Block, name: str) -> Buffer:
 
 
 def _allocated(stmt: Stmt) -> dict[str, Block]:
-    """The buffers that blocks in a statement, or the block itself, allocate: the block of each, by its name."""
+    """The allocating block of each buffer that blocks in a statement, itself included, allocate."""
     return {b.name: owner for owner in blocks(stmt) for b in owner.allocs}
 
 
@@ -347,7 +347,8 @@ def need_outside(stmt: For | Block, name: str) -> None:
 def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
     """The buffers that a block reads (or writes), by name, in the order of the stated regions, else of first use.
 
-    Buffers allocated in the block do not count, nor, as read, those in which a reduction with an init accumulates.
+    Without stated regions, buffers allocated in the block are left out, and from the reads the accumulators of a reduction with
+    its init.
     """
     stated = block.writes if written else block.reads
     if stated is not None:

@@ -40,11 +40,11 @@ from ..primitive import KIND_WORDS, last_loop
 from .iter_map import limited_sums
 from .requirements import in_any_order
 
-MAX_ENUMERATED_POINTS = 1 << 20  # instances that are enumerated at most
+MAX_ENUMERATED_POINTS = 1 << 20  # instances
 
 
 def need_markable(loop: For, kind: Kind, *others: Kind) -> None:
-    """Refuse a loop that is marked otherwise; `others` are the kinds that it may leave."""
+    """Refuse a loop that is neither serial nor of `kind` or one of `others`."""
     if loop.kind not in (Kind.SERIAL, kind, *others):
         raise ScheduleError(
             f"`{loop.name}` is already {KIND_WORDS[loop.kind]}",
@@ -63,9 +63,9 @@ def need_no_lanes(above: list[Stmt], hint: str) -> None:
 
 
 def independent_iterations(above: list[Stmt], how: str, private: Callable[[], set[str]] = set) -> None:
-    """Refuse the last loop of a path unless its iterations are independent; `how` says what it was to become.
+    """Refuse the last loop of a path unless its iterations are independent; `how` is a participle: `vectorized`.
 
-    Of the buffers that are `private` each iteration has its own; they are only looked for where nothing else helps.
+    `private` gives the buffers that each iteration has its own copy of; it is called only if all else fails.
     """
     loop = last_loop(above)
     if loop.extent.is_one or _has_disjoint_iterations(above):
@@ -88,7 +88,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
 
 
 def _stated_apart(unit: Unit, loop: For, instances: Instances) -> bool:
-    """True where the regions that a block is stated to write have no element in common in two iterations of the loop."""
+    """True where the stated write regions of a block are disjoint in any two iterations of the loop."""
     block = unit.stmt
     assert isinstance(block, Block) and block.writes is not None
     places = {it.var.name: substitute(it.binding, unit.env) for it in block.iters}
@@ -104,7 +104,7 @@ def _stated_apart(unit: Unit, loop: For, instances: Instances) -> bool:
 def _need_spatial_block(
     unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str
 ) -> None:
-    """Refuse unless iterations of the loop run different spatial instances of the block, or write only their `own`."""
+    """Refuse unless iterations of the loop run different spatial instances of the block, or write only their `own` buffers."""
     block = unit.stmt
     assert isinstance(block, Block)
     for it in block.iters:
@@ -145,8 +145,8 @@ def _need_spatial_block(
 
 
 def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: Instances) -> bool:
-    """True if instances in different iterations differ in a spatial axis. Each sum of loops below that the predicate limits, as
-    of the parts of a tile that do not fill it, counts as one number below the limit."""
+    """True if instances in different iterations differ in a spatial axis, with each limited sum of loops below as one number
+    (see `limited_sums`)."""
     block, names = unit.stmt, {x.name for x in instances.below_loops}
     assert isinstance(block, Block)
     conditions = conjuncts(substitute(block.predicate, unit.env))
@@ -179,9 +179,8 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
 
 
 def _has_disjoint_iterations(path: list[Stmt]) -> bool:
-    """True if the last loop of a path holds one block, which writes at places that depend on all axes that the loop drives. Its
-    instances in different iterations differ in a spatial axis: by enumeration, as places of fused and split loops are beyond
-    algebra."""
+    """True if the last loop of a path holds one block, with store indices over all axes that the loop drives, and its instances
+    in different iterations differ in a spatial axis. This is found by enumeration: fused and split loops are beyond algebra."""
     loop = last_loop(path)
     chain, inner = nest_at(loop)
     if type(inner) is not Block or loop.name in driving(inner, *NOT_SPATIAL):

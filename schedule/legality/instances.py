@@ -1,4 +1,4 @@
-"""The instances of a block: at which points of the domain of its axes it runs."""
+"""The instances of a block: the points of its domain at which it runs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .requirements import conditions_on_axes
 
 
 def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], list[Expr]]:
-    """The windows of axes whose loops leave out values at an end, and the conditions of a block's instances. Those over its axes
-    come first, the ends of windows included; then those that only its loops can express.
+    """The windows of axes whose loops skip values at an end, and the conditions of a block's instances: those over its axes, ends
+    of windows included, and those that only its loops can express.
 
-    Where the loops leave out values of an axis otherwise, `axis == binding` is one of the last.
+    If the loops skip values of an axis in another way, `axis == binding` is one of the latter.
     """
     block = leaf.block
     names = {x.name for x in leaf.loops}
@@ -54,7 +54,7 @@ def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], 
 
 
 def writes_apart(scope: Scope, leaf: Leaf, other: Leaf) -> bool:
-    """True where no element that a block writes, all of which it uses at one place, is provably one that another block writes.
+    """True where two blocks provably write different elements, each block using every buffer at a single index.
 
     Theorem: a block that writes `X[v, w]` at its axes writes an element only if its conditions hold there. If one of them, over
     the indices at which the other block writes, never holds where that runs, no element is written by both.
@@ -70,7 +70,7 @@ def writes_apart(scope: Scope, leaf: Leaf, other: Leaf) -> bool:
 
 
 def _never_meets(scope: Scope, leaf: Leaf, other: Leaf, name: str) -> bool:
-    """True where the conditions under which a block writes a buffer at its axes never hold at the indices of another one."""
+    """True where a condition of a block that writes a buffer at its axes never holds at the write indices of the other."""
     own, places = ({s.indices for s in stores(x.block) if s.buffer.name == name} for x in (leaf, other))
     axes, theirs = ({it.var.name for it in x.block.iters} for x in (leaf, other))
     if len(own) != 1 or any(not variables(*indices) <= theirs | scope.ranges.keys() for indices in places):
@@ -94,10 +94,9 @@ def _never_holds(condition: Expr, ranges: Ranges, facts: Iterable[Expr]) -> bool
 
 
 def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
-    """A window of each spatial iteration variable that the block visits completely in one iteration of `outer`.
+    """The window of each spatial axis that a block visits completely, within its domain, in one iteration of `outer`.
 
-    Values of a window outside of the domain are not visited. Unlike those of `windows`, these windows may overlap. Raises
-    Unproved."""
+    Unlike those of `windows`, these windows may overlap. Raises Unproved."""
     need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, *NOT_SPATIAL))
     ranges = ranges_of((*outer, *inner))
     domain = [c for it in block.iters for c in it.domain]
@@ -125,8 +124,9 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
 
 
 def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[Window | None]:
-    """The values of each axis in some loops, of these ranges, if they follow one another without gaps, and occur in any
-    combination with those of the axes before it. Of a loop to a symbolic size, the extent counts in place of the range."""
+    """The window of each axis over the `inner` loops; None if its values have gaps or depend on those of the axes before.
+
+    For a loop of symbolic extent, the extent is used in place of the range."""
     names = {x.name for x in inner}
     loops = {**loops, **{x.name: (0, None) for x in inner if type(x.extent) is not Const and not variables(x.extent) & names}}
     sizes = {x.var: high + 1 for x in inner if (high := loops[x.name][1]) is not None}
@@ -148,7 +148,7 @@ def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[
 
 
 def narrowed(ranges: Ranges, conditions: Iterable[Expr]) -> dict[str, Interval]:
-    """The ranges of variables, without what some conditions on one of them leave out at the ends."""
+    """The ranges of variables, narrowed by the conditions that bound a single variable."""
     found = dict(ranges)
     for c in conditions:
         match linear(excess(c) or {}):
@@ -160,7 +160,7 @@ def narrowed(ranges: Ranges, conditions: Iterable[Expr]) -> dict[str, Interval]:
 
 
 def _run(p: Polynomial, extents: dict[str, Expr], ranges: Ranges) -> tuple[int, Expr] | None:
-    """The least value of a sum of loops, and how many it has, if these follow one another without gaps."""
+    """The least value of a sum of loops and the number of its values; None unless these are provably without gaps."""
     low, high = polynomial_bounds(p, ranges)
     if low is None:
         return None

@@ -1,8 +1,8 @@
 """Iter maps: the bindings of a block as sums of loops, each times a constant, such as `i_0 * 16 + i_1 * 4 + i_2`.
 
-Such a sum is a number in mixed radix if each coefficient is the product of the extents of the terms below it. A loop that occurs
-under `//` and `%` by constants, as those that `fuse` makes do, is first split into parts, in mixed radix itself. The parts of a
-fused loop `f` are named `f.0`, `f.1`, ..., the lowest first.
+Such a sum is a number in mixed radix if each coefficient is the product of the extents of the terms below it. A loop under `//`
+and `%` by constants, such as `fuse` makes, is first split into parts in mixed radix. The parts of a fused loop `f` are named
+`f.0`, `f.1`, ..., the lowest first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..error import Mark, ScheduleError
 
 
 class Unproved(Exception):
-    """A property of the iterations of a block cannot be proved; the message says why, the hint what to try."""
+    """A failed proof about the iterations of a block, with the reason and a hint."""
 
     def __init__(self, reason: str, hint: str | None = None):
         super().__init__(reason)
@@ -34,7 +34,7 @@ class Unproved(Exception):
 
 @contextmanager
 def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
-    """Turn `Unproved` into a refusal. `what` is the clause that was to be proved; `hint` is used where the proof gives none."""
+    """Turn `Unproved` into a refusal; `what` is the clause to be proved, `hint` the default hint."""
     try:
         yield
     except Unproved as reason:
@@ -43,7 +43,7 @@ def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class IterTerm:
-    """A term of a binding: a loop, or a part of a fused loop, times a coefficient. `inner` says that it is an inner loop."""
+    """A term of a binding: a loop, or a part of a fused loop, times a coefficient. `inner` marks inner loops."""
 
     name: str
     coefficient: int
@@ -53,7 +53,7 @@ class IterTerm:
 
 @dataclass(frozen=True, slots=True)
 class PredicateBound:
-    """A condition `loops < bound` of a predicate; `coefficients` are those of the terms in it."""
+    """A condition `loops < bound` of a predicate; `coefficients` are by term."""
 
     loops: Expr
     coefficients: dict[str, int]
@@ -62,8 +62,8 @@ class PredicateBound:
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """The terms of the binding of each spatial iteration variable of a block, by ascending coefficient, the constant that is
-    added to them, and the conditions of the predicate that bound it."""
+    """By spatial iteration variable of a block: the terms of its binding, by ascending coefficient; the added constant; and the
+    conditions of the predicate that bound it."""
 
     terms: dict[str, list[IterTerm]]
     constants: dict[str, int]
@@ -71,14 +71,14 @@ class IterMap:
 
 
 def iter_map(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For]) -> IterMap:
-    """The iter map of the spatial ones of some iteration variables; raises Unproved where a binding is not a sum of loops."""
+    """The iter map of the spatial variables among `iters`; raises Unproved if a binding is not a sum of loops."""
     spatial = [it for it in iters if it.axis is Axis.SPATIAL]
     loops = (*outer, *inner)
     ranges = ranges_of(loops)
     bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
     placing = variables(*bindings.values())
     reducing = variables(*(it.binding for it in iters if it.axis is not Axis.SPATIAL))
-    counting = {x.name for x in inner if x.name in reducing - placing}  # whose number of iterations may be anything
+    counting = {x.name for x in inner if x.name in reducing - placing}  # of any extent, also symbolic
     _need_roles(block, loops, placing, reducing, counting, {x.name for x in inner})
 
     extents = {x.var: x.extent.value for x in loops if type(x.extent) is Const}
@@ -121,7 +121,7 @@ def _loop_of(term: str) -> str:
 def _need_roles(
     block: Block, loops: Sequence[For], placing: set[str], reducing: set[str], counting: set[str], inside: set[str]
 ) -> None:
-    """Each loop has a constant number of iterations and drives spatial axes, or is an inner one that drives the reduction."""
+    """Require that each loop has a constant extent and drives spatial axes, or is an inner loop that drives the reduction."""
     for x in loops:
         if type(x.extent) is not Const and x.name not in counting:
             raise Unproved(f"the extent of `{x.name}` is not a constant")
@@ -134,7 +134,7 @@ def _need_roles(
 
 
 def need_one_role(block: Block, loops: Sequence[For], placing: set[str], reducing: set[str]) -> None:
-    """Refuse a loop that drives axes of both sorts, or none."""
+    """Refuse a loop of extent above 1 that drives both reduction and spatial axes, or no axis."""
     for x in loops:
         if type(x.extent) is Const and is_one(x.extent.value):
             continue
@@ -159,7 +159,7 @@ def _upper_bounds(block: Block, ignored: set[str]) -> list[tuple[Expr, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _BindingReader:
-    """Reads expressions over loops as sums of terms, each of which belongs to one iteration variable, its owner."""
+    """Reader of expressions over loops as sums of terms; each term belongs to one iteration variable, its owner."""
 
     fused: Mapping[str, Expr]
     ranges: Mapping[str, Interval]
@@ -205,8 +205,11 @@ class _BindingReader:
 def limited_sums(
     places: Iterable[Polynomial], conditions: Iterable[Expr], loops: Collection[str]
 ) -> tuple[list[Polynomial], list[tuple[For, Polynomial]], list[Expr]]:
-    """Places in which each sum of `loops` that a condition limits, as that of the parts of a tile that do not fill it, is one
-    number; these as loops that end at the limit, each with the terms that it stands for; and the conditions that are left."""
+    """Places with each sum of `loops` that a condition limits replaced by one loop that ends at the limit.
+
+    Such sums occur in tiles that their parts do not fill. Returns the places; the new loops, each with the terms of its sum; and
+    the remaining conditions.
+    """
     places = list(places)
     limited: list[tuple[For, Polynomial]] = []
     left: list[Expr] = []
@@ -226,7 +229,7 @@ def limited_sums(
 
 
 def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
-    """An integer comparison as `expression < bound`, the expression without a constant; None for anything else."""
+    """An integer comparison as `expression < bound`, the expression without a constant term; None for other conditions."""
     p = excess(condition)
     if p is None:
         return None

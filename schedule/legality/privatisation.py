@@ -1,4 +1,4 @@
-"""Privatisation: temporaries of which each iteration of a loop may have its own copy."""
+"""Privatisation: temporaries with a copy for each iteration of a loop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
 
 
 def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> set[str]:
-    """The temporaries of which each iteration of the last loop on a path, or on each of several in one block, may have its own.
+    """The temporaries that are private to iterations of the last loop on a path, or of these on several paths in one block.
 
-    Such a buffer is accessed under these loops only, and all that an iteration reads of it has been written in the same iteration
-    before. The code generator uses the same test when it privatises.
+    Such a buffer is accessed under these loops only, and an iteration reads only elements that it has written before. The code
+    generator privatises by the same test.
     """
     paths = [path, *others]
     scope = scope_of(func, path)
@@ -44,7 +44,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
 
 
 def writes_all_reads(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
-    """True where all that `reader` reads of a buffer, in an iteration of the loops around both, `writer` has written in it."""
+    """True where `reader` reads only elements of a buffer that `writer` wrote in the same iteration of the loops around both."""
     outer, ranges = loops_and_ranges(shared(writer.above, reader.above), scope.ranges)
     both = seq(*(nest(leaf.inside(outer), leaf.stmt) for leaf in (writer, reader)))
     return writes_before_reads(both, scope.buffer(name), ranges)

@@ -1,4 +1,4 @@
-"""The reduction that a block computes: what it accumulates, from what, and how two partial results combine."""
+"""The reduction of a block: its accumulators, its terms, and the combination of two partial results."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..error import ScheduleError
 
 SMALL_NUMBERS = {"bool": (False, True), "int": (0, 1, 2), "uint": (0, 1, 2), "float": (-1, 0, 2)}  # by kind of dtype
 WIDE_TRIALS = 200  # triples of large numbers that an operation on several values is tried on
-MAX_TRIED = 1 << 20  # the largest of them
+MAX_TRIED = 1 << 20  # largest absolute value of a number that is tried
 
 
 @dataclass(frozen=True)
 class Reducer:
-    """`outputs` are the elements accumulated in; each step combines them with `sources`, where `condition` holds.
+    """A reduction into the elements `outputs`: each step combines them with `sources`, where `condition` holds.
 
-    `combined` are the new values over the variables `old` (what is accumulated) and `new` (what is added to it); `identities` are
-    the values that init stores.
+    `combined` are the results over the variables `old` (accumulators) and `new` (sources); `identities` are the values that the
+    init stores.
     """
 
     outputs: tuple[Load, ...]
@@ -39,7 +39,7 @@ class Reducer:
     combined: tuple[Expr, ...]
 
     def combine(self, old: tuple[Expr, ...], new: tuple[Expr, ...]) -> list[Expr]:
-        """The combination of two results."""
+        """The combination of two partial results."""
         mapping = dict(zip(self.old, old, strict=True)) | dict(zip(self.new, new, strict=True))
         return [substitute(c, mapping) for c in self.combined]
 
@@ -64,7 +64,7 @@ class Accumulation:
 
 
 def accumulation(block: Block) -> Accumulation | None:
-    """The accumulation of a block by one store, from an init at the same place; None where the block does something else."""
+    """The accumulation of a block by one store, with an init at the same place; None for other blocks."""
     body, init = block.body, block.init
     if type(body) is not Store or type(init) is not Store or (init.buffer, init.indices) != (body.buffer, body.indices):
         return None
@@ -76,11 +76,11 @@ def accumulation(block: Block) -> Accumulation | None:
 
 
 def reducer_of(block: Block, reordered: bool) -> Reducer:
-    """The reducer of a block; refuses what is not recognised as an associative operation on one or several values.
+    """The reducer of a block; refuses operations that are not recognised as associative, on one or several values.
 
-    `reordered` says that elements will be combined in another order, so that the operation must be commutative, too.
-    A reduction of one value by +, *, min, max, and, or is known; one of several values is taken apart where each old value
-    meets its new one (`select(c, old, new)`, `old op new`), and tried out on numbers.
+    `reordered` requires a commutative operation, too: terms will be combined in another order. On one value, +, *, min, max,
+    and, or are known. A reducer of several values is recognised where each old value meets its new one (`select(c, old, new)`,
+    `old op new`), and then tried on numbers.
     """
     stores, values = _stores_and_values(block)
     _need_same_places(block, stores)
@@ -114,7 +114,7 @@ def _unknown(block: Block) -> ScheduleError:
 
 
 def _stores_and_values(block: Block) -> tuple[list[Store], list[Expr]]:
-    """The stores of the body, and their values with lets resolved, all over the old values."""
+    """The stores of the body, and their values over the old values, with lets resolved."""
     bound: dict[str, Expr] = {}
     body = block.body
     while type(body) is Let:
@@ -131,7 +131,7 @@ def _stores_and_values(block: Block) -> tuple[list[Store], list[Expr]]:
 
 
 def _need_same_places(block: Block, stores: list[Store]) -> None:
-    """Refuse stores to an element that depends on a reduce axis: its values are not added up in one place."""
+    """Refuse stores whose indices depend on a reduction axis: they do not accumulate in one element."""
     reduced = {it.var.name for it in block.reduction}
     for s in stores:
         if moving := sorted(reduced & variables(*s.indices)):
@@ -157,7 +157,7 @@ def _identities(block: Block, stores: list[Store]) -> tuple[Expr, ...]:
 
 
 def _common_condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Expr | None, list[Expr]]:
-    """The condition under which all values are updated, if there is one, and the values without it."""
+    """The condition that all values are updated under, or None, and the values without it."""
     first = values[0]
     if type(first) is not Select or any(n in outputs for n in loads(first.condition)):
         return None, values
@@ -170,7 +170,7 @@ def _common_condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Ex
 
 
 def _source(block: Block, old: Var, values: list[Expr]) -> Expr:
-    """The expression that meets an old value: the other operand, or the other choice of a select."""
+    """The source of an accumulator: the other operand of its operation, or the other choice of its select."""
     found: list[Expr] = []
     for n in (n for v in values for n in walk(v)):
         match n:
@@ -184,14 +184,14 @@ def _source(block: Block, old: Var, values: list[Expr]) -> Expr:
 
 
 def _replaced(e: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
-    """Top-down: the largest expressions that are keys are replaced."""
+    """An expression with the outermost subexpressions that are keys replaced."""
     if e in mapping:
         return mapping[e]
     return map_children(e, lambda n: _replaced(n, mapping) if isinstance(n, Expr) else n)
 
 
 def _need_known_identity(block: Block, r: Reducer) -> None:
-    """Refuse unless the value is combined by a known operation from its identity, or any number if idempotent."""
+    """Refuse unless the operation is known and starts from its identity, or, if idempotent, from any constant."""
     (value,), (old,), (new,), (start,) = r.combined, r.old, r.new, r.identities
     match value:
         case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if {a, b} == {old, new}:
@@ -210,12 +210,12 @@ def _need_known_identity(block: Block, r: Reducer) -> None:
 
 
 def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
-    """Refuse an operation on several values that some numbers show not to be associative (and commutative, if need be).
+    """Refuse an operation on several values that trials show not to be associative (or, if `reordered`, not commutative).
 
-    Of each value three small numbers are tried in all combinations. Where the operation only compares values of one place, and
-    selects among them, that is a proof: its result depends on how the three that meet there are ordered, and they are ordered in
-    all ways. What else there may be, such as a bound from which it does something else, is tried with numbers around the
-    constants in it, and with large ones. Arithmetic is exact.
+    Three small numbers for each value are tried in all combinations. For operations that only compare and select values of one
+    output, that is a proof: the result depends on the order of the three values that meet, and all orders are tried. Other
+    operations, such as one with a threshold, are also tried on numbers around their constants, and on large ones. Arithmetic is
+    exact.
     """
     first = tuple(_evaluated(i, {}) for i in r.identities)
     small = list(product(*(SMALL_NUMBERS[dtypes.TABLE[o.dtype].kind] for o in r.outputs)))
@@ -252,7 +252,7 @@ def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
 
 
 def _critical_numbers(r: Reducer, dtype: str, draw: random.Random) -> list:
-    """Integers that a value of a dtype may have: some around the constants of an operation, and some up to MAX_TRIED."""
+    """Trial values of a dtype: integers around the constants of an operation, and random ones up to MAX_TRIED."""
     if dtype == "bool":
         return [False, True]
     low, high = (-MAX_TRIED, MAX_TRIED) if dtypes.is_float(dtype) else dtypes.limits(dtype)
@@ -263,7 +263,7 @@ def _critical_numbers(r: Reducer, dtype: str, draw: random.Random) -> list:
 
 
 def _evaluated(e: Expr, env: Mapping[str, Any]) -> Any:
-    """The value of an expression without loads, in exact numbers of Python."""
+    """The value of an expression without loads, in exact arithmetic."""
     match e:
         case Const(value):
             return Fraction(value) if isinstance(value, float) and math.isfinite(value) else value

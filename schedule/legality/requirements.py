@@ -22,7 +22,7 @@ from .privatisation import writes_all_reads
 
 
 def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a block whose result is not a function of its inputs alone: it must be data parallel, or reduce with its init."""
+    """Refuse a block that is neither data parallel nor a reduction with its init: its result depends on more than its inputs."""
     block = leaf.block
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
@@ -49,7 +49,7 @@ def in_any_order(it: Iter) -> str:
 
 
 def need_whole_reduction(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a reduction that goes on in other iterations of the enclosing block, where `what` is allocated anew."""
+    """Refuse a reduction that continues in other iterations of the enclosing block; `what` allocates the result there."""
     moving = {name for name, r in scope.ranges.items() if r != (0, 0)}
     for it in leaf.block.iters:
         beyond = sorted(variables(it.binding) & moving) if it.axis is Axis.REDUCE else []
@@ -77,7 +77,7 @@ def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
 
 
 def need_only_writer(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
-    """Refuse a block that shares a buffer it writes with another writer, unless the two keep `apart` in it."""
+    """Refuse a block if one of its output buffers has another writer, unless `apart` holds for that."""
     for name in sorted(leaf.writes):
         other = next((w for w in scope.writers(name) if w is not leaf and not apart(w)), None)
         if other is not None:
@@ -91,7 +91,7 @@ def need_only_writer(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf]
 
 
 def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a block that writes something which is needed outside."""
+    """Refuse a block that writes a parameter of the function, or a buffer used outside of the scope."""
     for name in sorted(leaf.writes):
         if name in scope.outputs:
             kind = "a parameter of the function" if is_parameter(scope.func, name) else "used outside of this block"
@@ -103,8 +103,7 @@ def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
 
 
 def need_own_temporary(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
-    """Refuse a block unless it computes, from its inputs alone, temporaries that nothing else writes, or only what keeps `apart`
-    from it."""
+    """Refuse a block unless it is complete and writes temporaries without other writers, but for those that `apart` allows."""
     need_complete(scope, leaf, what)
     need_temporary(scope, leaf, what)
     need_only_writer(scope, leaf, what, apart)
@@ -113,11 +112,11 @@ def need_own_temporary(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Lea
 def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt, ...]]) -> None:
     """Refuse if a block could read other values at a later place than where it stands.
 
-    Theorem: the block reads the same at each of `targets` (paths from the root of the scope) if, among the statements that run
-    from its place to that place, each writer of an input stands before the block, and writes only final values: in every
-    iteration of the loops that it shares with the block it writes to an element what it always writes there. Where the input had
-    values before, as a parameter has, what the block reads must also have been written when it does. And no input is made inside
-    of a parallel loop that the block leaves: each iteration of it may have its own.
+    Theorem: the block reads the same values at each of `targets` (paths from the root of the scope) under these conditions.
+    Among the statements that run between the two places, each writer of an input stands before the block and writes only final
+    values: in every iteration of the shared loops it writes the same value to an element. If the input had values before, as a
+    parameter has, the elements must also have been written before the block reads them. No input is made inside of a parallel
+    loop that the block leaves: each iteration of that may have its own.
     """
     for target in targets:
         _need_shared_inputs(scope, leaf, shared(leaf.above, target))
@@ -127,7 +126,7 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
 
 
 def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> None:
-    """Refuse to take a block out of a parallel loop, all but those on the path `common`, in which its inputs are made."""
+    """Refuse to move a block out of a parallel loop (one not on the path `common`) that computes its inputs."""
     for loop in leaf.loops:
         if loop.kind not in (Kind.PARALLEL, Kind.THREAD) or any(loop is s for s in common):
             continue
@@ -143,7 +142,7 @@ def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> N
 
 
 def need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf, hint: str | None = None) -> None:
-    """Refuse a block that may read other values of what `other` writes than here: that must come first, and be final."""
+    """Refuse unless `other` writes the block's inputs before it, and writes final values."""
     changed = sorted(other.writes & leaf.inputs)
     if other.order > leaf.order:
         raise ScheduleError(
@@ -173,7 +172,7 @@ def need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf, hint: str | None = 
 
 
 def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
-    """True where a block, in every iteration of `loops`, writes to each element the value that it always writes there."""
+    """True where a block writes the same value to an element in every iteration of `loops`."""
     block = writer.stmt
     if type(block) is not Block:
         return False
@@ -197,8 +196,8 @@ def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
 
 
 def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]]:
-    """The conditions of a block's predicate that the domains of its iteration variables do not imply: those over its axes, and
-    those that only its loops can express."""
+    """The conditions of a block's predicate that its domain does not imply: those over its axes, and those that only its loops
+    can express."""
     block = leaf.block
     ranges = ranges_of(leaf.above, scope.ranges)
     facts = [f for it in block.iters for f in it.domain]
@@ -214,8 +213,7 @@ def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]
 
 
 def need_safe_domain(scope: Scope, leaf: Leaf, conditions: Sequence[Expr], what: str) -> None:
-    """Refuse a block that must not run where some conditions of its predicate do not hold: they keep it from accessing out of
-    bounds, or from reducing too much. Others may go."""
+    """Refuse a block that needs `conditions` to stay in bounds, or to reduce over no more than it does. Others may be dropped."""
     block = leaf.block
     reducing = driving(block, Axis.REDUCE)
     more = any(variables(c) & reducing for c in conditions)
@@ -245,7 +243,7 @@ def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
 
 
 def single_store(block: Block) -> Store:
-    """The only statement of a block, if that is a store."""
+    """The only statement of a block, which must be a store."""
     if type(block.body) is not Store or block.init is not None:
         found = stores(block)
         raise ScheduleError(
@@ -257,7 +255,7 @@ def single_store(block: Block) -> Store:
 
 
 def own_axes(block: Block, store: Store) -> list[str | None]:
-    """The axis that indexes each dimension that a block writes (None: the constant 0); refuses anything else.
+    """The axis that indexes each dimension of a store (None: the constant 0); refuses any other index.
 
     Each axis indexes one dimension, axes of extent 1 possibly none.
     """
@@ -285,7 +283,7 @@ def own_axes(block: Block, store: Store) -> list[str | None]:
 
 
 def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -> None:
-    """Refuse to take the init from a reduction that threads do together: `driving` are the loops that drive it."""
+    """Refuse to separate the init from a cross-thread reduction; `driving` are the loops that drive it."""
     for x in loops:
         if x.name in driving and x.kind is Kind.THREAD:
             raise ScheduleError(
@@ -297,8 +295,9 @@ def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -
 
 
 def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[str], placing: set[str]) -> None:
-    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs, or an opaque axis, all of
-    whose inits would run before its updates."""
+    """Refuse a loop that drives both reduction and spatial axes: the init, over the latter, would have no loop of its own.
+
+    Refuse one that drives an opaque axis, too: all of its inits would run before its updates."""
     ordered = driving(reduction, Axis.OPAQUE)
     for x in loops:
         if x.name in reducing and x.name in placing:
@@ -313,7 +312,7 @@ def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[st
 
 
 def need_iterations(reduction: Block, loops: Iterable[For], ranges: Ranges, facts: Sequence[Expr]) -> None:
-    """Refuse a loop that only reduces and may have no iterations: the init that runs nevertheless would be lost."""
+    """Refuse a loop that only reduces and may have no iterations: the init would then not run."""
     for x in loops:
         if x.name in only_reducing(reduction) and not prove(x.extent >= 1, ranges, facts):
             raise ScheduleError(
@@ -326,7 +325,7 @@ def need_iterations(reduction: Block, loops: Iterable[For], ranges: Ranges, fact
 
 
 def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mapping[str, Expr], ranges: Ranges) -> None:
-    """Refuse a reduction that does not start, given the bindings of its axes, where its loops do, all of them being `zeros`."""
+    """Refuse a reduction whose axes, by their `bindings`, are not all 0 in the first iteration of their loops (`zeros`)."""
     for it in reduction.reduction:
         start = simplify(substitute(bindings[it.var.name], zeros), ranges)
         if not start.is_zero:
@@ -338,7 +337,7 @@ def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mappi
 
 
 def drives_both(reduction: Block, loop: For, step: str, so: str = "") -> ScheduleError:
-    """The refusal of a loop that drives both the reduction of a block and its spatial axes, which `step` would take apart."""
+    """The refusal of a loop that drives both reduction and spatial axes of a block; the hint names `step`."""
     return ScheduleError(
         f"`{loop.name}` drives the reduction and spatial axes of `{reduction.name}`{so}",
         (loop, "drives both"),
@@ -348,7 +347,7 @@ def drives_both(reduction: Block, loop: For, step: str, so: str = "") -> Schedul
 
 
 def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
-    """The stated reads of a reduction without its init: it reads its outputs, too."""
+    """The stated reads of a reduction without its init, which reads its outputs, too."""
     reads = reduction.reads
     if reads is None or reduction.writes is None:
         return reads
@@ -356,7 +355,7 @@ def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
 
 
 def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
-    """Refuse if a statement under the loop could see that elements are initialised earlier."""
+    """Refuse if a statement under the loop could observe the earlier initialisation of the block's outputs."""
     for other in scope.leaves_under(target):
         if other is leaf:
             continue
@@ -380,7 +379,7 @@ def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
 
 
 def own_loops(leaf: Leaf) -> tuple[For, ...]:
-    """The loops around a block, if there is nothing else in them and they are its domain."""
+    """The loops around a block; refuses unless they hold nothing else and each is one axis over its whole extent."""
     block = leaf.block
     loops = leaf.exclusive_loops
     if loops != leaf.loops:

@@ -1,4 +1,4 @@
-"""Cache stages: the blocks by which cache_read, cache_write, reindex and stage_mem copy a buffer, place and region."""
+"""Cache stages: the copying blocks of cache_read, cache_write, reindex and stage_mem, their places and regions."""
 
 from __future__ import annotations
 
@@ -54,28 +54,28 @@ from .placement import laid_out
 
 
 def need_scope(storage_scope: str) -> str:
-    """A storage scope as it occurs in names; refuses an unknown one."""
+    """A storage scope in the form used in names; refuses an unknown one."""
     if storage_scope not in SCOPES:
         raise ScheduleError(no_such("storage scope", storage_scope, SCOPES))
     return storage_scope.replace(".", "_")
 
 
 def copy_block(names: Names, wanted: str, source: Buffer, target: Buffer) -> Block:
-    """A block that copies a whole buffer, its iteration variables not yet bound."""
+    """A block that copies a whole buffer, with unbound iteration variables."""
     iters = copy_axes(names, [(dim, dim.dtype) for dim in source.shape])
     place = tuple(it.var for it in iters)
     return Block(names.block(wanted), iters, Store(target, place, Load(source, place)))
 
 
 def copy_axes(names: Names, extents: Iterable[tuple[Expr, str]]) -> tuple[Iter, ...]:
-    """Spatial iteration variables of the given extents and dtypes, not yet bound."""
+    """Unbound spatial iteration variables of the given extents and dtypes."""
     return tuple(
         Iter(Var(names.axis(f"v{n}"), dtype), extent, Axis.SPATIAL, Const(0, dtype)) for n, (extent, dtype) in enumerate(extents)
     )
 
 
 def need_only_reads(reader: Leaf, name: str) -> None:
-    """Refuse to let a statement read a copy of a buffer that it writes."""
+    """Refuse a reader of a copy that also writes the buffer."""
     if name in reader.writes:
         raise ScheduleError(
             f"{reader.quoted} also writes `{name}`, so it cannot read a copy",
@@ -85,7 +85,7 @@ def need_only_reads(reader: Leaf, name: str) -> None:
 
 
 def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list[Leaf]:
-    """The blocks called `wanted` among the readers of a buffer, in this order; refuses where there is none of that name."""
+    """The blocks called `wanted` among the readers of a buffer, in this order; refuses an unknown name."""
     known = {r.name: r for r in readers if type(r.stmt) is Block}
     strange = next((w for w in wanted if w not in known), None)
     if strange is not None:
@@ -96,7 +96,7 @@ def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list
 
 @dataclass(frozen=True, slots=True)
 class CopyPlace:
-    """The place of a copy: before statement `position` at the end of `path`, in `loops`; the ranges of variables there."""
+    """The place of a copy: before statement `position` of the body at the end of `path`, in `loops`, with variable ranges."""
 
     path: tuple[Stmt, ...]
     position: int
@@ -108,7 +108,8 @@ class CopyPlace:
 
 
 def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
-    """The place after a buffer's last writer before its readers, or first in the scope; refuses later writers in these loops."""
+    """The place after the last writer of a buffer before its readers, or the start of the scope; refuses later writers in the
+    same loops."""
     writers = scope.writers(name)
     before = [w for w in writers if w.order < readers[-1].order]
     path, position = _between(before, readers, name) if before else ((scope.root,), 0)
@@ -126,7 +127,7 @@ def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
 
 
 def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
-    """The readers of a buffer that stand behind the place of its copy for `leaf`, in the same loops as that."""
+    """The readers of a buffer after the place of its copy for `leaf`, in the loops of that place."""
     readers = scope.readers(name)
     before = [w for w in scope.writers(name) if w.order < leaf.order]
     if not before:
@@ -137,8 +138,9 @@ def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
 
 
 def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf], name: str) -> CopyPlace:
-    """The place after the nest of a buffer's only writer, under the same `if`, or in loops shared with a reader, the first of
-    them; refuses a buffer that each of some iterations side by side has for itself."""
+    """The place after the nest of a buffer's only writer, under the same `if`, in the loops shared with a reader.
+
+    Refuses a buffer that is private to iterations of a parallel loop around the writer alone, if several write one element."""
     whole = (*writer.above, writer.stmt)
     inside = max((n + 1 for n, s in enumerate(whole) if type(s) is If), default=0)
     common = whole[: inside + 1] if type(whole[inside]) is Seq else whole[:inside]
@@ -154,7 +156,7 @@ def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf], name: str) -> 
 
 
 def _need_one_for_all(scope: Scope, writer: Leaf, loop: For, name: str) -> None:
-    """Refuse a buffer that is private to iterations of a loop, in which several write the same element."""
+    """Refuse a buffer that is private to the iterations of a loop, if several of them write the same element."""
     above = path_to(scope.func.body, loop.name)
     private = private_buffers(scope.func, above)
     if name not in private:
@@ -172,7 +174,7 @@ def _need_one_for_all(scope: Scope, writer: Leaf, loop: For, name: str) -> None:
 
 
 def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
-    """The innermost path that leads to all of them, and the number of the statement there before which all has been written."""
+    """The innermost path common to all writers and consumers, and the position there after the last writer."""
     common = (*writers[0].above, writers[0].stmt)
     for other in (*writers, *consumers):
         common = shared(common, (*other.above, other.stmt))
@@ -199,9 +201,10 @@ def where_read(
     ranges: Ranges,
     axes: Mapping[str, Expr] | None = None,
 ) -> Stmt:
-    """A copying block in its loops, under the conditions that all readers in `loops` have there, and the writers: elsewhere
-    nothing need have been written, unless it is a parameter. Its axes are the dimensions of the buffer, and are kept to what the
-    readers reach; or they are the `axes` of the only reader, by the names that these have there."""
+    """A copying block in its loops, under the conditions that its readers and writers share; of a parameter without conditions.
+
+    Elements that nothing has written must not be copied. Without `axes` the block's axes are the dimensions of the buffer,
+    bounded by the elements that readers access. `axes` gives the axes of the only reader in terms of the block's."""
     if is_parameter(scope.func, name):
         return placed
     block = next(s for s in walk_stmts(placed) if type(s) is Block)
@@ -228,7 +231,7 @@ def where_read(
 
 
 def _where_made(scope: Scope, name: str, place: Sequence[Expr]) -> list[Expr]:
-    """The conditions under which all writers of a temporary write it at `place`, as far as the axes tell at which they do."""
+    """The conditions under which all writers of a temporary write the element at `place`, as far as their axes express them."""
     while name in scope.outputs and scope.around:
         scope = scope_of(scope.func, scope.around)
     visible = variables(*place) | {v.name for v in scope.func.sizes}
@@ -248,7 +251,7 @@ def _where_made(scope: Scope, name: str, place: Sequence[Expr]) -> list[Expr]:
 
 
 def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt:
-    """A block in its loops, within loops of the given ranges, under conditions on its axes and these loops."""
+    """A block in its loops, with conditions on its axes and the loops around added; `ranges` are those of the latter."""
     loops, block = nest_at(placed)
     assert type(block) is Block
     inside = ranges_of(loops, ranges)
@@ -262,9 +265,9 @@ def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt
 
 
 def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[Interval]:
-    """The places that a block can read in each dimension of a buffer: it may run in a part of its domain."""
+    """The interval of indices that a block can read in each dimension of a buffer, in the part of its domain where it runs."""
     region = block_regions(reader.block)[0].get(name)
-    if region is None:  # it is read to find out where the block runs
+    if region is None:  # only bindings or the predicate read it
         return [UNBOUNDED] * rank
     around, ranges = ranges_of(reader.above, outside), ranges_of([reader.block])
     for it in reader.block.iters:
@@ -275,14 +278,11 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 
-Part = tuple[dict[str, Window], tuple[Expr, ...]]  # of a buffer: windows of the copying block's axes, and conditions on them
+Part = tuple[dict[str, Window], tuple[Expr, ...]]  # part of a buffer: windows of the copying block's axes, conditions on them
 
 
 def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
-    """The part that is written in an iteration of `loops`.
-
-    Raises Unproved where windows and conditions are not exactly what is written.
-    """
+    """The part of `target` that the block writes in an iteration of `loops`; raises Unproved unless it is exact."""
     block = leaf.block
     dims = _dimensions(block, target)
     for d in dims:
@@ -300,13 +300,13 @@ def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: Se
 
 
 def where_written(copying: Block, part: Part, ranges: Ranges, names: Names, facts: Sequence[Expr]) -> Stmt:
-    """The copying block in loops over a part, within loops of the given ranges, in which some facts hold."""
+    """The copying block in loops over a part; `ranges` and `facts` hold in the loops around."""
     share, conditions = part
     return restricted(laid_out(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)
 
 
 def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractContextManager[None]:
-    """Refuse a step where it remains unproved what a block writes of a buffer in an iteration of `loops`."""
+    """Turn `Unproved` into the refusal that the part of a buffer written by a block in an iteration of `loops` is unknown."""
     where = f" in an iteration of `{loops[-1].name}`" if loops else ""
     return proving(
         f"which part of `{target.name}` is written by {leaf.quoted}{where}",
@@ -316,15 +316,15 @@ def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractCo
 
 
 def _axes_around(scope: Scope, block: Block) -> list[For]:
-    """The axes of enclosing blocks that drive a block, as loops."""
+    """The axes of enclosing blocks that drive spatial axes of a block, as loops."""
     used = driving(block, Axis.SPATIAL)
     return [For(it.var, it.extent, NOTHING) for b in scope.around if type(b) is Block for it in b.iters if it.var.name in used]
 
 
 def _split_axis_conditions(block: Block, name: str) -> tuple[list[Expr], Block]:
-    """The conditions of a block on its spatial axes under which it writes a buffer, over these axes, and the block without them.
+    """The conditions over its spatial axes under which a block writes a buffer, and the block without them.
 
-    Those that only keep an axis within its domain, as those of splits do, stay with the block.
+    Conditions that its domain implies, such as those of `split`, stay with the block.
     """
     spatial = frozenset(it.var.name for it in block.spatial)
     inner, body = _store_condition(block.body, name, spatial) if block.init is None else (TRUE, block.body)
@@ -345,7 +345,7 @@ def _split_axis_conditions(block: Block, name: str) -> tuple[list[Expr], Block]:
 
 
 def _store_condition(stmt: Stmt, name: str, axes: frozenset[str]) -> tuple[Expr, Stmt]:
-    """The condition, over axes of the block around, under which a statement writes a buffer, and the statement without it."""
+    """The condition over `axes` under which a statement writes a buffer, and the statement without it."""
     match stmt:
         case If(condition, body, None) | Block(iters=(), predicate=condition, body=body, init=None):
             if condition != TRUE and (loads(condition) or not variables(condition) <= axes):
@@ -361,7 +361,7 @@ def _store_condition(stmt: Stmt, name: str, axes: frozenset[str]) -> tuple[Expr,
 
 
 def _dimensions(block: Block, target: Buffer) -> list[TiledIndex]:
-    """The index at which a block writes in each dimension; raises Unproved unless each axis is in one of them."""
+    """The index of a block's stores in each dimension; raises Unproved unless each axis indexes one dimension."""
     axes = sorted(it.var.name for it in block.spatial)
     units = {it.var.name for it in block.iters if it.extent.is_one}
     found = written_indices(block, target.name)

@@ -18,9 +18,9 @@ from .edits import Names, S
 
 
 def clone(stmt: S, names: Names, block_suffix: str = "", keep: bool = False) -> S:
-    """A copy of a statement whose loops, lets and allocated buffers have fresh names, and whose blocks are named with the suffix.
+    """A copy of a statement with fresh names of loops, lets and allocated buffers, and blocks named with the suffix.
 
-    With `keep`, only the blocks get new names, and these only where there is a suffix.
+    With `keep`, only the blocks get new names, and these only with a suffix.
     """
     variables: dict[str, Expr] = {}
     buffers: dict[str, Buffer] = {}
@@ -45,7 +45,7 @@ def clone(stmt: S, names: Names, block_suffix: str = "", keep: bool = False) -> 
 def in_own_loops(
     block: Block, loops: Iterable[For], names: Names, suffix: str = "", values: Mapping[str, Expr] = MappingProxyType({})
 ) -> Stmt:
-    """A block in copies of loops under fresh names, its bindings and predicate over these; other loops have the given values."""
+    """A block in copies of loops under fresh names; other loop variables are replaced by `values`."""
     copies: list[For] = []
     mapping: dict[str, Expr] = dict(values)
     for x in loops:
@@ -58,7 +58,7 @@ def in_own_loops(
 
 
 def init_block(reduction: Block, iters: Iterable[Iter], conditions: Iterable[Expr], ranges: Ranges, names: Names) -> Block:
-    """A block of its own for the init of a reduction, over those of some axes that do not reduce, not yet in loops of its own."""
+    """A block for the init of a reduction, over the axes among `iters` that do not reduce, without loops."""
     assert reduction.init is not None
     return Block(
         names.block(f"{reduction.name}_init"),
@@ -79,10 +79,9 @@ def with_starting_inits(
 ) -> Stmt:
     """`stmt`, a copy that runs in some iterations only, with the inits of the reductions that start in it.
 
-    An init goes where some reduce axis is provably never 0, given the facts. Else the reduction must start here: `starts`,
-    called with the loops that drive it, says whether the copy runs where these are 0. Refuses where neither is certain; None
-    says that it always does. Refuses to take an init from threads that reduce together, in loops of the statement or on the path
-    to it, `around`.
+    An init is dropped if a reduction axis is provably never 0, given the facts. Else the reduction must start here: `starts`,
+    called with the loops that drive it, is True if the copy runs where these are 0 (None: always True). Refuses if neither is
+    certain. Refuses to drop the init of a cross-thread reduction, with loops in the statement or on the path to it, `around`.
     """
 
     def started(b: Block, inside: dict[str, Interval], loops: tuple[For, ...], outer: dict[Var, Expr]) -> Block:

@@ -1,4 +1,4 @@
-"""Changes to a function: statements replaced and inserted, buffers allocated, and names that are free."""
+"""Edits of a function: statements replaced and inserted, buffers allocated, fresh names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T", Block, PrimFunc)
 
 @dataclass(frozen=True, eq=False)
 class Insertion:
-    """A statement to be put before statement number `position` of `body` (a Seq, or a single statement taken as one)."""
+    """A statement to insert before statement number `position` of `body`, a Seq or a single statement."""
 
     body: Stmt
     position: int
@@ -27,8 +27,9 @@ class Insertion:
 
 
 def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], *insertions: Insertion) -> PrimFunc:
-    """`func` with statements replaced, by identity, and others inserted, all into one body; None removes, with the loops and
-    sequences left empty."""
+    """`func` with statements replaced, by identity, and others inserted, all into one body.
+
+    None as the new statement removes the old one, and the loops and sequences that become empty."""
     if insertions:
         around = list(parts(insertions[0].body))
         for x in sorted(insertions, key=lambda x: x.position, reverse=True):
@@ -62,7 +63,7 @@ def parts(body: Stmt) -> tuple[Stmt, ...]:
 
 
 def pick_position(index: int, first: int, last: int, where: For) -> int:
-    """The place in a loop's body that `index` asks for: -1 the last possible, -2 the first, otherwise the number itself."""
+    """The position in a loop's body for an `index`: -1 the last possible, -2 the first, otherwise the number itself."""
     if index == -1:
         return last
     if index == -2:
@@ -76,7 +77,7 @@ def pick_position(index: int, first: int, last: int, where: For) -> int:
 
 
 def with_buffer(func: PrimFunc, block: Block | None, buffer: Buffer) -> PrimFunc:
-    """`func` with a buffer allocated: in a block as `func` has it, or (None) in the function."""
+    """`func` with a buffer allocated in its block of that name, or (None) in the function."""
     if block is None:
         return func.with_(allocs=(*func.allocs, buffer))
     current = find_block(func, block.name)
@@ -84,12 +85,12 @@ def with_buffer(func: PrimFunc, block: Block | None, buffer: Buffer) -> PrimFunc
 
 
 def with_extents(func: PrimFunc, extents: Mapping[str, Expr]) -> PrimFunc:
-    """`func` with loops of other extents."""
+    """`func` with new extents of loops, by loop name."""
     return rewrite_statements(func, lambda s: s.with_(extent=extents[s.name]) if type(s) is For and s.name in extents else s)
 
 
 def with_accesses(stmt: S, moved: Mapping[str, tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]]) -> S:
-    """`stmt` with accesses of some buffers moved to another buffer, at a function of the indices; stated regions dropped."""
+    """`stmt` with accesses redirected to another buffer at a function of the indices, by buffer name; stated regions dropped."""
 
     def place(old: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
         buffer, new = moved.get(old.name, (old, None))
@@ -99,13 +100,13 @@ def with_accesses(stmt: S, moved: Mapping[str, tuple[Buffer, Callable[[tuple[Exp
 
 
 def unstated(block: Block, *names: str) -> Block:
-    """A block without its stated reads, and writes, where one of some buffers is among them."""
+    """A block without its stated reads, or writes, if one of the named buffers is among them."""
     stated = {key: None for key in ("reads", "writes") if any(r.buffer.name in names for r in getattr(block, key) or ())}
     return block.with_(**stated) if stated else block
 
 
 def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
-    """`func` with buffers no longer allocated; blocks that state regions of them state none of that kind."""
+    """`func` without the allocations of some buffers; stated reads, or writes, that name one are dropped."""
     dropped = set(names)
 
     def without(n: T) -> T:
@@ -124,7 +125,7 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
 @dataclass(frozen=True, eq=False)
 class Names:
     """Fresh names for a function. Loops, buffers and lets differ from each other, loops from blocks and iteration variables,
-    blocks from each other; iteration variables may be the same in several blocks."""
+    blocks from each other; several blocks may share names of iteration variables."""
 
     outer: set[str]  # buffers, loops, lets, parameters
     axes: set[str]  # iteration variables of blocks
@@ -138,7 +139,7 @@ class Names:
         return names
 
     def add(self, node: Stmt | PrimFunc) -> None:
-        """Take what has a name in a statement into account, too, as in one that was taken out of the function."""
+        """Reserve the names in a statement, too, such as one that was removed from the function."""
         for name, what, s in bound_names(node):
             if what == "iteration variable":
                 self.axes.add(name)
@@ -161,7 +162,7 @@ class Names:
         return name
 
     def axis(self, wanted: str, visible: Collection[str] = ()) -> str:
-        """A name for an iteration variable that is none of `visible`: those of the blocks inside its own."""
+        """A name for an iteration variable that differs from `visible`, those of the blocks inside its own."""
         name = fresh({*self.outer, *self.around, *visible}, wanted)
         self.axes.add(name)
         return name

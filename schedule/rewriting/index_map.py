@@ -35,10 +35,10 @@ INDEX_MAP = "the index map"
 class IndexMap:
     """A function from indices to indices: `outputs` over the variables `inputs`.
 
-    It is built from `identity` by `permute`, `tile` and `fuse`, each of which changes the outputs, or read from a function or its
-    text: `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)` is `lambda i0, i1: (i0 // 16, i1, i0 % 16)`. The primitives that
-    take an index map take all three; traces store the text. Where `AXIS_SEPARATOR` stands among the outputs, a new group of
-    dimensions begins, as for `set_axis_separator`; `separators` are their numbers.
+    It is built from `identity` by `permute`, `tile` and `fuse` of the outputs, or read from a function or its text:
+    `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)` is `lambda i0, i1: (i0 // 16, i1, i0 % 16)`. Primitives accept all three;
+    traces store the text. `AXIS_SEPARATOR` among the outputs begins a new group of dimensions, as for `set_axis_separator`;
+    `separators` are their numbers.
     """
 
     AXIS_SEPARATOR: ClassVar[str] = "axis separator"
@@ -49,7 +49,7 @@ class IndexMap:
 
     @staticmethod
     def identity(names: int | Iterable[str]) -> IndexMap:
-        """The map of each index to itself; `names` are those of the indices, or their number."""
+        """The map of each index to itself; `names` are the names of the indices, or their number."""
         given = [f"i{n}" for n in range(names)] if isinstance(names, int) else list(names)
         if not given or len(set(given)) < len(given) or not all(isinstance(n, str) and sayable(n) for n in given):
             reason = f"an index map has at least one index, each with a name of its own, got {names!r}"
@@ -58,13 +58,13 @@ class IndexMap:
         return IndexMap(inputs, inputs)
 
     def permute(self, *order: int) -> IndexMap:
-        """The outputs in another order: number `order[0]` first. Those of one value may be left out."""
+        """The outputs in another order: number `order[0]` first. Outputs of one value may be left out."""
         if not order or len(set(order)) < len(order) or not set(order) <= set(range(len(self.outputs))):
             raise ScheduleError(f"an order is one or more different numbers from 0 to {len(self.outputs) - 1}, got {list(order)}")
         return IndexMap(self.inputs, tuple(self.outputs[n] for n in order))
 
     def tile(self, number: int, *factors: int) -> IndexMap:
-        """Output `number` as `len(factors) + 1` outputs in its place: tiles, whose extents the factors are, outermost first."""
+        """Output `number` split into `len(factors) + 1` outputs; the factors are the extents of the tiles, outermost first."""
         self._need_outputs(number, 1)
         _need_positive("factors", factors, "tile(0, 16)")
         rest, parts = self.outputs[number], []
@@ -74,7 +74,7 @@ class IndexMap:
         return IndexMap(self.inputs, (*self.outputs[:number], rest, *reversed(parts), *self.outputs[number + 1 :]))
 
     def fuse(self, number: int, *extents: int) -> IndexMap:
-        """Outputs `number` to `number + len(extents)` as one, the last running fastest; `extents` are those after the first."""
+        """Outputs `number` to `number + len(extents)` as one, the last fastest; `extents` are those after the first."""
         self._need_outputs(number, len(extents) + 1)
         _need_positive("extents", extents, "fuse(0, 16)")
         following = self.outputs[number + 1 : number + 1 + len(extents)]
@@ -114,10 +114,10 @@ def _need_positive(what: str, given: Sequence[Any], example: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An index map on a box of given extents: the box `extents` that holds all places, and the way back.
+    """An index map on a box of given extents: the box `extents` of new indices, and the inverse.
 
-    `inverse` are the old indices over the variables `places`; a place belongs to an old index if the `conditions` hold there,
-    and is padding otherwise. `sources` says for each place which of the old variables it is made of.
+    `inverse` are the old indices over the variables `places`, the new indices. Where the `conditions` do not hold, a place is
+    padding. `sources` has the old variables that each place depends on.
     """
 
     places: tuple[Var, ...]
@@ -132,15 +132,16 @@ class Layout:
 
 
 def function_text(function: IndexFunction, rank: Callable[[], int], what: str) -> str:
-    """A function of indices as the text that traces hold; its results are expressions, and tuples of them. It is called once, on
-    variables, `rank()` of them if it takes `*i`."""
+    """The text of a function of indices, for traces; it returns expressions or tuples of them.
+
+    It is called once, on variables, `rank()` of them if it takes `*i`."""
     if isinstance(function, (str, IndexMap)):
         return str(function)
     if not callable(function):
         raise ScheduleError(f"{_a(what)} is a function such as `lambda i, j: (j, i)`, or its text, got {function!r}")
     names: list[str] = []
     parameters = list(inspect.signature(function).parameters.values())
-    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # those by name then stand behind these
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # then keyword parameters are the last indices
     for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
             names += [f"{p.name}{n}" for n in range(rank() - len(parameters) + 1)]
@@ -157,7 +158,7 @@ def function_text(function: IndexFunction, rank: Callable[[], int], what: str) -
 
 
 def _a(what: str) -> str:
-    """`what` as the subject of a sentence on what such a thing is."""
+    """`what` with an indefinite article."""
     return "an index map" if what == INDEX_MAP else what
 
 
@@ -168,8 +169,8 @@ def _result_text(result: Any) -> str:
 
 
 def parse_index_map(index_map: IndexFunction, func: PrimFunc, before: Sequence[Expr]) -> IndexMap:
-    """The index map of a function or a text such as `lambda i, j: (j, i)`, for as many indices as `before` has extents, and of
-    their dtypes; refuses what is none. It may use the sizes that are parameters of `func`."""
+    """The index map of a function or a text such as `lambda i, j: (j, i)`, with an index for each extent of `before`, of its
+    dtype. It may use the sizes of `func`."""
     if isinstance(index_map, IndexMap):
         return index_map
     text = function_text(index_map, lambda: len(before), INDEX_MAP)
@@ -181,7 +182,7 @@ def parse_index_map(index_map: IndexFunction, func: PrimFunc, before: Sequence[E
 
 
 def evaluated(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tuple[tuple[Var, ...], Any]:
-    """The parameters of a function given as text, one for each of `dtypes`, and its result; sizes of `func` may occur."""
+    """The parameters of a function given as text, one for each of `dtypes`, and its result; it may use the sizes of `func`."""
     rank = len(dtypes)
     try:
         tree = python_tree(text, mode="eval").body
@@ -219,7 +220,7 @@ def _from_outputs(inputs: tuple[Var, ...], result: Any) -> IndexMap:
 
 
 def place_names(func: PrimFunc, names: Names, count: int) -> list[str]:
-    """Names for the axes of a new block: those of blocks inside one another differ, so that none hides another."""
+    """Names for the axes of a new block that differ from those of nested blocks, so that none hides another."""
     nested = [[b, *inside] for b in blocks(func.body) if (inside := [x for s in substatements(b) for x in blocks(s)])]
     taken = {it.var.name for nest in nested for b in nest for it in b.iters}
     return [names.axis(f"v{n}", taken) for n in range(count)]
@@ -229,12 +230,12 @@ def place_names(func: PrimFunc, names: Names, count: int) -> list[str]:
 
 
 def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) -> Layout:
-    """The layout of a box under an index map, over variables called `places`; refuses a map that it cannot show to be one to one.
+    """The layout of a box under an index map, over variables called `places`; refuses a map that is not provably one to one.
 
-    Each source, an index or a sum of whole indices under `//` and `%` such as `i * 13 + j` with j < 13, is split into parts where
-    the map divides it by constants. The map is one to one if every output is a sum of such parts in mixed radix, and every part
-    occurs in one output. Where a factor does not divide the extent, the extent of the highest part is rounded up: what that
-    adds is padding. An index may count backwards, as in `12 - i` with i < 13.
+    A source is an index, or a sum of whole indices under `//` and `%` such as `i * 13 + j` with j < 13. Division by constants
+    splits it into parts. The map is one to one if every output is a sum of parts in mixed radix, and every part occurs in one
+    output. If a factor does not divide the extent, the extent of the highest part is rounded up, which adds padding. An index may
+    count backwards, as in `12 - i` with i < 13.
     """
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
     backwards: dict[str, Expr] = {name: sizes[name] - 1 - Var(name, sizes[name].dtype) for name in _counting_down(index_map)}
@@ -270,7 +271,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
 
 
 def _counting_down(index_map: IndexMap) -> set[str]:
-    """The indices that are subtracted in an output, and nowhere added."""
+    """The indices that outputs subtract, and nowhere add."""
     names = {v.name for v in index_map.inputs}
     signs: dict[str, set[bool]] = {}
     for e in index_map.outputs:
@@ -283,7 +284,7 @@ def _counting_down(index_map: IndexMap) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a source (an index, or a sum of indices that is divided as one): `source // lower_factor % extent`."""
+    """A part of a source, see `invert`: `source // lower_factor % extent`."""
 
     source: str
     lower_factor: int
@@ -291,7 +292,7 @@ class _Part:
 
 
 def _parts_of_sources(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, _Part], dict[str, Expr]]:
-    """Sources split where the outputs divide them: the parts by name, and each source as the sum of its parts."""
+    """Sources split at the divisors in the outputs: the parts by name, and each source as the sum of its parts."""
     parts: dict[str, _Part] = {}
     wholes: dict[str, Expr] = {}
     factors = lower_factors(outputs)
@@ -319,7 +320,7 @@ def _values_of_parts(
     places: Sequence[str],
     fused: Mapping[str, Terms],
 ) -> tuple[dict[str, Expr], dict[str, int], list[Expr]]:
-    """Each part in terms of the places, the number of the output that it occurs in, and the extents of the outputs.
+    """Each part in terms of the places, the number of its output, and the extents of the outputs.
 
     Refuses unless each output is a sum of parts in mixed radix, and each part of more than one value occurs in one output.
     """

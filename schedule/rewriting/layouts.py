@@ -1,4 +1,4 @@
-"""Temporaries in another layout: their accesses, their producer, and their padding."""
+"""New layouts of buffers: their accesses, their producer, and their padding."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ def transformed_layout(
     *marks: Mark,
     units: bool = False,
 ) -> PrimFunc:
-    """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there, or what this
-    function returns for the new indices. With `units` indices keep variables of one value."""
+    """`func` with a temporary in the layout of an index map, padded with `pad_value`, a number or a function of the new indices.
+
+    With `units`, indices keep variables of one value."""
     names = Names.of(func)
     layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
     if not layout.conditions:
@@ -84,7 +85,7 @@ def transformed_layout(
 
 
 def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units: bool = False) -> PrimFunc:
-    """`func` with a parameter in an index map's layout: callers pass the new shape; its padding stays as it is."""
+    """`func` with a parameter in the layout of an index map: callers pass the new shape, and padding is not written."""
     layout = invert(mapping, target.shape, place_names(func, Names.of(func), len(mapping.outputs)))
     new = target.with_(shape=layout.extents, axis_separators=mapping.separators)
     func = with_layout(func, target.name, new, mapping, units=units)
@@ -92,7 +93,7 @@ def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units:
 
 
 def _padding(value: Any, text: str, target: Buffer, *marks: Mark) -> Expr:
-    """Padding, a function of the new indices, in the buffer's dtype. Refuses what reads a buffer; TypeError if it won't fit."""
+    """The padding expression in the buffer's dtype. Refuses loads; TypeError for a value that does not fit."""
     if loads(found := as_expr(value)):
         raise ScheduleError(f"`pad_value` {text!r} reads a buffer", *marks, hint="it is a function of the new indices alone")
     return cast(found, target.dtype) if isinstance(value, Expr) else const(value, target.dtype)
@@ -101,7 +102,7 @@ def _padding(value: Any, text: str, target: Buffer, *marks: Mark) -> Expr:
 def with_padded_layout(
     func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Expr, names: Names, units: bool = False
 ) -> PrimFunc:
-    """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
+    """`func` with a temporary in a larger layout, and `padding` in the additional places."""
     new = target.with_(shape=layout.extents, axis_separators=mapping.separators)
     producer = _producer(func, target)
     if producer is not None:
@@ -122,7 +123,7 @@ def with_padded_layout(
 
 
 def buffer_argument(block: Block, buffer: BufferOfBlock) -> Buffer:
-    """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
+    """The buffer of a block given as `("read", n)`, `("write", n)` or a name."""
     match buffer:
         case [("read" | "write") as kind, index]:
             return buffer_of(block, index, written=kind == "write")
@@ -135,7 +136,7 @@ def buffer_argument(block: Block, buffer: BufferOfBlock) -> Buffer:
 def with_layout(
     func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None, units: bool = False
 ) -> PrimFunc:
-    """`func` with a buffer in a new layout outside of `but`, stated regions dropped. `units` keep variables of one value."""
+    """`func` with a buffer in a new layout outside of `but`, stated regions dropped; `units` keeps variables of one value."""
 
     def visit(n, ranges: Ranges):
         if n is but:
@@ -158,7 +159,7 @@ def with_layout(
 
 
 def _everywhere(names: Names, layout: Layout, block: str, body: Stmt, predicate: Expr = TRUE) -> Stmt:
-    """A block over all places of a layout, where the predicate (over the places) holds."""
+    """A block over all places of a layout, under a predicate over these."""
     loops = [Var(names.loop(f"ax{n}"), v.dtype) for n, v in enumerate(layout.places)]
     iters = tuple(Iter(v, e, Axis.SPATIAL, x) for v, e, x in zip(layout.places, layout.extents, loops, strict=True))
     table = {v.name: x for v, x in zip(layout.places, loops, strict=True)}
@@ -166,7 +167,7 @@ def _everywhere(names: Names, layout: Layout, block: str, body: Stmt, predicate:
 
 
 def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
-    """The only writer of a buffer with the nest that it is alone in, if that writes every element once, from other buffers."""
+    """The only writer of a buffer and its nest, if it is alone in that and writes every element once, from other buffers."""
     written = [s for s in stores(func.body) if s.buffer.name == target.name]
     if len(written) != 1:
         return None
@@ -191,7 +192,7 @@ def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
 
 
 def _first_use(func: PrimFunc, name: str) -> tuple[Stmt, int]:
-    """The body in which a buffer is allocated, and the number of the first statement there that uses it."""
+    """The body of a buffer's allocation, and the number of the first statement there that uses the buffer."""
     body = func.body
     for s in walk(func.body):
         if (type(s) is Block and any(b.name == name for b in s.allocs)) or (type(s) is Allocate and s.buffer.name == name):

@@ -1,4 +1,4 @@
-"""Substitution of loop variables, and the ranges that loops give them."""
+"""Reordering of loops, and substitution of loop variables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..error import ScheduleError
 from ..primitive import loop_at
 
 UNIT_RANGE: Interval = (0, 0)
-UNFOLDED_UNIT_RANGE: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
+UNFOLDED_UNIT_RANGE: Interval = (0, 1)  # sound for a loop of extent 1, and keeps its variable from folding to 0
 
 
 def not_nested(outer: For, inner: Stmt) -> ScheduleError:
-    """The refusal of two loops that are not one directly within the other."""
+    """The refusal of two loops that are not directly nested."""
     assert isinstance(inner, For)
     if any(s is inner for s in walk_stmts(outer)):
         between = outer.body
@@ -50,8 +50,9 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
 
 
 def reordered(func: PrimFunc, names: Sequence[str]) -> tuple[list[Stmt], list[For], list[For]]:
-    """The path to the outermost of some loops, the nest from there to the innermost, and this nest with them in the given order.
-    Refuses where they are not all of one nest."""
+    """The path to the outermost of some loops, the nest from there to the innermost, and this nest in the given order.
+
+    Refuses loops that are not of one perfect nest."""
     found = sorted((loop_at(func, n) for n in names), key=lambda x: len(x[1]))
     (_, above), (innermost, deepest) = found[0], found[-1]
     for loop, _ in found:
@@ -69,10 +70,10 @@ def reordered(func: PrimFunc, names: Sequence[str]) -> tuple[list[Stmt], list[Fo
 
 
 def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[For], folded: Collection[str] = ()) -> Stmt:
-    """Replace loop variables in `stmt`, simplifying the bindings of blocks and dropping the conditions that are proved.
+    """`stmt` with loop variables replaced, block bindings simplified, and proved conditions dropped.
 
-    `around` are the loops around `stmt` afterwards. Variables of loops of extent 1 stay in the bindings, but for those
-    named in `folded`, which become 0.
+    `around` are the new loops around `stmt`. Variables of loops of extent 1 stay in the bindings, except that `folded` ones
+    become 0.
     """
 
     def simplified(e: Expr, ranges: Ranges) -> Expr:

@@ -1,4 +1,4 @@
-"""Bound inference: the windows of a block's axes that its consumers need, and the loop nest of the block over these windows."""
+"""Bound inference: the windows of a block's axes that its consumers need, and the block's loop nest over them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..legality.axis_windows import Window, difference, shifted
 from .edits import Names
 from .loops import UNFOLDED_UNIT_RANGE
 
-ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)
+ROOT, INLINE = "root", "inline"  # places other than loops: in loops of its own, and as a formula in its consumers
 
 
 def laid_out(
@@ -31,12 +31,11 @@ def laid_out(
     exact: bool = False,
     facts: Sequence[Expr] = (),
 ) -> Stmt:
-    """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges, and in
-    which some facts hold.
+    """The block in loops `ax0`, `ax1`, ... over its windows; `ranges` and `facts` hold in the loops around.
 
     An iteration variable without a window runs over its whole domain. The part of a window outside of the domain is cut off: at
-    once where its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless it
-    must be `exact`. Loops of extent 1 are left out unless preserved.
+    once if its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless
+    `exact`. Loops of extent 1 are left out unless preserved.
     """
     names.add(block)  # it may have been taken out of the function that `names` was made of
     inside: dict[str, Interval] = dict(ranges)
@@ -66,7 +65,7 @@ def laid_out(
 
 
 def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
-    """The window without its part outside of range(extent), as far as that can be said without a condition."""
+    """The window without its part outside of range(extent), as far as no condition is needed."""
     size, _ = bounds(extent, ranges)
     reach, _ = bounds(window.extent, ranges)
     low, high = bounds(window.start, ranges)
@@ -76,7 +75,7 @@ def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Windo
     if size == 0 and type(extent) is Const:
         return Window(Const(0, dtype), extent)
     if type(window.extent) is Const and type(extent) is Const and not is_fixed(reach):
-        # Where it covers the domain, it starts at 0; one with limits is a part, and covers the domain only if there is no other.
+        # A window that covers the domain starts at 0. One with limits is partial, and covers it only if it is the only window.
         part = exact or bool(window.limits)
         from_0 = window.start if part else simplify(window.start * Const(symbolic_less(reach, size), dtype), ranges)
         return Window(from_0, Const(symbolic_min(reach, size), dtype), window.limits)
@@ -92,12 +91,11 @@ def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Windo
 
 
 def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[str]) -> dict[str, Window]:
-    """Windows of the block's spatial iteration variables such that all of `regions` of its outputs is written.
+    """Windows of the block's spatial iteration variables that cover the `regions` of its outputs.
 
-    Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An
-    index that is a v + c + t, or v // c, bounds v; others don't. t stands for what loops inside of the block add. Windows whose
-    bounds read what is `written` around, perhaps later, or beyond a buffer, which a condition may keep the consumer from, don't
-    either.
+    Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An index
+    a v + c + t, or v // c, bounds v; others do not. t is the sum of the terms of loops inside of the block. Windows whose bounds
+    load from `written` buffers, or perhaps out of bounds, are not used.
     """
     spatial = [it.var.name for it in block.spatial]
     own = ranges_of([block], ranges)
@@ -120,7 +118,7 @@ def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[s
 
 
 def _readable(window: Window, ranges: Ranges, written: Collection[str]) -> bool:
-    """True where the bounds of a window read only elements that are in their buffers and not `written`."""
+    """True where the bounds of a window load only in bounds, and from no buffer in `written`."""
     read = [x for bound in (window.start, window.extent) for x in loads(bound)]
     indices = [place for x in read for place in zip(x.indices, x.buffer.shape, strict=True)]
     kept = not any(x.buffer.name in written for x in read)
@@ -128,7 +126,7 @@ def _readable(window: Window, ranges: Ranges, written: Collection[str]) -> bool:
 
 
 def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, Window] | None:
-    """The values of an iteration variable for which an index, over it and loops inside of the block, is within a range."""
+    """An iteration variable and the window of its values for which an index, over it and inner loops, is within a range."""
     match index:
         case Binary("//", Var(v), Const(c)) if v in spatial and c > 0:
             return v, Window(simplify(r.min * c, ranges), simplify(r.extent * c, ranges))
@@ -140,7 +138,7 @@ def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: R
         case (v, 1, offset) if v in spatial and not moving:
             return v, Window(simplify(shifted(r.min, -offset), ranges), r.extent)
         case (v, a, offset) if v in spatial:
-            # The multiples a v are among so many integers, from the first on.
+            # The multiples a v are among `count` integers from `first` on.
             first = r.min - (offset + high) if a > 0 else (offset + low + 1) - r.min - r.extent
             count, step = r.extent + (high - low), abs(a)
             start, last = simplify((first + (step - 1)) // step, ranges), simplify((first + count - 1) // step, ranges)

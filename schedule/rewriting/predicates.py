@@ -1,4 +1,4 @@
-"""The conditions under which statements run, and conditions given as text."""
+"""The guards of statements, trimming of loops by guards, and conditions given as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..primitive import constant_extent
 
 @dataclass(frozen=True, eq=False)
 class Guarded:
-    """A block, or a statement that is in none, with the conditions under which it runs and the loops around it."""
+    """A block, or a statement outside of blocks, with the conditions under which it runs and the loops around it."""
 
     stmt: Stmt
     conditions: tuple[Expr, ...]
@@ -29,7 +29,7 @@ class Guarded:
 
 
 def guarded_statements(stmt: Stmt) -> list[Guarded]:
-    """The statements that run below a statement, with their guards and loops, in program order. Blocks are not looked into."""
+    """The outermost blocks, and the statements outside of blocks, below a statement, with guards and loops, in program order."""
     result: list[Guarded] = []
 
     def visit(s: Stmt, conditions: tuple[Expr, ...], loops: tuple[For, ...]) -> None:
@@ -56,7 +56,7 @@ def guarded_statements(stmt: Stmt) -> list[Guarded]:
 
 
 def sharpened(condition: Expr, ranges: Mapping[str, Interval]) -> Expr:
-    """The condition, `v != c` written as an inequality where c is the first or last value of v."""
+    """The condition with `v != c` as an inequality where c is the first or last value of v."""
     parts = []
     for part in conjuncts(condition):
         match part:
@@ -78,7 +78,7 @@ class Bound:
 
 
 def bound_on(condition: Expr, variable: str) -> Bound | None:
-    """An integer comparison as a bound on one variable; None where it is none."""
+    """An integer comparison as a bound on one variable; None for other conditions."""
     p = excess(condition)
     factor = None if p is None else coefficient(p, variable)
     if not p or not factor:
@@ -88,7 +88,7 @@ def bound_on(condition: Expr, variable: str) -> Bound | None:
 
 
 def iterations_where(condition: Expr, loop: For, ranges: dict[str, Interval], always: bool) -> tuple[int, int] | None:
-    """The first and last (exclusive) iterations in which a condition always (or else: ever) holds; None where unknown."""
+    """The range of iterations in which a condition `always`, or else ever, holds, the end exclusive; None if unknown."""
     extent = constant_extent(loop)
     bound = bound_on(condition, loop.name)
     if bound is None:
@@ -103,7 +103,7 @@ def iterations_where(condition: Expr, loop: For, ranges: dict[str, Interval], al
 
 
 def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
-    """`stmt` with all loops in it trimmed where they can be, outer ones first; `ranges` are those of the variables around it."""
+    """`stmt` with all loops in it trimmed by guards, outer ones first; `ranges` are those of the variables around it."""
     match stmt:
         case For(extent=Const(value)):
             size = max(useful_iterations(stmt, ranges), 1) if value > 1 else value
@@ -119,7 +119,7 @@ def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
 
 
 def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
-    """The number of iterations of a loop of constant extent after which nothing below it runs any more."""
+    """The number of iterations of a loop of constant extent after which no guarded statement below runs."""
     extent = constant_extent(loop)
     most = 0
     for g in guarded_statements(loop):
@@ -130,8 +130,8 @@ def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
 
 
 def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
-    """A condition over the variables that are visible at the end of a path: the loops around it within its block, the iteration
-    variables of that block, and the sizes of the function."""
+    """A condition over the variables visible at the end of a path: loops within its block, the block's iteration variables, and
+    the sizes of the function."""
     from tir.script.conditions import read_condition
     from tir.script.source import python_tree
 
