@@ -1,4 +1,4 @@
-"""Lowering: the lists of passes from a scheduled function to one that a backend can write down."""
+"""Lowering: the lists of passes from a scheduled function to one that a backend can emit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def simplify_all(func: PrimFunc, target) -> PrimFunc:
     return simplify_tree(func.with_(body=visit(func.body)))  # type: ignore[return-value]
 
 
-# In order. Each takes and returns a whole function; `lower(..., after=name)` stops behind one of them.
+# In order. Each takes and returns a whole function; `lower(..., after=name)` stops after that pass.
 CPU_PASSES: tuple[Pass, ...] = (
     lower_blocks,
     simplify_all,

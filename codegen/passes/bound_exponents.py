@@ -15,7 +15,7 @@ from ..processor import scales_by_powers
 
 
 class _Update(NamedTuple):
-    """A store in perfectly nested loops, of which `extents` are by their variables, under `conditions`."""
+    """A store in perfectly nested loops, of `extents` by variable, under `conditions`."""
 
     store: Store
     extents: Mapping[str, Expr]
@@ -35,9 +35,9 @@ def bound_exponents(func: PrimFunc, target) -> PrimFunc:
               => ...
                  for j in range(n): B[j] = exp(Select(A[j] - m[0] > 0, 0, A[j] - m[0]))
 
-    where m is taken over all of A, directly or of parts whose maxima it is of, by statements before it, in the same iteration of
-    the loops around both. So the values stay, but where a NaN is in A and m is not NaN. The exponential of what is known not
-    to be positive is shorter, unless the processor has an instruction that multiplies by any power of two.
+    where earlier statements, in the same iteration of the loops around both, make m the maximum of all of A, directly or over
+    maxima of its parts. Values change only where A holds a NaN and m is not NaN. An exponential of numbers that are not positive
+    needs fewer instructions, unless the processor has one that multiplies by any power of two.
     """
     if scales_by_powers(target.features):
         return func
@@ -61,7 +61,7 @@ def bound_exponents(func: PrimFunc, target) -> PrimFunc:
 
 
 def _nested(s: Stmt) -> _Update | None:
-    """The only store of a statement, if there is nothing else but loops of constant extent and conditions around it."""
+    """The only store of a statement, if only loops of constant extent and conditions are around it."""
     extents: dict[str, Expr] = {}
     conditions: list[Expr] = []
     while not isinstance(s, Store):
@@ -78,7 +78,7 @@ def _nested(s: Stmt) -> _Update | None:
 
 
 def _maximum(update: _Update | None) -> _Maximum | None:
-    """The update as one of a maximum, if where it is and what it reads there does not depend on memory."""
+    """The update as a running maximum, if its conditions and indices load nothing; else None."""
     if update is None or any(loads(e) for e in (*update.conditions, *update.store.indices)):
         return None
     own = Load(update.store.buffer, update.store.indices)
@@ -101,7 +101,7 @@ def _bounded(n: Node, consumer: _Update, known: Sequence[_Maximum]) -> Expr | No
 
 
 def _at_least(top: Load, x: Load, consumer: _Update, known: Sequence[_Maximum]) -> bool:
-    """True where `top` is at least `x`: the maxima that led to it read all elements of the dimensions in which their loops go."""
+    """True where `top` is at least `x`: the maxima that made it read all elements along the dimensions of their loops."""
     free: Mapping[str, Expr] = {}  # loops, of which some iteration will be chosen
     conditions: tuple[Expr, ...] = ()  # that hold in it
     for maximum in reversed(known):

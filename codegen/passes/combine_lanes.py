@@ -17,14 +17,14 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
               => for k in vectorized(n): C[c] = C[c] + X(k)
 
     where c does not depend on k and the operator is one of OPERATORS; the update may stand under conditions. The backend computes
-    X for all lanes and combines them in pairs. What fills several registers is combined register by register first,
+    X for all lanes and combines them in pairs. A vector of several registers is combined register by register first,
 
     Rewrite   for k in vectorized(4 * w): C[c] = C[c] + X(k)
               => for k in vectorized(w): C[c] = C[c] + ((X(k) + X(k + w)) + (X(k + 2 * w) + X(k + 3 * w)))
 
-    The annotation is the schedule's leave to change the order in which floats are combined; a loop whose body is anything else
-    than one such update stays serial. For a maximum of floats the first X(k) of each pair becomes max(-inf, X(k)), never NaN:
-    of a NaN and a number `max` is the first, and would lose the number.
+    The annotation permits another order in which floats are combined. A loop with any other body stays serial. For a maximum of
+    floats the first X(k) of each pair becomes max(-inf, X(k)), never NaN: `max` of a NaN and a number is its first argument, and
+    would lose the number.
     """
 
     taken = names(func)
@@ -47,7 +47,7 @@ def _combines(update: Store, loop: str, body: Stmt) -> bool:
 
 
 def by_registers(loop: For, lanes: int, taken: set[str]) -> Stmt:
-    """A loop of vectors whose registers, of so many lanes, are combined first; the rest of its length is a loop of its own."""
+    """A vectorised loop that combines its registers of `lanes` elements first; its remainder is a loop of its own."""
     assert isinstance(loop.extent, Const)
     update, k, n = loop.body, loop.var, int(loop.extent.value)
     count, rest = divmod(n, lanes)
@@ -69,7 +69,7 @@ def by_registers(loop: For, lanes: int, taken: set[str]) -> Stmt:
 
 
 def _passing_over_nan(s: Stmt) -> Stmt:
-    """An update, which may stand under conditions, of an operand that is no NaN."""
+    """An update, which may stand under conditions, with its operand as `_number` has it."""
     if isinstance(s, If):
         return s.with_(then=_passing_over_nan(s.then))
     assert isinstance(s, Store)
@@ -80,7 +80,7 @@ def _passing_over_nan(s: Stmt) -> Stmt:
 
 
 def _number(op: str, operand: Expr) -> Expr:
-    """An operand, of a minimum or maximum of floats the identity in place of NaN: `max` of that and a NaN is the first."""
+    """An operand; for a minimum or maximum of floats with the identity in place of NaN, as `max` of both is the first."""
     if op not in ("min", "max") or not dtypes.is_float(operand.dtype):
         return operand
     low, high = dtypes.limits(operand.dtype)

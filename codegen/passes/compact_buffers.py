@@ -1,4 +1,4 @@
-"""Temporaries shrink to the window that is live, and move into the loops that use them."""
+"""Temporaries shrink to their live window and move into the loops that use them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ Ranges = dict[str, Interval]
 
 
 def compact_buffers(func: PrimFunc, target) -> PrimFunc:
-    """Each allocated buffer is placed in the innermost statement that holds all its accesses and needs nothing from an earlier
-    iteration, with the shape of the region touched there; its indices become relative to that region. A buffer allocated inside
-    of a loop stays there: each iteration has its own.
+    """Allocate each buffer in the innermost statement that holds all its accesses and reads nothing of an earlier iteration.
 
-    Of very many temporaries, those that are live one after the other share one (`share_temporaries`).
-
-    A tile computed inside a loop thus takes the memory of one tile, and is private to the iterations of a parallel loop. The
-    strides that `storage_align` asked for are those of the shapes found here.
+    Its shape becomes the region accessed there, and its indices relative to that. A buffer allocated inside of a loop stays
+    there: each iteration has its own. A tile computed inside a loop thus takes the memory of one tile, and is private to the
+    iterations of a parallel loop. `storage_align` applies to the shapes found here. Very many temporaries share memory first
+    (`share_temporaries`).
     """
     func = share_temporaries(func)
     body = placed_deeper(func.body, {}, place)
@@ -42,7 +40,7 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
 
 
 def placed_deeper(s: Stmt, ranges: Ranges, place: Callable[[Stmt, Buffer, Ranges], Stmt]) -> Stmt:
-    """`s` with its allocations placed anew within the statements that they are around."""
+    """`s` with each of its allocations placed anew by `place`, within the body of the allocation."""
     inside = ranges_of([s], ranges)
     new = map_statements(s, lambda x: placed_deeper(x, inside, place))
     if isinstance(new, Allocate):
@@ -51,7 +49,7 @@ def placed_deeper(s: Stmt, ranges: Ranges, place: Callable[[Stmt, Buffer, Ranges
 
 
 def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
-    """`body` with the strides of its buffers as the rules say: a dimension grows until the stride of the one before is right."""
+    """`body` with its buffers padded by the rules: a dimension grows until the stride of the one before fits."""
     table: dict[str, Buffer] = {}
     for s in walk_stmts(body):
         if isinstance(s, Allocate) and s.buffer.name in rules and s.buffer.has_const_shape:
@@ -67,7 +65,7 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
 
 
 def aligned(n: int, inner: int, factor: int, offset: int) -> int:
-    """The least m from n on for which m * inner is `offset` modulo `factor`; n where there is none."""
+    """The least m >= n with m * inner = offset (mod factor); n where no m has it."""
     common = gcd(inner, factor)
     if offset % common or offset not in range(factor):
         return n
@@ -76,19 +74,19 @@ def aligned(n: int, inner: int, factor: int, offset: int) -> int:
 
 
 def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
-    """The box of the buffer that `s`, which accesses it, touches; what guards exclude is in it."""
+    """The bounding box of the accesses of `s` to the buffer; elements that guards exclude count."""
     found = [regions[buffer.name] for regions in accessed(s, ranges, only={buffer.name}) if buffer.name in regions]
     return found[0] if len(found) == 1 else union(found[0], found[1])
 
 
 def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """True where an iteration has written all that it reads of the buffer. Iterations of a parallel loop are independent."""
+    """True where an iteration writes elements of the buffer before it reads them, or the loop is parallel."""
     repeated = loop.kind is Kind.SERIAL or (loop.kind is Kind.UNROLLED and written_together(loop.body, buffer, ranges))
     return loop.kind is Kind.PARALLEL or (repeated and writes_before_reads(loop.body, buffer, ranges))
 
 
 def _each_lane_its_own(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """True where each lane of a vectorised loop writes the same elements, and reads what it has written."""
+    """True where all lanes of a vectorised loop write the same elements, each before it reads them."""
     return written_together(loop, buffer, ranges) and writes_before_reads(loop.body, buffer, ranges_of([loop], ranges))
 
 
@@ -99,9 +97,8 @@ def place(
     private: Callable[[For, Buffer, Ranges], bool] = _private,
     region: Callable[[Stmt, Buffer, Ranges], Region] | None = None,
 ) -> Stmt:
-    """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside it as possible: inside of loops to
-    whose iterations it is `private`, and around the part of a sequence that uses it, of which it holds the `region`, by
-    default what is `touched`."""
+    """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside as possible: inside of loops to whose
+    iterations it is `private`, and around the part of a sequence that uses it. Its shape is the `region` of that part."""
     region = region or (lambda s, buffer, ranges: touched(part_with(s, buffer.name), buffer, ranges))
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
@@ -134,7 +131,7 @@ def place(
 
 
 def allocate(s: Stmt, buffer: Buffer, ranges: Ranges, region: Region) -> Stmt:
-    """`s` with a region of the buffer, all that it touches, allocated around."""
+    """`s` inside an allocation of a region of the buffer that covers its accesses."""
     region = clip(region, ranges)
     starts: list[Expr] = []
     shape: list[Expr] = []

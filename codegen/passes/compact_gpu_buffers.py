@@ -1,4 +1,4 @@
-"""Temporaries of a kernel: tiles in shared memory of the size that a block uses, and registers of the size that a thread uses."""
+"""Temporaries of a kernel shrink: in shared memory to the footprint of a block, in local memory to that of a thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .thread_storage_sync import MAX_POINTS, Footprint, collect
 
 
 def zero_unit_indices(func: PrimFunc, target) -> PrimFunc:
-    """The index is 0 in a dimension of one element: guarded threads beyond the first would seem to have other places."""
+    """Set indices of dimensions of extent 1 to 0: guarded threads beyond the first would seem to access other elements."""
 
     def change(n):
         if isinstance(n, Load | Store) and n.buffer.scope != "global":
@@ -39,9 +39,9 @@ def zero_unit_indices(func: PrimFunc, target) -> PrimFunc:
 
 
 def compact_shared_buffers(func: PrimFunc, target) -> PrimFunc:
-    """Buffers in shared memory are allocated where they are live, as large as what one block touches there.
+    """Allocate shared buffers where they are live, with the shape of one block's footprint.
 
-    Strides are as `storage_align` asked for, so that threads which walk a column meet different banks.
+    Strides follow `storage_align`, by which threads along a column access different banks.
     """
 
     def change(kernel: GPUKernel) -> Stmt:
@@ -60,13 +60,13 @@ def compact_shared_buffers(func: PrimFunc, target) -> PrimFunc:
 
 
 def _of_function(body: Stmt, *scopes: str) -> list[Buffer]:
-    """The buffers in some memories that a kernel uses and does not allocate."""
+    """The buffers of some scopes that a kernel uses but does not allocate."""
     own = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}
     return [b for b in used(body).values() if b.scope in scopes and b.name not in own]
 
 
 def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
-    """True where the block writes in each iteration of a loop what it reads of the buffer there."""
+    """True where, in each iteration of a loop, the block writes elements of the buffer before it reads them."""
     if is_thread(loop, "threadIdx"):
         return False
     inside = ranges_of([loop], ranges)
@@ -74,7 +74,7 @@ def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[st
 
 
 def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
-    """The region of the buffer that `s` touches, without elements that only threads with nothing left to copy would touch:
+    """The region of the buffer that `s` accesses, without elements that only guarded-off threads would access:
 
     f = k * 256 + t; if f < 100: tile[f // 5, f % 5] = ...   =>   the tile has 20 rows, not 52
     """
@@ -92,10 +92,10 @@ def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, I
 
 
 def _max_index(footprint: Footprint, index: Expr) -> int | None:
-    """The most that an index is over a footprint; None if it is not known.
+    """The maximum of an index over a footprint; None if it is not known.
 
-    With c * (x // c) = x - x % c for its divisions, some multiple of it is an expression p of fewer of them. A guard says that
-    some q >= 0. Then the multiple is at most s * p + t * q for s, t > 0, which are chosen so that a term of p vanishes.
+    By c * (x // c) = x - x % c, a multiple n * index is an expression p with fewer divisions. A guard says that some q >= 0.
+    Then s * n * index <= s * p + t * q for s, t > 0, which are chosen so that a term of p vanishes.
     """
     moving = {name: (0, None if n is None else n - 1) for name, n in footprint.moving.items() if name not in footprint.threads}
     ranges = {**footprint.ranges, **moving}
@@ -128,10 +128,10 @@ def _is_quotient(m: Monomial) -> bool:
 
 
 def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
-    """True where all that the block reads of the buffer in `body`, a sequence, an earlier statement of it has surely written.
+    """True where an earlier statement of `body`, a sequence, writes each element of the buffer that the block reads there.
 
-    By enumeration of the elements that the threads of the block touch. A guard that only keeps the place inside of the buffer
-    excludes nothing that is read.
+    By enumeration of the elements that the block's threads access. A guard that only keeps an index in bounds excludes no
+    element that is read.
     """
     while isinstance(body, Allocate):
         body = body.body
@@ -164,7 +164,7 @@ def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[s
 
 
 def _inside(index: Expr, dim: Expr) -> list[Expr]:
-    """The conditions that say no more than that an index is within its dimension."""
+    """The two conditions that keep an index within its dimension."""
     return [simplify(c) for c in (Binary("<", index, dim), Binary(">=", index, Const(0)))]
 
 
@@ -186,9 +186,9 @@ def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
 
 
 def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
-    """Local buffers are allocated where they are live, as large as what one thread touches.
+    """Allocate local buffers where they are live, with the shape of one thread's footprint.
 
-    An element may belong to one thread only: GPUError where that cannot be shown of what the function allocates.
+    Raises GPUError where a thread may read an element of a buffer of the function that another thread wrote.
     """
 
     def placed(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
@@ -210,11 +210,11 @@ def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
 def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
     """Refuse a local buffer in which one thread may read elements that another wrote.
 
-    Each thread has a copy. That is right if all accesses within loops of an axis have the same part that depends on threads, and
-    either no two threads share an element by it, or each thread has surely written before what it reads.
+    A copy for each thread is right if the part of the indices that depends on threads is the same in all accesses, and either no
+    two threads access one element or each thread writes an element before it reads it.
     """
     ranges = kernel.ranges
-    # The lanes of a warp, threadIdx.x, hold theirs together.
+    # The lanes of a warp, threadIdx.x, share a buffer in scope `warp`.
     owners = [axis for axis in kernel.threads if buffer.scope == "local" or axis != "threadIdx.x"]
     threads = {kernel.indices[axis].name for axis in owners}
     parts: set[tuple] = set()
@@ -252,7 +252,7 @@ def _places(s: Stmt, name: str, ranges: Mapping[str, Interval]) -> list[tuple[tu
 
 
 def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | None:
-    """The values that expressions take together over all iterations of loops, one row each; None where there are too many."""
+    """The distinct joint values of expressions over all iterations of loops, one row each; None if unknown or too many."""
     highs = {name: inner.get(name, (0, None))[1] for name in sorted(variables(*rests))}
     counts = {name: h + 1 for name, h in highs.items() if h is not None}
     if len(counts) < len(highs) or (total := prod(counts.values())) > MAX_POINTS:
@@ -266,7 +266,7 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
 
 
 def _apart(kernel: GPUKernel, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
-    """True where no two threads, or warps, touch the same element: each touches `offsets` from a place that `part` says."""
+    """True where no two threads, or warps, access one element: each accesses `offsets` from a start that `part` gives."""
     counts = {kernel.indices[axis].name: kernel.threads[axis] for axis in owners}
     columns, threads = grid(counts), prod(counts.values())
     starts = []
@@ -288,7 +288,7 @@ def _apart(kernel: GPUKernel, owners: list[str], part: tuple, offsets: np.ndarra
 
 
 def compact_strides(func: PrimFunc, target) -> PrimFunc:
-    """Local buffers of which only some strips are used, of a stride that all indices agree on, become strips without gaps:
+    """Remove the gaps of local buffers of which all accesses use strips at one common stride:
 
     acc[q * 32 + i] with q < 2, i < 4   =>   acc[q, i] of shape (2, 4)
     """

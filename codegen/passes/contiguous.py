@@ -1,4 +1,4 @@
-"""Loops that walk each array from one element to the next."""
+"""Loops with unit stride in each array."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tir.traverse import loads, rewrite, variables
 
 
 def contiguous(store: Store, loops: Sequence[For]) -> bool:
-    """True where nested loops of constant extents, the outermost first, walk the array that a store writes one element after the
-    other, and in each array that it reads do so too, or stay at one place; and every iteration can run before any other."""
+    """True where nested loops of constant extents, outermost first, have unit stride in the array that a store writes, and unit
+    stride or 0 in each array it reads; no iteration depends on another, and no loop variable is in the value itself."""
     names, read = {x.name for x in loops}, loads(store.value)
     if any(x.buffer == store.buffer or x.buffer.scope == "register" for x in read) or store.buffer.scope == "register":
         return False
@@ -21,7 +21,7 @@ def contiguous(store: Store, loops: Sequence[For]) -> bool:
 
 
 def moves(access: Load | Store, loops: Sequence[For]) -> int | None:
-    """1 where loops walk an array from one element to the next, 0 where they stay at one element, else None."""
+    """The stride of nested loops as one loop over an array: 1 or 0; None for any other access."""
     offset, length = position(access.buffer, access.indices), 1
     step = coefficient(offset, loops[-1].name)
     for x in reversed(loops):

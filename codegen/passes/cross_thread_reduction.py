@@ -1,8 +1,8 @@
-"""Reductions across threads: each thread reduces its share, then the threads combine what they have.
+"""Reductions across threads: each thread reduces its share, then the threads combine their partial results.
 
-A loop bound to threadIdx may drive reduce axes of one block below it. Lanes of a warp exchange partial results by shuffles
-where the loop has all threads of its axis and they fill warps or divide one; warps, and threads that do not line up with
-warps, meet in shared memory.
+A loop bound to threadIdx may drive reduction axes of one block below it. Lanes of a warp exchange partial results by shuffles
+where the loop has all threads of threadIdx.x and they fill warps or divide one. Warps, and threads that are not aligned to
+warps, exchange theirs through shared memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def lower_cross_thread_reduction(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for t in threads(n): for k: C[i] = C[i] + f(t, k)                     # from 0
               => for t in threads(n): P = 0;  for k: P = P + f(t, k);  P = sum of P over t;  if t == 0: C[i] = P
 
-    where C in local memory is stored by every thread, each its own copy.
+    If C is in local memory, every thread stores its own copy.
     """
     if not any(_reducing(s) for s in walk_stmts(func.body)):
         return func
@@ -120,7 +120,7 @@ class _CrossThreadLowering:
         return substitute(body, mapping)
 
     def meet(self, r: _Shared, around: tuple[For, ...], kernel: Stmt, n: int, warps: int, mask: int) -> Stmt:
-        """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each of n threads."""
+        """The reduction with its partial results combined in shared memory: one per warp, or one per thread if `warps` is 0."""
         loop, mine, combine = r.loop, r.mine, r.combine
         indexing = variables(*mine.indices)
         others = [x for x in around if is_thread(x, "threadIdx") and x.thread != loop.thread and x.name not in indexing]
@@ -166,24 +166,24 @@ class _CrossThreadLowering:
 
 @dataclass(frozen=True)
 class _Shared:
-    """A reduction that the threads of a loop share: what each of them does, and how their partial results are combined."""
+    """A reduction that the threads of a loop share."""
 
     loop: For
     spatial: list[For]  # the loops below that do not reduce
     share: Stmt  # the partial results of one thread
-    place: Load  # where the result goes
-    mine: Load  # where a thread has its partial result, and in the end all of it
+    place: Load  # the element of the result
+    mine: Load  # the thread's element for its partial result, and finally for the whole result
     combine: Callable[[Expr, Expr], Expr]
-    final: Stmt  # the result goes there
+    final: Stmt  # the store of the result
 
     def stored_by(self, thread: Var, *before: Stmt) -> Stmt:
-        """The end: one thread stores the result; in local memory every thread stores its own copy."""
+        """The store of the result by one thread; in local memory, by every thread to its own copy."""
         whole = seq(*before, self.final)
         return whole if self.place.buffer.scope == "local" else If(thread.equal(Const(0)), whole)
 
 
 def _nest(loop: For) -> tuple[list[For], Block]:
-    """The perfectly nested loops from one on, and the block in them; refuses anything else."""
+    """The perfectly nested loops from `loop` inward, and their block; refuses other bodies."""
     chain = nest_at(loop)[0]
     block = chain[-1].body
     if not isinstance(block, Block) or block.init is None:
@@ -194,7 +194,7 @@ def _nest(loop: For) -> tuple[list[For], Block]:
 
 
 def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For, ...], reducing: set[str]) -> None:
-    """Refuse a reduction, driven by the loops `reducing`, whose parts threads cannot do by themselves."""
+    """Refuse a reduction, driven by the loops `reducing`, that threads cannot compute in independent shares."""
     if any(x.kind is Kind.THREAD and x.name in reducing for x in chain[1:]):
         raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
     placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)
@@ -215,7 +215,7 @@ def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For
 
 
 def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:
-    """The element that a block accumulates in, how two partial results combine, and what a reduction starts from."""
+    """The accumulator of a block, the function that combines two partial results, and the initial value."""
     found = stores(block.body)
     begun = stores(block.init) if block.init is not None else []
     if len(found) == 1 and len(begun) == 1 and isinstance(block.body, Store):
@@ -231,7 +231,7 @@ def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:
 
 
 def _lanes(loop: For, n: int, block: dict[str, int]) -> tuple[int, int]:
-    """The number of warps that the loop has, and the mask of the lanes of one that exist; (0, 0) where shuffles will not do."""
+    """The number of warps of the loop, and the mask of the active lanes of one; (0, 0) where shuffles do not apply."""
     total = prod(block.values())
     if loop.thread != "threadIdx.x" or n != block["threadIdx.x"] or n == 1:
         return 0, 0
@@ -243,7 +243,7 @@ def _lanes(loop: For, n: int, block: dict[str, int]) -> tuple[int, int]:
 
 
 def _butterfly(mine: Load, combine: Callable[[Expr, Expr], Expr], n: int, mask: int) -> list[Stmt]:
-    """Steps after which each of n lanes, a power of two, has the combination of all."""
+    """Steps after which each of n lanes, a power of two, has the result of all."""
     return [
         Store(mine.buffer, mine.indices, combine(mine, Call(SHUFFLE, (mine, Const(n >> k), Const(mask, "int64")), mine.dtype)))
         for k in range(1, n.bit_length())

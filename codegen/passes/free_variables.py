@@ -16,7 +16,7 @@ def used(n: Node) -> dict[str, Buffer]:
 
 
 def part_with(s: Stmt, name: str) -> Stmt:
-    """A statement, which uses a buffer, without those in its sequences that do not; what does not use it stays as it is."""
+    """A statement whose sequences lack the statements that do not use a buffer; `s` itself if it does not use the buffer."""
     if name not in accessed_names(s):
         return s
     if isinstance(s, Seq):
@@ -25,7 +25,7 @@ def part_with(s: Stmt, name: str) -> Stmt:
 
 
 def size_ranges(params: Sequence[Buffer | Var]) -> dict[str, Interval]:
-    """The ranges of the sizes among some parameters; those in shapes are not negative."""
+    """Ranges of the scalar parameters by name, from their types; extents of shapes are not negative."""
     lengths = {d.name for p in params if isinstance(p, Buffer) for d in p.shape if isinstance(d, Var)}
     limits = {p.name: dtypes.limits(p.dtype) for p in params if isinstance(p, Var)}
     return {name: (0 if name in lengths else int(low), int(high)) for name, (low, high) in limits.items()}

@@ -1,4 +1,4 @@
-"""GPU kernels in a lowered function: what each one is, and the names and limits that the passes for GPUs share."""
+"""GPU kernels of a lowered function, and the names that the passes for GPUs share."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .free_variables import used
 
 AXES = ("x", "y", "z")
 TOGETHER = "together"  # an annotation of the loops around a kernel whose threads run together, and wait at barriers
-RESIDENT = "resident_blocks"  # an annotation of a loop bound to blocks or threads: registers leave room for so many blocks
+RESIDENT = "resident_blocks"  # an annotation of a loop bound to blocks or threads: blocks for which an SM's registers suffice
 
 
 class GPUError(Exception):
-    """A program that has no meaning as GPU kernels, with the reason and what to try."""
+    """A program that cannot become GPU kernels, with the reason and what to try."""
 
 
 @dataclass(frozen=True)
 class GPUKernel:
-    """One kernel: its blocks and threads are the variables in `indices`, by name of the CUDA axis (one that is not used has a
-    name that no program can have); `ranges` are those of these variables and of the loops of the host around the kernel."""
+    """One kernel. `indices` has its block and thread variables by CUDA axis; an unused one has a name that no program can have.
+    `ranges` covers these variables and the host loops around the kernel."""
 
     name: str
     grid: tuple[Expr, Expr, Expr]
@@ -49,7 +49,7 @@ def is_thread(s: Stmt, kind: str) -> TypeGuard[For]:
 
 
 def map_kernels(func: PrimFunc, change: Callable[[GPUKernel], Stmt], whole: bool = False) -> PrimFunc:
-    """`func`, of which `unify_thread_binding` made kernels, with their bodies changed; `whole` kernels with their outer loops."""
+    """`func` with the bodies of the kernels that `unify_thread_binding` made changed; if `whole`, with their outer loops."""
     numbers = itertools.count()
 
     def visit(s: Stmt, ranges: dict[str, Interval]) -> Stmt:
@@ -64,7 +64,7 @@ def map_kernels(func: PrimFunc, change: Callable[[GPUKernel], Stmt], whole: bool
 
 
 def _kernel(name: str, s: For, around: dict[str, Interval]) -> tuple[list[For], GPUKernel]:
-    """The outer loops of a kernel, over blocks and in the end over threads, and what they say."""
+    """The outer loops of a kernel, over blocks and at last over threads, and the kernel."""
     loops: list[For] = []
     body: Stmt = s
     while isinstance(body, For) and (is_thread(body, "blockIdx") or annotation(body.annotations, TOGETHER)):
@@ -82,7 +82,7 @@ def _kernel(name: str, s: For, around: dict[str, Interval]) -> tuple[list[For], 
 
 
 def threads_in(s: Stmt) -> dict[str, int]:
-    """The threads of each axis that the loops in `s` bind."""
+    """The number of threads by axis that the loops in `s` bind."""
     threads = dict.fromkeys(axes_of("threadIdx"), 1)
     for x in walk_stmts(s):
         if is_thread(x, "threadIdx") and isinstance(x.extent, Const):
@@ -96,5 +96,5 @@ def axes_of(kind: str) -> tuple[str, ...]:
 
 
 def in_warp(s: Stmt) -> bool:
-    """True where a statement touches a buffer that the lanes of a warp hold together."""
+    """True where a statement accesses a buffer in scope `warp`."""
     return any(b.scope == WARP_SCOPE for b in used(s).values())

@@ -1,4 +1,4 @@
-"""Guards leave the inner loops: loops stop where their guard would, and full tiles run without any guard."""
+"""Guards leave the inner loops: loops end where their guard fails, and full tiles run unguarded."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for v in range(n): if a * v + rest < bound: S
               => for v in range(min(n, ceil((bound - rest) / a))): S
 
-    for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its minimum
-    bounds v, and the condition stays for the exact test. Conditions on loaded values stay where they are, and so do those on
-    the lanes of a vectorised loop around v. Another condition on v that the whole body is under, such as one on a quotient of v,
-    is tested once an iteration, unless a loop inside is in it, too.
+    for serial and parallel loops whose whole body is under the condition. Where `rest` depends on loops inside v, its minimum
+    bounds v, and the condition stays. Conditions on loaded values, or on the lanes of a vectorised loop around v, stay in place.
+    Another condition of the whole body on v, such as one on a quotient of v, is tested once an iteration unless it depends on
+    an inner loop.
     """
 
     def visit(s: Stmt, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
@@ -77,8 +77,8 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
 
 
 def _conditions_once(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
-    """The body of the loop `name` under the conditions common to all statements in it that depend on the loop, on none inside,
-    and on no `lanes` around it, such as those on a quotient of a fused loop, which no extent can say."""
+    """The body of the loop `name` under the conditions common to all its statements that depend on `name`, but on no inner loop
+    and no `lanes` around. No extent can express such a condition, for example on a quotient of a fused loop."""
     elsewhere = {x.name for x in loops(body)} | lanes
 
     def decided(c: Expr) -> Expr | None:
@@ -89,8 +89,8 @@ def _conditions_once(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str
 
 
 def _pure(condition: Expr) -> bool:
-    """True if a condition can be decided elsewhere than where it stands: it is a comparison of indices, nothing is loaded, and no
-    divisor may be 0."""
+    """True if a condition may be evaluated elsewhere: it compares indices that do not overflow, loads nothing, and divides by
+    constants alone."""
     match condition:
         case Binary(_, a, b):
             fixed = all(isinstance(n.b, Const) for n in divisions(condition))
@@ -100,13 +100,13 @@ def _pure(condition: Expr) -> bool:
 
 
 def loop_facts(loop: For) -> list[Expr]:
-    """Facts in a loop from its extent, beyond the range of its variable: min(16, n - i * 16) is two bounds."""
+    """Facts in a loop that its extent implies beyond the range of its variable, one or more for each open operand of a `min`."""
     limits = [part for part in min_operands(loop.extent) if not isinstance(part, Const)]
     return [*(Binary("<", loop.var, limit) for limit in limits), *(f for limit in limits for f in _multiplied(loop.var, limit))]
 
 
 def _multiplied(v: Var, limit: Expr) -> list[Expr]:
-    """Facts about each a that v < a // n + rest implies: n (v - rest + 1) <= a."""
+    """The facts n * (v - rest + 1) <= a that v < a // n + rest implies, for each quotient in `limit`."""
     terms, found = polynomial(limit), list[Expr]()
     for m, factor in terms.items():
         match m:
@@ -118,7 +118,7 @@ def _multiplied(v: Var, limit: Expr) -> list[Expr]:
 
 
 def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
-    """The findings in conditions under which anything in `s` happens, common to all of its parts."""
+    """The results of `found` for conditions that guard all statements in `s`."""
     match s:
         case If(condition, then, None):
             own = [x for c in conjuncts(condition) if (x := found(c)) is not None]
@@ -133,8 +133,7 @@ def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
 
 
 def _limit(condition: Expr, name: str, inner: Set[str], ranges: Ranges) -> Expr | None:
-    """The number of values of `name`, from 0, that can satisfy `condition`, whatever values `inner` variables have; None if it is
-    not an upper bound on `name`."""
+    """The exclusive upper bound on `name` that `condition` implies for any values of `inner` variables, or None."""
     p = excess(condition) if _pure(condition) else None
     factor = None if p is None else coefficient(p, name)
     if not p or not factor or factor < 0:
@@ -152,14 +151,16 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for i: for ii (unrolled or vectorised): if i * f + ii < n: S
               => for i: if i * f + f - 1 < n: (for ii: S) else: (for ii: if i * f + ii < n: S)
 
-    so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
-    vectorised among those in the guards, around all of its body or around those statements of it whose guards are the same.
-    Where it fails in the last iteration alone, of all loops that it depends on, their variables are numbers there, and the loops
-    of the tile are as long as it is. Where there are guards on unrolled loops and on vectorised ones, a tile that is full but for
-    its lanes has a version of its own, with one mask for all of its rows, or lanes as far as there are any. Where masked loads
-    cost arithmetic, as without mask registers or of quotients of lanes, the same is done for what a lane reads only under a
-    condition, such as an image with its padding; where some conditions fail in the last iteration alone and others elsewhere, as
-    at the right and the left edge of the image, there are versions for both, so that the masks of the last tile are numbers.
+    so that only the last, partial tile pays for the guard.
+
+    The test stands in the innermost loop of the guards that is neither unrolled nor vectorised, around its body or around a run
+    of statements with the same guards. Where it fails only in the last iteration of all loops that it depends on, their
+    variables are constants there, and the loops of the tile are clipped.
+
+    With guards on both unrolled and vectorised loops, a tile that is full but for its lanes has a version of its own: one mask
+    for all of its rows, or clipped vectors. Where masked loads cost arithmetic (without mask registers, or on quotients of
+    lanes), conditional reads of lanes, as of padding, are tested likewise. Where only some of these tests fail in the last
+    iteration alone (the right edge of an image, not the left), each kind has a version: the masks of the last tile are constants.
     """
     masks_cost = not target.machine.masks
 
@@ -179,7 +180,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
         return map_statements(s, lambda c: visit(c, ranges, extents))
 
     def body(s: Stmt, ranges: Ranges, extents: Extents) -> Stmt:
-        """The versions of the body of a loop or of the function, or of those of its statements that have the same guards."""
+        """The versions of the body of a loop or of the function, or of a run of statements with the same guards."""
         tests = _full_tile_tests(s, ranges, masks_cost)
         return _versioned(tests, s, ranges, extents, target) if tests else visit(s, ranges, extents)
 
@@ -193,8 +194,8 @@ def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Exte
         return simplify_tree(drop_implied_conditions(body, ranges, [t.condition for t in known]), ranges)  # type: ignore[return-value]
 
     def partial_lanes(known: Sequence[_Test], body: Stmt) -> Stmt:
-        """`body` where a test of lanes fails: as its last tile, if all do there alone; where masks cost arithmetic, a version for
-        those that do, and one for the others."""
+        """`body` where a test of lanes fails: its last tile, if all tests fail there alone. Where masks cost arithmetic, one
+        version for the tests that do, and one for the others."""
         last = [t for t in known if _partial_tile([t], body, ranges, extents, target) is not body]
         if len(last) < len(known) and not (last and masks_cost):
             return body
@@ -218,9 +219,9 @@ def _versioned(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Exte
 
 
 def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: Extents, target) -> Stmt:
-    """`body` where one of `tests` fails: for the last values of variables, or of a quotient or remainder of that of fused loops,
-    if it fails for those alone. Where lanes are tested, indices that divide the variable stay as they are, since lanes that run
-    on from row to row are known by them."""
+    """`body` where one of `tests` fails. Variables, or quotients and remainders of the variable of fused loops, become their last
+    value if the test fails for that alone. Where lanes are tested and `body` divides such a variable, it stays: by its quotients
+    lanes that run on from row to row are recognised."""
     found = {m for t in tests for m in excess(t.condition) or () if m}
     if any(len(m) != 1 for m in found) or (any(t.lanes for t in tests) and any(_divided(m[0], body) for m in found)):
         return body
@@ -242,18 +243,18 @@ def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: E
 
 
 def _exchanged(node: N, atom: Expr, other: Expr) -> N:
-    """A statement or expression with another expression in place of an index."""
+    """A statement or expression with `other` in place of the index `atom`."""
     return substitute(node, {atom: other}) if isinstance(atom, Var) else rewrite(node, lambda n: other if n == atom else None)
 
 
 def _divided(atom: Expr, body: Stmt) -> bool:
-    """True where an index is, or is in, a quotient or a remainder in `body`."""
+    """True where a variable of an index occurs in a quotient or a remainder in `body`."""
     return bool(variables(atom) & variables(*divisions(body)))
 
 
 def _clipped_tiles(s: Stmt, target) -> Stmt:
-    """`s` with unrolled and vectorised loops that end where all that is in them is under a bound on their variable. Vectorised
-    ones that accumulate end with the register in which the bound lies: of whole registers `promote_registers` drops the guard."""
+    """`s` with unrolled and vectorised loops clipped to the bound that guards their whole body. Vectorised ones that accumulate
+    are clipped to whole registers, of which `promote_registers` drops the guard."""
     match s:
         case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
             limits = _common(body, lambda c: _limit(c, var.name, set(), {}) if variables(c) == {var.name} else None)
@@ -266,18 +267,17 @@ def _clipped_tiles(s: Stmt, target) -> Stmt:
 
 @dataclass(frozen=True)
 class _Test:
-    """The condition under which a guard holds in all of a tile; whether the guard depends on `lanes` of vectors."""
+    """The condition under which a guard holds in all of a tile; with `lanes`, the guard depends on lanes of vectors."""
 
     condition: Expr
     lanes: bool
 
 
 def _full_tile_tests(body: Stmt, ranges: Ranges, masks_cost: bool) -> list[_Test]:
-    """The conditions, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail; with
-    `masks_cost`, or if it is on a quotient of lanes, no condition either under which lanes are read.
+    """The tests, over loops outside `body`, that exclude a failing guard on its unrolled or vectorised loops. With `masks_cost`,
+    or for quotients of lanes, they include conditions of the reads of lanes.
 
-    None unless `body` holds such guards, and every one of them depends on the innermost of the loops outside or lies in a
-    body on whose remaining serial loops it does not depend.
+    Empty where a guard also depends on a serial loop inside `body`, in which it is tested, or is not an affine inequality.
     """
     guards: list[tuple[Expr, Ranges]] = []
     reads: list[tuple[Expr, Ranges]] = []

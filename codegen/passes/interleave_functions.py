@@ -10,7 +10,7 @@ from ..processor import fuses_multiply_add
 from .contiguous import contiguous
 from .memory_hints import with_steps
 
-VECTORS = 4  # computed at a time: two wait for each other longer, and not all values of eight are in registers
+VECTORS = 4  # vectors computed at a time: two leave more latency, and the values of eight do not fit in registers
 
 
 def interleave_functions(func: PrimFunc, target) -> PrimFunc:
@@ -18,9 +18,9 @@ def interleave_functions(func: PrimFunc, target) -> PrimFunc:
               => for c in range(n // 4): for v in vectorized(4 * w): B[c * 4 * w + v] = exp(A[c * 4 * w + v])
                  for c in range(n % 4): for v in vectorized(w): B[(c + n // 4 * 4) * w + v] = ...
 
-    where the body computes functions of some twenty instructions, each of which waits for the one before: a processor does not
-    look so far ahead that it begins with the next vectors in time. LLVM writes an operation on four vectors as four instructions
-    side by side. Each element is computed as before.
+    where the body calls functions that are dependence chains of some twenty instructions, too long for a processor to start on
+    the next vectors in time. LLVM writes an operation on four vectors as four independent instructions. Each element is computed
+    as before.
     """
     taken = names(func)
 
@@ -44,7 +44,7 @@ def interleave_functions(func: PrimFunc, target) -> PrimFunc:
 
 
 def _waits(s: Store, target) -> bool:
-    """True where a statement computes functions in long chains of vector instructions."""
+    """True where a store calls functions that become long chains of vector instructions."""
     from ..llvm.math import LIBRARY
 
     calls = [n for n in walk(s.value) if isinstance(n, Call)]
@@ -54,6 +54,6 @@ def _waits(s: Store, target) -> bool:
 
 
 def _joins(s: Store, vectors: For, lanes: For) -> bool:
-    """True where the vectors of a statement lie side by side in each array, in one dimension."""
+    """True where consecutive vectors of a store are adjacent in the last dimension of each array."""
     others = [i for indices in (s.indices, *(x.indices for x in loads(s.value))) for i in indices[:-1]]
     return contiguous(s, (vectors, lanes)) and not variables(*others) & {vectors.name, lanes.name}

@@ -12,7 +12,7 @@ from ..llvm.scratch import MAX_STACK_BUFFER_BYTES, MAX_STACK_BYTES
 
 
 def lend_temporaries(func: PrimFunc, target) -> PrimFunc:
-    """Temporaries of constant size too large for the stack become parameters; not those of parallel loops."""
+    """Make temporaries of constant size too large for the stack parameters, except those in parallel loops."""
     lent: dict[str, Buffer] = {}
     stack = 0
 

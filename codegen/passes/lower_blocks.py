@@ -1,4 +1,4 @@
-"""Blocks become plain loops, guards and stores; a reduction's init goes in front of the loops that reduce."""
+"""Blocks become plain loops, guards and stores; the init of a reduction moves before the reduction loops."""
 
 from __future__ import annotations
 
@@ -57,21 +57,20 @@ from tir.traverse import (
 
 from .memory_hints import NON_TEMPORAL, check_prefetches, streamed
 
-MAX_CASES = 64  # iterations of a loop, lanes as a rule (a register has up to 64), of which each is written into an extent
-ALIGNED = "storage_align"  # the attribute with the strides that buffers must have
+MAX_CASES = 64  # iterations, usually lanes (a register has up to 64), over which the maximum of an extent is written out
+ALIGNED = "storage_align"  # the attribute with the strides of buffers
 
 
 def lower_blocks(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k: with block C(v = e) [where p]: init: I(v); S(v)
               => I(e) for the spatial loops inside k;  for k: if p: S(e)
 
-    The init stands directly before the outermost loop that drives a reduce axis, if nothing but loops is between that loop and
-    the block; else it stays inside, under the condition that every reduce axis is at its first value. Where the open extent of a
-    loop that reduces turns out to be 0, the inits alone run, in front of it. A block's own buffers are allocated where it stood,
-    in a vectorised loop with a place for each lane. The function learns what `storage_align` asks for: {buffer: [[axis, factor,
-    offset], ...]}; and the buffers that `non_temporal` names. Those in scope "register" become local: only what
-    `promote_registers` puts there has places that are constants. Raises ValueError for annotations about memory that cannot be
-    meant.
+    The init stands directly before the outermost loop that drives a reduction axis, if the block is perfectly nested in it. Else
+    it stays inside, under the condition that every reduction axis is at its first value. Where the open extent of a reduction
+    loop is 0 at run time, the inits alone run, before it. Buffers of a block are allocated in its place, or outside of a
+    vectorised loop with an element for each lane. Attributes of the result keep the strides of `storage_align`, {buffer: [[axis,
+    factor, offset], ...]}, and the buffers of `non_temporal`. Scope "register" becomes local: only buffers that
+    `promote_registers` makes have constant indices. Raises ValueError for invalid annotations about memory.
     """
     bypassing = streamed(func)
     check_prefetches(func)
@@ -86,7 +85,7 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
 
 
 class _Lowering:
-    """Lowers statements; `aligned` is how buffers are to lie."""
+    """Lowers statements; `aligned` collects the rules of `storage_align` by buffer."""
 
     def __init__(self, func: PrimFunc):
         self.taken = names(func)
@@ -112,7 +111,7 @@ class _Lowering:
                 return map_statements(s, self.stmt)
 
     def of_nothing(self, loop: For) -> list[Stmt]:
-        """The inits of reductions over a loop, where its open extent turns out to be 0; none of a constant extent."""
+        """The inits of reductions over a loop for the case that its open extent is 0; empty for a constant extent."""
         left = None if type(loop.extent) is Const else init_of_nothing(loop.with_(extent=Const(0, loop.extent.dtype)))
         if left is None:
             return []
@@ -121,7 +120,7 @@ class _Lowering:
         return [guarded(loop.extent <= 0, self.stmt(substitute(renamed, fresh_vars)))]
 
     def flat(self, block: Block) -> Stmt:
-        """The block without its init and its allocations."""
+        """The block's body under its predicate, without init and allocations."""
         written = _written(block)
         for entry in annotation(block.annotations, "buffer_dim_align", ()):
             match entry:
@@ -134,7 +133,7 @@ class _Lowering:
         return substitute(self.stmt(block.init), {it.var: it.binding for it in block.iters})  # type: ignore[arg-type]
 
     def init_nest(self, loops: list[For], block: Block, reducing: set[str]) -> Stmt:
-        """The spatial ones of some loops around the init; those that only reduce are at 0."""
+        """The init in copies of the spatial loops, with reduction loops at 0."""
         zero: dict[str, Expr] = {}
         kept: list[For] = []
         for loop in loops:
@@ -143,11 +142,11 @@ class _Lowering:
             else:
                 new = loop.var.with_(name=fresh(self.taken, f"{loop.name}_init"))
                 zero[loop.name] = new
-                # Nothing stays in registers between the init and the reduction, so copies of it would only be more code.
+                # Nothing stays in registers between the init and the reduction, so unrolling would only be more code.
                 kind = Kind.SERIAL if loop.kind is Kind.UNROLLED else loop.kind
                 kept.append(loop.with_(var=new, kind=kind))
-        # The predicate and the condition on the reduce axes, in the first iteration of the loops that reduce here. Reducing loops
-        # further out, with something else between, stay in the condition.
+        # The predicate and the condition on the reduction axes, in the first iteration of the reduction loops here. Reduction
+        # loops further out, with other statements between, stay in the condition.
         condition = conjunction(*(simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *block.first_step)))
         return nest(kept, guarded(condition, substitute(_allocated(_own(block), self.init(block)), zero)))
 
@@ -155,9 +154,8 @@ class _Lowering:
 def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     """True where a reduction starts once for each iteration of the loops that do not drive it.
 
-    A loop that drives no axis starts it again in each of its iterations. So does one that drives an axis, where it comes back to
-    the first step; and so do iterations that come back to the same place. Elements that the init leaves in a temporary of the
-    block are for the first step alone.
+    It starts again in each iteration of a loop that drives no axis, and where iterations return to the first step or to the same
+    element. An init that writes a temporary of the block is for the first step alone.
     """
     if block.init is None or stored_names(block.init) & {b.name for b in block.allocs}:
         return False
@@ -168,12 +166,12 @@ def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
 
 
 def _own(block: Block) -> list[Buffer]:
-    """The temporaries of a block where its axes are what they are bound to."""
+    """The temporaries of a block, its axes replaced by their bindings."""
     return [substitute(b, {it.var: it.binding for it in block.iters}) for b in block.allocs]
 
 
 def _allocated(buffers: Sequence[Buffer], s: Stmt) -> Stmt:
-    """`s` with those of some buffers that it uses allocated around."""
+    """`s` inside allocations of those buffers that it uses."""
     used = accessed_names(s)
     for b in reversed(buffers):
         s = Allocate(b, s) if b.name in used else s
@@ -185,8 +183,8 @@ def _lanes_apart(s: Stmt) -> Stmt:
 
 
 def apart(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
-    """A loop with the chosen ones of the buffers that are allocated inside of it allocated outside, with an element for each
-    iteration in every place. Raises ValueError where no bound is known of the shape of one."""
+    """A loop with the chosen buffers of its body allocated outside, each with the iterations as last dimension. Raises ValueError
+    where no bound on an extent is known."""
     inside = [x.buffer for x in walk_stmts(loop.body) if isinstance(x, Allocate) and chosen(x.buffer)]
     wide = {b.name: b.with_(shape=(*(_most(d, loop, b) for d in b.shape), loop.extent)) for b in inside}
 
@@ -202,7 +200,7 @@ def apart(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
 
 
 def _most(extent: Expr, loop: For, buffer: Buffer) -> Expr:
-    """The most that an extent inside of a loop is in all that runs there. Raises ValueError where no bound is known."""
+    """The maximum of an extent over all iterations of a loop and the loops inside. Raises ValueError where no bound is known."""
     inside = [loop, *loops(loop.body)]
     bound = {x.name for x in inside} | {x.var.name for x in walk_stmts(loop.body) if isinstance(x, Let)}
     if not variables(extent) & bound and not loads(extent):

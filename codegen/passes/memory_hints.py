@@ -38,7 +38,7 @@ def streamed(func: PrimFunc) -> tuple[str, ...]:
 def prefetches(loop: For) -> tuple[tuple[str, int], ...]:
     """The (buffer, distance in iterations) that a loop names by `prefetch: ["B", 8]` or `[["A", 4], ["B", 8]]`.
 
-    Raises ValueError if the value is nothing of that form.
+    Raises ValueError for a value of another form.
     """
     value = value_of(loop, PREFETCH, ())
     entries = [value] if value and isinstance(value[0], str) else value
@@ -46,7 +46,7 @@ def prefetches(loop: For) -> tuple[tuple[str, int], ...]:
 
 
 def with_steps(loop: For, count: int) -> tuple[tuple[str, Any], ...]:
-    """The annotations of a loop whose iterations will have `count` of those it has now: what it prefetches is as far ahead."""
+    """The annotations of a loop once `count` iterations are one: prefetch distances are divided by `count`."""
     ahead = [[name, max(1, distance // count)] for name, distance in prefetches(loop)]
     return tuple((key, ahead if key == PREFETCH else value) for key, value in loop.annotations)
 

@@ -1,4 +1,4 @@
-"""Quotients by a number that stays the same along a vectorised loop are products with its reciprocal."""
+"""Division by a loop-invariant number becomes multiplication by its reciprocal in vectorised loops."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
               => if tiny <= abs(y) <= huge: for j in vectorized(n, ...): B[j] = x(j) * (1 / y)
                  else: for j in vectorized(n, ...): B[j] = x(j) * c * (1 / (y * c))
 
-    where y is a float that does not depend on j, or on loops inside. The factor c is 1, or a power of two where y is so large or
-    so small that its reciprocal would not be a normal number; so quotients of zeros, infinities and NaNs are those of a division.
-    A divisor read only under a condition of the loop is not read before it: there the second form stands alone. The annotation is
-    the schedule's leave to round three times where a division rounds once (LLVM's flag `arcp`).
+    where y is a loop-invariant float. The factor c is 1, or a power of two where 1 / y would not be a normal number; so quotients
+    of zeros, infinities and NaNs are those of a division. A divisor evaluated only under a condition is not tested before the
+    loop: the second form stands alone. The annotation permits three roundings where a division has one (LLVM's flag `arcp`).
     """
 
     def visit(s: Stmt) -> Stmt:
@@ -55,26 +54,26 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
 
 
 def _certain(n: Node) -> Iterator[Node]:
-    """The nodes that are evaluated whatever conditions say."""
+    """Nodes evaluated under no condition."""
     yield n
     for part in (n.condition,) if isinstance(n, If) or (isinstance(n, Select) and n.lazy) else children(n):
         yield from _certain(part)
 
 
 def scale(y: Expr) -> Expr:
-    """The factor that makes y, a float, and its reciprocal normal: a power of two, 1 for most numbers."""
+    """A power of two by which the float y and its reciprocal become normal numbers; 1 for most y."""
     far, near = _bounds(y)
     size = magnitude(y)
     return Select(size < near, far, Select(size > far, near, Const(1.0, y.dtype)))
 
 
 def _near_one(y: Expr) -> Expr:
-    """True where y and its reciprocal are normal as they are."""
+    """True where y and 1 / y are normal numbers without scaling."""
     far, near = _bounds(y)
     return conjunction(near <= magnitude(y), magnitude(y) <= far)
 
 
 def _bounds(y: Expr) -> tuple[Const, Const]:
-    """A power of two and its reciprocal, far from the ends of the normal numbers."""
+    """A large power of two and its reciprocal, both far from the limits of normal numbers."""
     far = dtypes.TABLE[y.dtype].tiny ** -0.5
     return Const(far, y.dtype), Const(1 / far, y.dtype)

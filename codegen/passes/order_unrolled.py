@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from tir.ir import For, If, Kind, Load, PrimFunc, Stmt, Store, Var, nest
 from tir.traverse import iterations, loads, map_statements, nest_at, variables
 
-MAX_ORDERED_LOOPS = 5  # of a nest whose orders are all tried
+MAX_ORDERED_LOOPS = 5  # loops of a nest; their 120 orders are all tried
 
 
 def order_unrolled(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for j in unroll(n): for i in unroll(m): r[i, j] = r[i, j] + A[i] * B[j]
               => for i in unroll(m): for j in unroll(n): r[i, j] = r[i, j] + A[i] * B[j]        where m > n
 
-    of all orders of the unrolled loops that index the registers, the one in which the fewest loaded values are live at a time:
-    what depends on the inner loops stays in registers for the next round of the outer ones, here n values of B and one of A.
-    LLVM does not change the order, and spills accumulators if it has to. Each register sees the same operations in the same
-    order, so the numbers stay.
+    which is the order of the loops that index the registers with the fewest loaded values live at a time. Operands indexed by
+    inner loops stay live for the next iteration of an outer one: here n values of B and one of A. LLVM keeps the order, and may
+    spill accumulators. Each register sees the same operations in the same order, so results are bitwise equal.
     """
 
     def visit(s: Stmt) -> Stmt:
@@ -33,9 +32,9 @@ def order_unrolled(func: PrimFunc, target) -> PrimFunc:
 
 
 def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
-    """The loops in the best order; `loops` itself if that is theirs, or it is not known that they can change places.
+    """The loops in the best order; `loops` itself if that is theirs, or interchange is not known to be legal.
 
-    They can where the body is one update of a register that each of them indexes. Other loops keep their places.
+    Legal     where the body is one update of a register. Loops that do not index the register keep their places.
     """
     while not isinstance(body, Store):
         match body:
@@ -61,7 +60,7 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
 
 
 def live(nest: Sequence[For], values: set[Load]) -> int:
-    """The number of loaded values live in an unrolled nest: of each load as many as a later round of some loop uses again."""
+    """The number of loaded values live in an unrolled nest: of each load, those that a later iteration uses again."""
     total = 0
     for value in values:
         moving = variables(*value.indices)

@@ -58,7 +58,7 @@ from tir.traverse import (
 
 from .guards import loop_facts
 
-REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
+REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops during which registers may hold accumulators
 MAX_REGISTERS = 256  # vectors (or scalars) of one buffer that are kept in registers at most
 
 Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a statement, with their extents
@@ -66,10 +66,10 @@ Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a stat
 
 @dataclass
 class _RegisterTile:
-    """The places that loop-invariant accesses address: `base`, plus one axis for each unrolled loop that moves it, and lanes.
+    """The elements of loop-invariant accesses: `base`, plus one axis for each unrolled loop that moves it, and lanes.
 
-    `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen; `certain` the
-    conditions of each store, where it has no others than those that may guard the load before the loops.
+    `axes` are (stride, extent), widest stride first; `loops` are the variables of the first access found. `certain` has the
+    conditions of each store that is under none but those that may guard the load before the loops.
     """
 
     base: Polynomial
@@ -84,16 +84,16 @@ class _RegisterTile:
     register: Buffer | None = field(default=None)
 
     def happens(self) -> bool:
-        """True where each place is stored to in each iteration of the loops, so that it is one of the buffer."""
+        """True where each iteration of the loops stores to every element, which is hence in bounds."""
         return any(all(c in self.conditions for c in store) for store in self.certain)
 
     def offsets(self) -> list[int]:
-        """The places relative to `base`, in elements."""
+        """The offsets of the vectors from `base`, in elements."""
         steps = [[stride * i for i in range(extent)] for stride, extent in self.axes]
         return [sum(point) for point in itertools.product(*steps)]
 
     def present(self) -> int:
-        """The number of lanes that exist: a guard may leave out the last ones."""
+        """The number of lanes in use: a guard may exclude the last ones."""
         bounds = [
             c.b.value
             for c in self.conditions
@@ -109,9 +109,9 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k: C[c] = f(C[c])   with c the same in every iteration
               => r = C[c];  for k: r = f(r);  C[c] = r
 
-    for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register",
-    with one axis for each unrolled loop that moves the place, one for lanes; its elements become SSA values. The loop may be a
-    nest of serial loops, or unrolled. Where the statement before does nothing but set just these places to a constant, as an init
+    for all elements of C that the body accesses, where accesses are provably equal or disjoint. `r` is a buffer of scope
+    "register", with one axis for each unrolled loop that moves the access and one for lanes; its elements become SSA values. The
+    loop may be a nest of serial loops, or unrolled. Where the statement before only sets these elements to a constant, as an init
     does, the registers start from that, and it goes.
     """
     taken = names(func)
@@ -247,7 +247,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
 
 
 def _places_named(a: _RegisterTile, b: _RegisterTile) -> dict[str, Expr]:
-    """The variables of a tile as another of the same axes calls them."""
+    """The variables of tile `a` mapped to those of tile `b`, which has the same axes."""
     lane = {a.lane.name: b.lane} if a.lane is not None and b.lane is not None else {}
     return dict(zip((v.name for v in a.loops), b.loops, strict=True)) | lane  # type: ignore[return-value]
 
@@ -264,7 +264,7 @@ def _apart(tiles: list[_RegisterTile]) -> bool:
 
 
 def _within(tile: _RegisterTile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
-    """True where the places lie within the buffer under the conditions that will guard their loads and stores."""
+    """True where the elements are in bounds under the conditions that will guard their loads and stores."""
     inner = dict(ranges)
     if tile.lane is not None:
         inner[tile.lane.name] = (0, tile.lanes - 1)
@@ -290,11 +290,11 @@ def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_RegisterTile], outer_
 
 
 def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], own: set[str], ranges, facts: list[Expr]) -> Stmt:
-    """`s` without the guards that only say which elements of a partial tile there are.
+    """`s` without the guards that only exclude elements of a partial tile.
 
     Rewrite   if c: r = f(r, A[i])   =>   r = f(r, A[i] if c else 0)
-    where `c` also guards the load of `r` before the loops and its store behind them: the elements that are not there compute
-    values that are never stored, and full and partial tiles run the same instructions. `own` are the variables of the tile.
+    where `c` also guards the load of `r` before the loops and its store after them. Excluded elements compute values that are
+    never stored, and full and partial tiles run the same instructions. `own` are the variables of the tile.
     """
     match s:
         case If(condition, then, None):
@@ -310,7 +310,7 @@ def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], own: set[str], ranges, 
 
 
 def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile]) -> bool:
-    """True where the store is to a register whose elements exist just where the conditions hold."""
+    """True where the store is to a register whose elements are all under the conditions."""
     tile = tiles.get(s.buffer.name)
     if tile is None:
         return False
@@ -322,10 +322,10 @@ def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile
 
 
 def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: list[Expr]) -> Stmt | None:
-    """`s` without the conditions around it, each load under those that keep it inside its buffer; None where that is unproved.
+    """`s` without the conditions around it, each load under those that keep it in bounds; None where that is unproved.
 
-    A load is inside, too, where an iteration of the tile did it before: without the conditions of which all variables of the tile
-    are others than its own, if these hold where those variables are 0, and no choice around the load depends on them.
+    A load drops conditions that hold where their tile variables are 0, if its indices and other conditions do not depend on
+    these variables: that iteration of the tile does the same load.
     """
     failed, lets = False, own - ranges.keys()  # of which it is not known what they depend on
 
@@ -337,7 +337,7 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
         return there and all(prove(c, ranges, facts) for c in first)
 
     def load(e: Load, known: list[Expr], other: Const) -> Expr:
-        """The load, or `other` where it is not to happen."""
+        """The load, or `other` where its conditions fail."""
         nonlocal failed
         if e.buffer.scope == "register" or _inside(e, ranges, known):
             return map_children(e, lambda c: visit(c, known))
@@ -382,7 +382,7 @@ def _inside(e: Load, ranges, known: list[Expr]) -> bool:
 
 
 def _start(s: Stmt, promoted: list[Promoted], lanes: Loops) -> Const | None:
-    """The constant to which `s` sets the places of all promoted tiles, and nothing else; None if it does anything else."""
+    """The constant to which `s` sets all promoted tiles; None if it does anything else."""
     values = {x.value for x in stores(s)}
     buffers = {x.buffer.name: x.buffer for x in stores(s)}
     plain = all(isinstance(x, (For, Seq, If, Store)) for x in walk_stmts(s)) and not loads(s)
@@ -424,7 +424,7 @@ def _around(loop: For, promoted: list[Promoted], start: Const | None, taken: set
                 stmt = load.with_(value=start)
             elif copy is load and tile.conditions:
                 stmt = load.with_(value=Select(conjunction(*tile.conditions), load.value, const(0, buffer.dtype), lazy=True))
-            # Lanes of a vectorised loop around this one are there already.
+            # A vectorised loop around this one has the lanes already.
             if tile.lane is not None and tile.lane.name in own:
                 stmt = For(tile.lane, Const(tile.lanes), stmt, Kind.VECTORIZED)
             for var, (_, extent) in zip(reversed(tile.loops), reversed(tile.axes), strict=True):

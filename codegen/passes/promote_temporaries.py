@@ -12,16 +12,16 @@ from tir.traverse import children, map_statements, move_accesses, rewrite_statem
 
 from .free_variables import part_with
 
-MAX_CALLS = 16  # of mathematical functions, some thirty instructions each, in the copies of loops that are unrolled here
+MAX_CALLS = 16  # of mathematical functions, some thirty instructions each, in all copies of a loop that is unrolled here
 
 
 def promote_temporaries(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   t = alloc(7, 16);  for i in unroll(7): for l in vectorized(16): t[i, l] = f;  for i in range(7): ... g(t[i, l])
               => t of scope "register", and both loops over i unrolled
 
-    where a temporary is touched in whole vectors only, at places that are known once loops of constant extent are unrolled, and
-    there are registers for all of it: the results of a register tile on their way to what comes after. In memory they would be
-    stored and loaded again, and where lanes are masked off, a load waits until the store has reached the cache.
+    where a temporary is accessed in whole vectors only, at indices that are constant once loops are unrolled, and fits in the
+    registers: the results of a register tile on their way to an epilogue. In memory they would be stored and loaded again, and a
+    load of masked lanes waits until the store has reached the cache.
     """
 
     def visit(s: Stmt) -> Stmt:
@@ -63,7 +63,7 @@ def _promoted(s: Allocate, target) -> Allocate:
 
 
 class _Place(NamedTuple):
-    """A vector of a temporary: lane, lanes, first column, the loops that count the place, and the highest indices."""
+    """A vector of a temporary: lane, lanes, first column, the loops of the indices, and the highest indices."""
 
     lane: Var
     lanes: int
@@ -73,8 +73,8 @@ class _Place(NamedTuple):
 
 
 def _place(x: Load | Store, around: Context) -> _Place | None:
-    """The place of an access, over unrollable loops; None elsewhere, as on threads that share the temporary, or for no vector. A
-    guarded one may lie beyond the buffer."""
+    """The place of an access over unrollable loops; None for any other, as in parallel loops or for no vector. A guarded place
+    may be out of bounds."""
     if any(s.kind is Kind.PARALLEL for s in around.loops):
         return None
     *rows, column = map(polynomial, x.indices)
@@ -94,7 +94,7 @@ def _place(x: Load | Store, around: Context) -> _Place | None:
 
 
 def _unrolled(body: Stmt, names: set[str]) -> Stmt | None:
-    """`body` with the loops `names` unrolled; None where there are others in one of them, or copies would be long."""
+    """`body` with the loops `names` unrolled; None where one holds serial loops or too many calls."""
     refused = False
 
     def visit(s: Stmt) -> Stmt:

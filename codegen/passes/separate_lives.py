@@ -1,4 +1,4 @@
-"""A temporary that parts of a program use, each for itself, becomes one for each part."""
+"""A temporary with several live ranges becomes one temporary for each."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ def separate_lives(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   t = alloc(n); for i in parallel: S(t); for j in parallel: Q(t)
               => t = alloc(n); t_1 = alloc(n); for i in parallel: S(t); for j in parallel: Q(t_1)
 
-    Only where S and Q write what they read of it, and where iterations that run in any order write the same elements: each of
-    them needs its own, which the passes that follow give to a temporary of one loop.
+    Legal     where S and Q write each element of t before they read it.
+
+    Done only where unordered iterations write the same elements: each needs a copy, which later passes give to a temporary of
+    one loop.
     """
     taken = names(func)
     sizes = size_ranges(func.params)
 
     def separated(body: Stmt, buffer: Buffer) -> tuple[Stmt, list[Buffer]]:
-        """A statement in which a buffer lives, and the buffers that it then has."""
+        """A statement with the live ranges of a buffer separated, and their buffers."""
         made = [buffer]
         if not written_together(body, buffer, sizes):
             return body, made
@@ -61,8 +63,8 @@ def separate_lives(func: PrimFunc, target) -> PrimFunc:
 
 
 def written_together(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
-    """True where iterations of a loop in `s` that run in any order, of which one writes an element of the buffer, may meet there:
-    no dimension at which all accesses in the loop are alike tells the iterations apart."""
+    """True where unordered iterations of a loop in `s` may access one element of the buffer, and one of them writes it. Only
+    dimensions that all accesses in the loop index alike tell iterations apart."""
     found: dict[int, list[tuple[Load | Store, Context]]] = {}
     for x, around in accesses(s, Context()):
         for loop in around.loops if x.buffer.name == buffer.name else ():
@@ -72,7 +74,7 @@ def written_together(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
 
 
 def _meet(group: list[tuple[Load | Store, Context]], number: int, outer: Ranges) -> bool:
-    """True where iterations of the loop of this identity, which is around all accesses, are not known to keep apart."""
+    """True where iterations of the loop whose `id` is `number`, around all accesses, may access one element."""
     _, around = group[0]
     place = next(n for n, x in enumerate(around.loops) if id(x) == number)
     known = {*outer, *(x.name for x in around.loops[:place])}

@@ -1,4 +1,4 @@
-"""Temporaries of programs of very many stages share memory, those that are live one after the other."""
+"""Temporaries with disjoint live ranges share memory, in programs with very many."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tir.traverse import accessed_names, replace_buffers, walk_stmts
 
 from .lower_blocks import ALIGNED
 
-MIN_TEMPORARIES = 64  # of a function, for some to share: allocations are nested, which is as deep as there are such
-MIN_STATEMENTS = 2  # that use a temporary: what one alone uses is allocated in it
+MIN_TEMPORARIES = 64  # of a function, for some to share: allocations nest, one level a temporary
+MIN_STATEMENTS = 2  # that use a shared temporary; one of a single statement is allocated in it
 
 
 def share_temporaries(func: PrimFunc) -> PrimFunc:
-    """One temporary for several of one type that are used one after the other: a linear scan, as of registers."""
+    """Give temporaries of one type with disjoint live ranges one buffer, by linear scan as in register allocation."""
     if len(func.allocs) < MIN_TEMPORARIES or not isinstance(func.body, Seq):
         return func
     kept = _named(func)
@@ -35,7 +35,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
             place = pool.pop() if pool else b
             shared[b.name] = place
             ends.setdefault(spans[b.name][-1], []).append(place)
-        for place in ends.get(n, ()):  # what ends here is read here: who begins here has another
+        for place in ends.get(n, ()):  # still read here: a temporary that starts here needs another
             free.setdefault((place.shape, place.dtype, place.scope), []).append(place)
     moved = {name: place for name, place in shared.items() if place.name != name}
     stmts = tuple(replace_buffers(s, {x: moved[x] for x in accessed_names(s) & moved.keys()}) for s in func.body.stmts)
@@ -43,7 +43,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
 
 
 def _named(func: PrimFunc) -> set[str]:
-    """The names in annotations: buffers so named are to stay what they are."""
+    """The names in annotations; buffers of these names are not shared."""
     values: list[Any] = [v for s in walk_stmts(func.body) if isinstance(s, For) for _, v in s.annotations]
     found = set(annotation(func.attrs, ALIGNED, {}))
     while values:

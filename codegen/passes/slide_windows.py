@@ -33,7 +33,7 @@ from tir.traverse import fresh, loads, map_statements, names, nest_at, stores, s
 
 
 class _Window(NamedTuple):
-    """Unrolled loops: accumulators that `step` tells apart read, at number `kernel` of a sum, `step * stride + kernel`."""
+    """Unrolled loops: accumulator `step` reads row `step * stride + kernel` for term `kernel` of its sum."""
 
     step: For
     kernel: For
@@ -45,10 +45,10 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
               => for y in unroll(s * (n - 1) + k): for h in unroll(n):
                      if 0 <= y - s * h < k: acc[h] = acc[h] + A[y] * w[y - s * h]
 
-    where A is read in vectors and w is not: each vector is loaded once, and used by all accumulators at once. In the order of the
-    sum it is used again in later rounds, so that it is loaded again or stays in a register for long. Each accumulator sees the
-    same operations in the same order, so the numbers stay. Where they take more than half of the registers, what follows with
-    each accumulator by itself is done as soon as it has its sum, so that it leaves its register to later ones.
+    where A is read in vectors and w is not: each vector is loaded once for all accumulators. In the order of the sum, later
+    iterations would load it again, or it would occupy a register for long. Each accumulator sees the same operations in the same
+    order, so results are bitwise equal. Where accumulators take more than half of the registers, the epilogue of each runs as
+    soon as its sum is complete, which frees its register.
     """
     taken = names(func)
 
@@ -78,7 +78,7 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
 
 
 def _flat(s: Stmt) -> tuple[list[Buffer], list[Stmt]]:
-    """The registers of a statement, and its parts in order."""
+    """The register buffers that a statement allocates, and its parts in order."""
     match s:
         case Allocate(Buffer(scope="register") as buffer, body):
             buffers, parts = _flat(body)
@@ -90,12 +90,12 @@ def _flat(s: Stmt) -> tuple[list[Buffer], list[Stmt]]:
 
 
 def _following(loops: Sequence[For], window: _Window, rest: Sequence[Stmt]) -> int:
-    """The number of statements right behind a window that use each accumulator by itself, and nothing that the others change.
-    The number of the accumulator is one of the indices of all elements that they make for it."""
+    """The number of statements directly after a window that process each accumulator by itself, and read nothing written for
+    others. The number of the accumulator is among the indices of all elements that they write for it."""
     update = loops[-1].body
     axes = {x.buffer: x.indices.index(window.step.var) for x in stores(update)}
     seen = {x.buffer for x in loads(update)} | axes.keys()
-    changed: set[Buffer] = set()  # at indices of which it is not known whose they are
+    changed: set[Buffer] = set()  # whose indices do not name an accumulator
     for n, s in enumerate(rest):
         if not isinstance(s, For) or s.kind is not Kind.UNROLLED or s.extent != window.step.extent:
             return n
@@ -133,7 +133,7 @@ def _slid(loops: Sequence[For], window: _Window, name: str, following: Sequence[
 
 
 def _window(loops: Sequence[For]) -> _Window | None:
-    """The loops of a window in a nest around updates of registers, which are one for all of these; None if there are none."""
+    """The loops of the window of a nest, the same for all updates of registers in it; None if it has no such window."""
     body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)
     first, *others = [_window_of(loops, x, {y.buffer for y in stores(body)}) for x in parts]
@@ -162,7 +162,7 @@ def _window_of(loops: Sequence[For], lane: Stmt, updated: Set[Buffer]) -> _Windo
 
 
 def _stride(x: Load, step: For, kernel: For) -> int | None:
-    """The distance in the kernel, in elements, between the reads of two neighbours, if they read something in common."""
+    """The distance between the reads of neighbouring accumulators, in steps of `kernel`; None if they share no element."""
     offset = position(x.buffer, x.indices)
     across, along = coefficient(offset, step.name), coefficient(offset, kernel.name)
     if not across or not along or across % along:

@@ -1,4 +1,4 @@
-"""Tiles of shared memory loaded some steps ahead."""
+"""Tiles of shared memory loaded some iterations ahead."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, s
 
 from .gpu_kernels import GPUKernel, map_kernels
 
-STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
-DOUBLE = "double_buffer"  # an annotation of a loop: two of them
-ASYNCHRONOUS = "asynchronous"  # a call around what is stored: a copy that need not be there before it is waited for
-COMMIT = "copy_async_commit"  # a call: the copies so far are a group
-WAIT = "copy_async_wait"  # a call: all groups are there but the latest ones, whose number is the argument
+STAGES = "pipeline_stages"  # an annotation of a loop: the number of copies of each tile, used in rotation; 1 is no pipeline
+DOUBLE = "double_buffer"  # an annotation of a loop: two copies
+ASYNCHRONOUS = "asynchronous"  # a call around a stored value: a copy that need not be complete before the wait for it
+COMMIT = "copy_async_commit"  # a call: ends a group of copies
+WAIT = "copy_async_wait"  # a call: waits for all groups but the latest ones, whose number is the argument
 
 
 def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
@@ -42,8 +42,8 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
               => for p in range(s - 1): load tile p
                  for k in range(n): wait for tile k; if k + s - 1 < n: load tile k + s - 1; use tile k
 
-    with s tiles that take turns. The tiles are those that the loop allocates in shared memory; the statements that load them
-    come first and read nothing that the loop makes. A loop that is not of this form stays as it is.
+    with s copies of each tile, used in rotation. The tiles are the buffers that the loop allocates in shared memory; the
+    statements that load them come first and read nothing that the loop writes. Other loops stay as they are.
     """
     taken = names(func)
 
@@ -57,7 +57,7 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
 
 
 def stages(loop: For) -> int:
-    """The number of tiles that take turns in a loop, by its annotations; ValueError for what is no such number."""
+    """The number of copies of each tile of a loop, by its annotations. Raises ValueError for any other value."""
     n: int = value_of(loop, STAGES, 2 if value_of(loop, DOUBLE, False) else 1)
     return n
 
@@ -106,7 +106,7 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
 
 
 def copied(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:
-    """The element of global memory that a value is, and the condition under which it is that, and 0 otherwise."""
+    """The element of global memory that a value copies, and the condition without which it is 0; None for other values."""
     match value:
         case Load(buffer) if buffer.scope == "global" and buffer.dtype == dtype:
             return value, None
@@ -117,7 +117,7 @@ def copied(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:
 
 
 def _unallocated(s: Stmt) -> tuple[list[Buffer], Stmt]:
-    """The shared buffers that `s` allocates around all or some of its statements, and `s` without."""
+    """The shared buffers that `s` allocates outside of its loops, and `s` without the allocations."""
     match s:
         case Allocate(buffer, body) if buffer.scope in SHARED:
             tiles, body = _unallocated(body)
@@ -130,7 +130,7 @@ def _unallocated(s: Stmt) -> tuple[list[Buffer], Stmt]:
 
 
 def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
-    """Copies stay asynchronous only where the target is capable of it; without any there is nothing to wait for."""
+    """Make the copies of a kernel synchronous where the target has no asynchronous ones, or none moves enough bytes."""
 
     def change(n):
         match n:

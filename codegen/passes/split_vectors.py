@@ -1,4 +1,4 @@
-"""Vectorised loops get the lengths that the processor's registers have."""
+"""Vectorised loops are split to the lengths of the processor's registers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tir.traverse import fresh, loads, map_statements, names, stores, substitute
 
 from .memory_hints import PREFETCH, prefetches
 
-MAX_CHUNKS = 16  # more register-sized pieces than this become a loop of their own
+MAX_CHUNKS = 16  # registers of an unrolled split; more become a serial loop
 
 
 def split_vectors(func: PrimFunc, target) -> PrimFunc:
@@ -17,12 +17,11 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
               => for v_0 in unroll(n // w): for v_1 in vectorized(w): S(v_0 * w + v_1);  for v_1 in vectorized(n % w): ...
 
     where w elements of the widest type in S fill one vector register; lengths up to w stay, so a schedule can choose
-    narrower registers. Lengths that are no power of two become the next one, with the lanes beyond under a guard, where the
-    processor has masked loads and stores. A vectorised loop inside another runs serially. The distance of a `prefetch`, n of
-    v, is n // w of v_0.
+    narrower registers. Where the processor has masked loads and stores, other lengths are rounded up to a power of two, and the
+    extra lanes guarded. A vectorised loop inside another runs serially. A `prefetch` distance of n in v is n // w in v_0.
 
-    The rest of n comes first where S accumulates: as the last use of a factor that is broadcast, in a shorter register, it would
-    overwrite the factor, and LLVM would spill the accumulators. It fills a register where that takes no longer.
+    The remainder comes first where S accumulates. Last, in a shorter register, it would overwrite a broadcast factor, and LLVM
+    would spill the accumulators. It fills a whole register where that takes no longer.
     """
     taken = names(func)
     whole_units = target.machine.masks and target.machine.uops_per_vector == 1
@@ -71,7 +70,7 @@ def _at(s: Stmt, name: str, value: Expr) -> Stmt:
 
 
 def widest(s: Stmt) -> int:
-    """Bits of the widest element that `s` stores or loads, as it is computed or moved; 32 where it touches nothing."""
+    """Bits of the widest element that `s` stores or loads, in the type of its arithmetic or moves; 32 without accesses."""
     moves = all(isinstance(n, Const | Load | Select) for n in walk(s) if isinstance(n, Expr) and dtypes.is_half(n.dtype))
     moves = moves and not any(isinstance(n, Cast) and dtypes.is_half(n.value.dtype) for n in walk(s))
     kinds = [n.buffer.dtype for n in walk(s) if isinstance(n, (Load, Store))]
@@ -84,6 +83,6 @@ def accumulates(s: Store) -> bool:
 
 
 def maskable(s: Stmt, target) -> bool:
-    """True where the target has instructions that load and store some lanes of a vector of what `s` touches."""
+    """True where the target has masked loads and stores for the element types of `s`."""
     narrowest = min((dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))), default=32)
     return target.vector_bits >= (512 if narrowest < 32 else 256)

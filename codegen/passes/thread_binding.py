@@ -27,7 +27,7 @@ def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
     """
     taken = names(func)
     axes = {axis: Var(fresh(taken, f"{kind[0]}{axis[-1]}")) for kind in ("blockIdx", "threadIdx") for axis in axes_of(kind)}
-    owners: dict[str, str] = {}  # of temporaries: the kernel
+    owners: dict[str, str] = {}  # the kernel of each temporary
     numbers = itertools.count()
 
     def kernel(s: Stmt) -> Stmt:
@@ -58,10 +58,10 @@ def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
 
 
 def _need_memory(s: Stmt, name: str, owners: dict[str, str]) -> None:
-    """Refuse temporaries in memory that a GPU has not, or that is not the kernel's alone."""
+    """Refuse temporaries in a memory scope that GPUs lack, and those that two kernels share."""
     for b in used(s).values():
         if b.scope not in (*SHARED, "local", WARP_SCOPE, "global"):
-            raise GPUError(f"`{b.name}` is in memory `{b.scope}`, which a GPU has not; use shared or local")
+            raise GPUError(f"`{b.name}`: memory scope `{b.scope}` is not supported on a GPU; use shared or local")
         if b.scope != "global" and owners.setdefault(b.name, name) != name:
             raise GPUError(f"`{b.name}` in {b.scope} memory is used by two kernels, {owners[b.name]} and {name}; keep it in "
                            "global memory, or move its producer into the loops of its consumer (compute_at)")  # fmt: skip
@@ -121,7 +121,7 @@ def _need_valid_block(name: str, extents: dict[str, list[Expr]]) -> None:
 
 
 def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
-    """Refuse stores to global memory outside of a loop bound to blocks that the kernel has: which block would do it?"""
+    """Refuse stores to global memory outside of a block loop of the kernel, which no one block owns."""
 
     for x, around in accesses(s):
         missing = ", ".join(sorted(axes - {loop.thread for loop in around.loops}))
@@ -138,9 +138,8 @@ def _is_bound(s: Stmt) -> bool:
 
 
 def lower_thread_binding(func: PrimFunc, target) -> PrimFunc:
-    """Thread loops move outside of each kernel, where all threads run together, and leave conditions: `t < n` where a loop has
-    fewer iterations than the block threads. A statement in no loop of an axis that writes shared or global memory is left to the
-    first thread of that axis, or to its first warp."""
+    """Move thread loops outside of each kernel; conditions `t < n` stay where a loop has fewer iterations than the block threads.
+    The first thread of an axis, or the first warp, does the stores to shared and global memory outside of the axis's loops."""
 
     def change(kernel: GPUKernel) -> Stmt:
         threads = kernel.threads

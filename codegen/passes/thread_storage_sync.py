@@ -1,14 +1,14 @@
-"""Barriers: where threads of a block must wait for each other.
+"""Barriers between conflicting accesses of the threads of a block.
 
 Two accesses conflict if different threads may touch one element of shared or global memory, and one of them writes. Conflicting
-accesses need a barrier between them. It is inserted as late as possible, directly before the later access (or before the
-outermost loop around it that the earlier access is not in), which gives the fewest barriers on a path. None is inserted where
-every element is proved to be touched by one thread only. An asynchronous copy is complete where its thread waits for it, and
-visible to other threads after the next barrier.
+accesses need a barrier between them. It stands as late as possible: directly before the later access, or before the outermost
+loop around that access alone. This gives the fewest barriers on a path. None is inserted where every element is proved to be
+touched by one thread only. An asynchronous copy is complete where its thread waits for it, and visible to other threads after
+the next barrier.
 
-The proof enumerates: for an access, the pairs (element, thread) over all threads and inner loops, conditions included; the part
-of the place that depends on what is the same for both accesses (blocks, loops around both) cancels. Where it does not, or there
-are too many points, a conflict is assumed.
+The proof enumerates the pairs (element, thread) of an access over all threads and inner loops, under its conditions. Index terms
+in variables common to both accesses (blocks, loops around both) cancel. Where they do not, or there are too many points, a
+conflict is assumed.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class MemoryAccess:
     path: Path
     footprint: Footprint
     copying: bool = False  # an asynchronous copy that its thread has not waited for
-    carried: Path = ()  # of an earlier iteration of the loop at this path
-    varying: frozenset[str] = frozenset()  # the loops whose variables may differ for that reason
+    carried: Path = ()  # the loop of which this is an access in an earlier iteration
+    varying: frozenset[str] = frozenset()  # loops whose variables may differ between that iteration and this
 
 
 def _periods(fixed: tuple) -> dict[str, int]:
-    """The loops that are in indices only as remainders, k % c or (k + 1) % c: the number of values that show all there is."""
+    """The periods, by name, of loops that occur in indices only as remainders such as k % c or (k + 1) % c."""
     found: dict[str, int] = {}
     for part in fixed:
         for monomial, _ in part:
@@ -62,14 +62,14 @@ def _periods(fixed: tuple) -> dict[str, int]:
                     case Binary("%", a, Const(c)) if c > 0:
                         found |= {name: lcm(found.get(name, 1), int(c)) for name in variables(a)}
                     case _:
-                        found |= dict.fromkeys(variables(atom), 0)  # no: it is there otherwise
+                        found |= dict.fromkeys(variables(atom), 0)  # also outside of a remainder
     return {name: n for name, n in found.items() if 0 < n <= 64}
 
 
 @dataclass(eq=False)
 class Footprint:
-    """The places that an access takes over all threads of the block and all iterations of the loops in its unit (`moving`: the
-    number of values by variable, None where unknown), under `guards`. Loops around the unit are in `ranges`."""
+    """The elements that an access touches over all threads of the block and all iterations of the loops in its unit, under
+    `guards`. `moving` is the number of values by variable, None where unknown. Loops around the unit are in `ranges`."""
 
     indices: tuple[Expr, ...]
     moving: dict[str, int | None]
@@ -81,19 +81,19 @@ class Footprint:
     known: dict[frozenset[str], tuple] = field(default_factory=dict)
 
     def under(self, guards: tuple[Expr, ...]) -> Footprint:
-        """The same under other guards."""
+        """The footprint under other guards."""
         return replace(self, guards=guards, known={})
 
     def points(self, varying: frozenset[str] = frozenset()) -> tuple[tuple | None, np.ndarray | None]:
-        """The part of the place that is the same for all, by dimension; and one row an (offset in each dimension ..., thread),
-        where the loops `varying` run as well. None where it is not known."""
+        """The common part of the indices, by dimension, and the distinct rows (offset in each dimension ..., thread). The loops
+        `varying` run as well. None where unknown."""
         used = varying & variables(*self.indices)
         if used not in self.known:
             self.known[used] = _points(self, self.counts(used) | self.moving)
         return self.known[used]
 
     def counts(self, loops: frozenset[str]) -> dict[str, int | None]:
-        """The number of values of loops around the unit that its places depend on, None where it is not known."""
+        """The number of values of those loops around the unit on which the indices depend; None where unknown."""
         found: dict[str, int | None] = {}
         for name in loops & variables(*self.indices):
             high = self.ranges.get(name, (0, None))[1]
@@ -101,12 +101,12 @@ class Footprint:
         return found
 
     def by_value(self, loops: dict[str, int], varying: frozenset[str]) -> tuple[tuple | None, np.ndarray | None]:
-        """The same for each value of the loops `turns`, which becomes a column in front of the offsets."""
+        """The points for each value of `loops`, which become columns in front of the offsets."""
         return _points(self, {**self.counts(varying), **loops, **self.moving}, tuple(sorted(loops)))
 
 
 def thread_storage_sync(func: PrimFunc, target) -> PrimFunc:
-    """Put in the barriers that threads need. GPUError where one would be needed that not all threads reach."""
+    """Insert barriers between conflicting accesses. Raises GPUError where not all threads would reach one."""
     return map_kernels(func, lambda kernel: _BarrierInsertion(kernel).run() if prod(kernel.block) > 1 else kernel.body)
 
 
@@ -114,7 +114,7 @@ class _BarrierInsertion:
     def __init__(self, kernel: GPUKernel):
         self.kernel = kernel
         self.before: set[Path] = set()
-        self.inner: set[Path] = set()  # loops and conditions, which a barrier of every iteration stays outside of
+        self.inner: set[Path] = set()  # loops and conditions; a barrier of every iteration stands outside of them
         self.cache: dict[Path, list[MemoryAccess]] = {}
 
     def run(self) -> Stmt:
@@ -184,8 +184,9 @@ class _BarrierInsertion:
         return _union(pending, found)
 
     def depth(self, a: MemoryAccess, path: Path) -> int:
-        """The number of steps of `path` to the statement before which a barrier separates `a` from what is there: the outermost
-        that is not around `a`; of an earlier iteration, the innermost in that iteration that is in no other loop or condition."""
+        """The length of the part of `path` that leads to the statement before which a barrier separates `a` from the access at
+        `path`: the outermost statement not around `a`. If `a` is of an earlier iteration, it is the innermost statement of the
+        carrying loop that is in no other loop or condition."""
         if a.carried:
             n = len(a.carried) + 1
             while n < len(path) and path[:n] not in self.inner:
@@ -247,7 +248,7 @@ def _conflict(a: MemoryAccess, b: MemoryAccess) -> bool:
 
 
 def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:
-    """The accesses of a unit to shared and global memory; those to global memory only if the kernel writes the buffer."""
+    """The accesses of a unit to shared and global buffers that the kernel writes."""
     written = stored_names(kernel.body)
     threads = {axis: kernel.indices[axis].name for axis in kernel.threads}
     found: list[MemoryAccess] = []
@@ -255,7 +256,7 @@ def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval])
         if x.buffer.name not in written or not (x.buffer.scope in SHARED or x.buffer.scope == "global"):
             continue
         guards = [*around.conditions, *around.selected]
-        inside: set[str] = set()  # the axes of threads that are all there
+        inside: set[str] = set()  # axes of the thread loops around the access
         inner: dict[str, int | None] = {}
         for loop in around.loops:
             if is_thread(loop, "threadIdx"):
@@ -265,12 +266,12 @@ def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval])
             else:
                 _, high = extent_range(loop.extent, ranges)
                 inner[loop.name] = None if high is None else high + 1
-        # Outside of the loops of an axis its first thread does what others could see, and every thread the rest.
+        # Outside of the loops of an axis its first thread does shared and global stores; every thread does local ones.
         store = x if isinstance(x, Store) else around.stmt if isinstance(around.stmt, Store) else None
         everywhere = store is not None and store.buffer.scope == "local"
         moving = {name: kernel.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner
         if store is not None and in_warp(store):
-            # The lanes of a warp touch together what an instruction of a warp touches: two of them stand for all.
+            # The lanes of a warp jointly touch the elements of a warp instruction: two of them stand for all.
             moving[threads["threadIdx.x"]] = min(kernel.block[0], 2)
         footprint = Footprint(
             x.indices, moving, tuple(guards), set(around.bindings), ranges, list(threads.values()), kernel.block

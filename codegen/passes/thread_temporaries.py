@@ -1,4 +1,4 @@
-"""Temporaries of the blocks of a grid and of threads: each has its own."""
+"""Temporaries of blocks and threads: each block or thread gets its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .lower_blocks import apart
 from .separate_lives import written_together
 
 MAX_LOCAL_BYTES = 512 << 10  # bytes of a thread (CUDA C++ programming guide, technical specifications)
-HELD_TOGETHER = {"blockIdx": ("global",), "threadIdx": ("global", *SHARED), "vthread": ("global",)}  # memory, by kind of loop
+HELD_TOGETHER = {"blockIdx": ("global",), "threadIdx": ("global", *SHARED), "vthread": ("global",)}  # scopes, by kind of loop
 
 
 def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
@@ -23,9 +23,9 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
                  for b in blocks: x = alloc(n); for t in threads: S(x[i])
               => x = alloc(n, B); for b in blocks: for t in threads: S(x[i, b])
 
-    Memory that the iterations of a loop hold together has a place for each. The function allocates temporaries that were
-    allocated around blocks and threads, or in global memory. One of the function that blocks or threads would write together
-    is allocated in those that use it.
+    Memory that the iterations of a loop share gets an element for each. Temporaries allocated around blocks and threads, or in
+    global memory, become the function's. A temporary of the function that blocks or threads would write together first moves
+    into the loops that use it.
     """
     sizes = size_ranges(func.params)
     inner = {b.name for b in func.allocs if b.scope == "global" and written_together(func.body, b, sizes)}
@@ -51,12 +51,12 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
 
 
 def _for_itself(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """True where an iteration has written all that it reads of the buffer."""
+    """True where an iteration writes elements of the buffer before it reads them; never for vectorised loops."""
     return loop.kind is not Kind.VECTORIZED and writes_before_reads(loop.body, buffer, ranges)
 
 
 def _private(s: Stmt, bound: bool) -> Stmt:
-    """`s` with a place for each iteration in what is allocated in loops over blocks and threads; `bound`: it stands in one."""
+    """`s` with the allocations in block and thread loops private to an iteration; `bound`: `s` stands in such a loop."""
     new = map_statements(s, lambda x: _private(x, bound or _is_bound(s)))
     if isinstance(new, For) and new.kind is Kind.THREAD:
         scopes = HELD_TOGETHER[new.thread.split(".")[0]]

@@ -1,4 +1,4 @@
-"""Loops that the backend writes out."""
+"""Choice of the loops that the backend unrolls."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from schedule.annotation_values import value_of
 from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
 from tir.traverse import children, loops, map_statements, walk
 
-MAX_OPERATIONS = 8192  # a larger body stays a loop: LLVM takes a second or two for this one, and grows by more than the size
+MAX_OPERATIONS = 8192  # of an unrolled loop; LLVM takes a second or two for these, and its time grows faster than the number
 PRAGMA = "pragma_auto_unroll_max_step"
 
 
 def unroll(func: PrimFunc, target) -> PrimFunc:
-    """Leave UNROLLED only on loops that will be written out: those of constant extent whose copies hold few enough operations.
+    """Leave UNROLLED only on loops of constant extent whose copies hold at most MAX_OPERATIONS.
 
     Below a loop annotated `pragma_auto_unroll_max_step: n`, serial nests that make no more than n statements are UNROLLED too.
     The backend writes the copies; until then the loop stays one statement, which keeps the passes fast.
@@ -39,7 +39,7 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
 
 
 class Size(NamedTuple):
-    """Stores, and operations: stores, loads and arithmetic, but for that on indices, most of which is done outside."""
+    """Stores, and operations: stores, loads and arithmetic, except on indices, most of which is loop-invariant."""
 
     statements: int
     operations: int

@@ -12,7 +12,7 @@ from tir.traverse import fresh, loads, loops, map_statements, names, substitute,
 from .memory_hints import IN_ORDER, with_steps
 from .unroll import PRAGMA, size
 
-MAX_STEPS = 8  # of an iteration: its jump is rare enough
+MAX_STEPS = 8  # steps of an iteration, by which its jump is rare enough
 
 
 def unroll_steps(func: PrimFunc, target) -> PrimFunc:
@@ -21,10 +21,10 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
                  for k in unroll(n % 4): S(n // 4 * 4 + k)
 
     below a loop annotated `pragma_auto_unroll_max_step: m`, where S has at most m / 4 statements and no jump, and `unroll` has
-    left the loop, as it makes more than m: of the numbers of steps from that to half of it the largest that divides n, if any.
-    Steps that load the same elements, as those of a window do, stay apart: these would be kept in registers that others need.
-    The steps of an iteration are `in_order`: LLVM does not load for one before the one before it has ended, which would need more
-    registers than a tile leaves.
+    left the loop serial, as it makes more than m. The number of steps, here 4, is the largest divisor of n between the most that
+    m permits and half of that, if any. Steps that load the same elements, as those of a window do, stay apart: LLVM would keep
+    these in registers that others need. Steps are `in_order`: LLVM loads for none before the one before it has ended, which would
+    need more registers than a tile leaves.
     """
     taken = names(func)
 
@@ -40,7 +40,7 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
 
 
 def _steps(loop: For, limit: int) -> int:
-    """The number of steps that an iteration is to have."""
+    """The number of steps for an iteration; 1 leaves the loop as it is."""
     made = _statements(loop.body) if limit and loop.kind is Kind.SERIAL else None
     most = min(MAX_STEPS, limit // made) if made else 1
     if most > 1 and any(_meet(x, loop, most) for x in loads(loop.body)):
@@ -52,7 +52,7 @@ def _steps(loop: For, limit: int) -> int:
 
 
 def _meet(load: Load, loop: For, count: int) -> bool:
-    """True where two of so many steps may load one element at different places of the unrolled loops inside."""
+    """True where two of `count` steps may load one element, in any iterations of the unrolled loops inside."""
     place = position(load.buffer, load.indices)
     step, places = coefficient(place, loop.name), {0}
     for x in loops(loop.body):
@@ -82,7 +82,7 @@ def _in_steps(s: For, count: int, taken: set[str]) -> Stmt:
 
 
 def _statements(s: Stmt) -> int | None:
-    """The stores in a statement once it is written out, of a vector or an element; None where there are jumps in it."""
+    """The stores of a statement once unrolled, each of a vector or an element; None if it has jumps."""
     for x in walk_stmts(s):
         written = isinstance(x, For) and x.kind in (Kind.UNROLLED, Kind.VECTORIZED) and isinstance(x.extent, Const)
         if not (written or isinstance(x, Store | Seq)):

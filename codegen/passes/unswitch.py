@@ -1,4 +1,4 @@
-"""Conditions on the updates of a reduction leave the loops on which they don't depend."""
+"""Loop-invariant conditions on the updates of a reduction are hoisted out of their loops."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def unswitch(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k in range(n): C[i] = if_then_else(c, C[i] + A[k], C[i])
               => if c: for k in range(n): C[i] = C[i] + A[k]
 
-    where c, or a part of it that holds for every update in the loop, is made of indices and not of k: nothing is stored where
-    what was there would stay. In a transposed convolution, whose sum runs over the elements of an image and skips the zeros
-    between them, whole loops disappear, at run time or, where loops around are unrolled, from the code.
+    where c, or a conjunct of it that guards every update in the loop, is an index expression without k. Where c is false, the
+    store would only write the old value. In a transposed convolution, whose sum skips the zeros between the elements of an
+    image, whole loops disappear: at run time or, where loops around are unrolled, from the code.
     """
 
     def visit(s: Stmt) -> Stmt:
@@ -27,7 +27,7 @@ def unswitch(func: PrimFunc, target) -> PrimFunc:
 
 
 def _update(s: Store) -> Select | None:
-    """The value of a store that keeps what is there where its condition does not hold."""
+    """The value of a store that keeps the old element where its condition is false; None for other stores."""
     value = s.value
     if isinstance(value, Select) and value.false_value == Load(s.buffer, s.indices):
         return value
@@ -35,11 +35,11 @@ def _update(s: Store) -> Select | None:
 
 
 def _conditions(s: Stmt) -> list[Expr]:
-    """The conditions under which alone anything is stored in `s`, as far as nothing within `s` decides them."""
+    """The conditions that guard all stores in `s` and are invariant in its loops."""
     match s:
         case Store():
             update = _update(s)
-            # What loads or may overflow could be decided otherwise elsewhere.
+            # A condition that loads or may overflow could have another value elsewhere.
             return [] if update is None else [c for c in conjuncts(update.condition) if not wraps(c)]
         case For(var, _, body):
             return [c for c in _conditions(body) if var.name not in variables(c)]
@@ -53,7 +53,7 @@ def _conditions(s: Stmt) -> list[Expr]:
 
 
 def _without(s: Stmt, known: set[Expr]) -> Stmt:
-    """`s` where the conditions `known` hold."""
+    """`s` under the conditions `known`, which its stores no longer test."""
     if isinstance(s, Store):
         update = _update(s)
         if update is None:

@@ -107,7 +107,7 @@ def _step(x: Stmt, loop: For) -> bool:
 
 
 def _bound_inside(s: Stmt, axis: str) -> bool:
-    """True where a perfect nest down from `s` binds `axis`, and loops alone stand above."""
+    """True where the perfect nest from `s` inward has a loop bound to `axis`."""
     while isinstance(s, For):
         if s.thread == axis:
             return True

@@ -1,9 +1,9 @@
 """Fragments: tiles that the 32 threads of a warp hold together in their registers, for instructions of the whole warp.
 
-A buffer in scope `warp` is written down as a matrix. A nest annotated `instruction` is one instruction for which all lanes of a
-warp join: a product of small matrices, or a load of a tile from shared memory. The instruction says how a tile lies in the lanes'
-registers (PTX ISA, "Warp Level Matrix Instructions"), and so it does for nests that touch the same buffer element by element:
-each lane runs the iterations whose elements it holds.
+A buffer in scope `warp` is declared as a matrix. A nest annotated `instruction` is one instruction that all lanes of a warp
+execute together: a product of small matrices, or a load of a tile from shared memory. The instruction fixes the layout of a tile
+in the lanes' registers (PTX ISA, "Warp Level Matrix Instructions"). Nests that access the same buffer element by element follow
+it: each lane runs the iterations whose elements it holds.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ TRANSPOSED = "ldmatrix_x4_trans"
 TF32 = "tf32"  # a call: its argument, rounded to 10 bits of mantissa
 ROW = 16  # bytes of a row of an 8 x 8 matrix, in which `ldmatrix` moves
 
-Place = tuple[int, int]  # a row and a column, or what one step adds to them
+Place = tuple[int, int]  # a row and a column, or a step in each
 
 
 @dataclass(frozen=True)
 class Layout:
     """The layout of a tile in a warp. Lane l has the elements e = 0, 1, ... at
 
-        (row, column) = (l // 4) * group + (l % 4) * member + what each part of e adds,
+        (row, column) = (l // 4) * group + (l % 4) * member + the sum over the parts of e,
 
     where a part (count, rows, columns) counts from 0 to count - 1 and adds (rows, columns) a step; the most significant first.
     """
@@ -107,7 +107,7 @@ PRODUCTS = {
 
 @dataclass(frozen=True)
 class Held:
-    """A buffer in scope `warp`: its layout, and which of its dimensions are the rows and the columns of tiles."""
+    """The layout of a buffer in scope `warp`, and its dimensions that are the rows and the columns of tiles."""
 
     layout: Layout
     rows: int
@@ -115,7 +115,7 @@ class Held:
 
 
 def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
-    """Buffers in scope `warp` become local ones, each lane's own elements, and instructions of a warp calls.
+    """Replace buffers in scope `warp` by the local elements of each lane, and annotated nests by calls of warp instructions.
 
     Raises GPUError where a buffer has no layout or two, where loops do not fill tiles, or where the target has no such
     instruction.
@@ -152,8 +152,8 @@ class _Lowering:
         self.spread()
         for n in walk(self.body):
             if type(n) is Buffer and n.scope == WARP_SCOPE and n.name not in self.held:
-                raise GPUError(f"`{n.name}` in scope `{WARP_SCOPE}` is no operand of a tensor-core instruction, so nothing says "
-                               "how a warp holds it; tensorize what reads it, or use the scope `local` or `shared`")  # fmt: skip
+                raise GPUError(f"`{n.name}` in scope `{WARP_SCOPE}` is not an operand of a tensor-core instruction, so it has no "
+                               "layout; tensorize the block that reads it, or use the scope `local` or `shared`")  # fmt: skip
         return self.visit(self.body, self.ranges)
 
     # layouts
@@ -179,7 +179,7 @@ class _Lowering:
                            "give each a copy of its own (cache_read)")  # fmt: skip
 
     def spread(self) -> None:
-        """Buffers that are computed element by element with others of known layout have the same."""
+        """Propagate layouts to buffers that are computed element by element with buffers of known layout."""
         pairs = [(s, x) for s in _single_stores(self.body) for x in (Load(s.buffer, s.indices), *loads(s.value))]
         grown = True
         while grown:
@@ -210,7 +210,7 @@ class _Lowering:
         return buffer.with_(shape=(*shape, Const(held.layout.elements)), scope="local")
 
     def tile(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The tile in which a place that starts a tile is."""
+        """The indices of the tile whose first element has `indices`."""
         held = self.held[buffer.name]
         result = list(indices)
         for d, n in zip((held.rows, held.columns), held.layout.tile, strict=True):
@@ -364,7 +364,7 @@ class _Lowering:
         return nest(outer, substitute(body, where))
 
     def start(self, buffer: Buffer, indices: tuple[Expr, ...], starts: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """The first place of the tile in which a place is, given where the tiles of its two loops start."""
+        """The indices of the first element of a tile, given the values of its two loops there."""
         held = self.held[buffer.name]
         result = list(indices)
         for d, name in zip((held.rows, held.columns), starts, strict=True):
@@ -373,7 +373,7 @@ class _Lowering:
 
 
 def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[Expr], Stmt]:
-    """The loops from one on down to those named, the conditions between them, and what is inside; refuses anything else."""
+    """The loops from `s` down to all of `missing`, the conditions between, and the statement inside; refuses other statements."""
     around: list[For] = []
     conditions: list[Expr] = []
     inner: Stmt = s
@@ -392,7 +392,7 @@ def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[
 
 
 def _origins(layout: Layout, per: int) -> Iterator[Place]:
-    """The place of the first element of each register of a tile, as lane 0 has it."""
+    """The place in the tile of the first element of each register of lane 0."""
     parts = layout.parts[:-1] if per == 2 else layout.parts
     places: list[Place] = [(0, 0)]
     for count, rows, columns in parts:

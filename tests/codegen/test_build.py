@@ -232,7 +232,7 @@ def test_unknown_gpu_passes_are_refused():
 @pytest.mark.parametrize(
     ("scope", "message"),
     [
-        ("wmma.matrix_a", "`A_wmma_matrix_a` is in memory `wmma.matrix_a`, which a GPU has not; use shared or local"),
+        ("wmma.matrix_a", "`A_wmma_matrix_a`: memory scope `wmma.matrix_a` is not supported on a GPU; use shared or local"),
         (
             "shared",
             "`A_shared` in shared memory is used by two kernels, main_kernel0 and main_kernel1; keep it in global memory, or move "
