@@ -1,6 +1,6 @@
 """Differences between kinds of targets: one `Backend` record a kind. No other code branches on the kind.
 
-A new kind is its own module and its record here; what the search must know of it is its record in `search/backends.py`.
+A new kind needs a module, a record here, and a record in `search/backends.py` for the search.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class Backend:
     kind: str
     build: Callable[[PrimFunc, Target, ObjectCache | None], Any]  # a kernel of a scheduled function
     passes: tuple[Pass, ...] = ()  # that lower a function, in order
-    texts: Mapping[str, Callable[[PrimFunc, Target], str]] = field(default_factory=dict)  # stages of `dump` behind the passes
+    texts: Mapping[str, Callable[[PrimFunc, Target], str]] = field(default_factory=dict)  # stages of `dump` after the passes
     shown: str | None = None  # the stage that `dump` shows by default; None: the script after each pass
-    options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}  # of given options, those of the kind with defaults
+    options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}  # options of the kind, completed from given ones
     spelling: Callable[[Target], str] = lambda target: target.kind  # the target as a string
     machine: Callable[[Target], Machine] = _cpu_machine  # the machine model that templates and cost models read
-    device: Callable[[], str] | None = None  # the name of the device here, empty where there is none
+    device: Callable[[], str] | None = None  # the name of the device here, empty without one
     described: tuple[str, ...] = ()  # options that decide how fast kernels are on a device
     here: Callable[[], dict[str, Any]] = dict  # options that describe the device here
     missing: Callable[[Target], str] = lambda target: ""  # why no kernel for the target can run here; empty if one can
-    array_type: Callable[[Any], tuple[tuple[int, ...], str] | None] = _host_array_type  # of an argument; None: it is no array
+    array_type: Callable[[Any], tuple[tuple[int, ...], str] | None] = _host_array_type  # shape and dtype; None for no array
     builder: str = "search.measure.builder"  # the module by which worker processes make kernels
 
     def pass_names(self) -> list[str]:
@@ -80,7 +80,7 @@ class Backend:
 
 
 def integer_option(key: str, value: Any) -> int:
-    """The value of a target option as an int. Raises ValueError where it is none."""
+    """The value of a target option as an int. Raises ValueError for any other value."""
     try:
         if isinstance(value, (bool, float)):
             raise ValueError
@@ -98,7 +98,7 @@ def switch_option(key: str, value: Any) -> bool:
 
 
 def backend(target: str | Target) -> Backend:
-    """The backend of a target, its string or its kind. Raises ValueError for a kind that there is not."""
+    """The backend of a target, its string or its kind. Raises ValueError for an unknown kind."""
     kind = target.partition(" ")[0] if isinstance(target, str) else target.kind
     if kind not in BACKENDS:
         raise ValueError(f"target kind {kind!r} is unknown; known are {', '.join(BACKENDS)}")

@@ -40,21 +40,20 @@ def build(
     cache: ObjectCache | None = None,
     checked: bool = True,
 ) -> Any:
-    """Compile exactly the program given, a function or the one that a schedule has come to, for `target`.
+    """Compile exactly the given program, a function or the current one of a schedule, for `target`.
 
-    Of a module of one function comes its kernel, and of a module of several a dict of their kernels.
+    A module of one function gives its kernel, a module of several a dict of kernels by name.
 
-    Raises TypeError for what is neither, ValueError for a target or an annotation that is not understood, VerifyError for an
-    access outside of its buffer, and CodegenError (for cuda GPUError, or CompileError from NVRTC) for what the backend cannot
-    compile.
+    Raises TypeError for any other program, ValueError for an invalid target or annotation, and VerifyError for an access outside
+    of its buffer. Raises CodegenError (for cuda GPUError, or CompileError from NVRTC) where the backend cannot compile it.
 
-    That all accesses are inside is proved, or tried in every iteration; where sizes or elements of arrays that a call is given
-    decide, as with `A[index[i]]`, it is for the caller to see to that. `checked=False` compiles the program unseen: a call may
-    then read or write anything, or end the process.
+    Accesses are proved, or tested in every iteration, to be in bounds. Where they depend on a call's sizes or array elements, as
+    `A[index[i]]`, the caller keeps them in bounds. `checked=False` omits the check: a call may then read or write anything, or
+    end the process.
 
     For cuda the result is a `codegen.cuda.CudaKernel`, which needs NVRTC, but no GPU until it is called.
 
-    With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
+    With `cache`, LLVM runs only if no earlier build had the same LLVM IR, target and LLVM.
     """
     target = Target(target)
     if isinstance(func, Mapping) and len(func) > 1:
@@ -80,11 +79,11 @@ def stage_names(target: str | Target = "llvm") -> list[str]:
 def lower(
     func: PrimFunc, target: Target, after: str | None = None, observe: Callable[[str, PrimFunc], None] | None = None
 ) -> PrimFunc:
-    """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result. The first pass
-    is given no loops without iterations.
+    """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result. Loops without
+    iterations are removed first.
 
-    Raises ValueError for a name that is not in `pass_names(target)` and for indices of more than 64 bits, GPUError for a schedule
-    that has no meaning on a GPU.
+    Raises ValueError for a name that is not in `pass_names(target)`, a foreign call, or indices of more than 64 bits, and
+    GPUError for a schedule that a GPU does not support.
     """
     found = backend(target)
     known = found.pass_names()

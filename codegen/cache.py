@@ -1,8 +1,8 @@
 """A directory of compiled objects, so that no program is compiled twice for one target.
 
-An entry's name is a hash of all that its contents depend on: the LLVM IR, the target, the versions of llvmlite and LLVM, and the
-passes that LLVM runs. Any number of processes and threads may share a directory: entries are written under another name and
-then renamed, carry a checksum of their name and contents, and never change.
+The name of an entry is a hash of the LLVM IR, the target, the versions of llvmlite and LLVM, and the passes that LLVM runs. Any
+number of processes and threads may share a directory: entries are written under another name and then renamed, carry a checksum
+of their name and contents, and never change.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .processor import machine_kind
 MAGIC = b"tir object 2\n"
 SUFFIX = ".object"
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
-ABANDONED_SECONDS = 3600.0  # seconds after which a partly written entry is taken for that of a process that died
+ABANDONED_SECONDS = 3600.0  # seconds after which a partly written entry counts as that of a dead process
 
 
 def default_path() -> Path:
-    """The folder of this cache for a user of this system: `$XDG_CACHE_HOME/tir/objects`, or its like on macOS and Windows."""
+    """The default folder of the cache: `$XDG_CACHE_HOME/tir/objects`, or its equivalent on macOS and Windows."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -57,9 +57,9 @@ class Statistics:
 
 @dataclass
 class ObjectCache:
-    """Compiled objects in the directory `path`, of at most about `max_bytes` in all; the ones unused for longest go first.
+    """Compiled objects in the directory `path`, of at most about `max_bytes` in all; the least recently used are evicted first.
 
-    Each process looks at the size whenever it has written 1/32 of `max_bytes`, and then cuts the directory down to 3/4 of it.
+    Each process checks the size whenever it has written 1/32 of `max_bytes`, and evicts entries down to 3/4 of `max_bytes`.
     Entries are machine code that will be run: the directory is made for its owner alone. Raises OSError if it cannot be made, and
     PermissionError if it belongs to another user or others may write to it.
     """
@@ -74,10 +74,10 @@ class ObjectCache:
         self.path = Path(self.path)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _refuse_others(self.path)
-        self._written = self.max_bytes  # the first entry written looks at what others left
+        self._written = self.max_bytes  # so that the first entry written checks the size
 
     def get(self, key: str) -> bytes | None:
-        """The object kept under `key`; None if there is none, or it is damaged."""
+        """The object stored under `key`; None if it is missing or damaged."""
         file = self._file(key)
         try:
             data = file.read_bytes()
@@ -124,7 +124,7 @@ class ObjectCache:
         self.statistics.failed += 1
 
     def evict(self) -> None:
-        """Remove what has not been used for longest until 3/4 of `max_bytes` are left, if there is more than that."""
+        """Remove abandoned parts, and the least recently used entries until at most 3/4 of `max_bytes` are left."""
         entries: list[tuple[float, int, Path]] = []
         now = time.time()
         for file in self._files():
@@ -172,7 +172,7 @@ class ObjectCache:
 
 
 class Collected(ObjectCache):
-    """A cache with the `objects` that it was given or asked for, by their keys: those of one program, to be sent elsewhere."""
+    """A cache that keeps the `objects` put into it or found, by key: those of one program, to be sent elsewhere."""
 
     def __init__(self, path: Path):
         super().__init__(path)
@@ -190,7 +190,7 @@ class Collected(ObjectCache):
 
 @cache
 def users_cache() -> ObjectCache | None:
-    """The cache of compiled objects of this user; None, with a warning, where there is no place for one."""
+    """The cache of compiled objects of this user; None, with a warning, where its directory cannot be used."""
     try:
         return ObjectCache()
     except OSError as error:
@@ -205,8 +205,8 @@ def data_key(data: Any) -> str:
 
 @cache
 def compiler_sources(*others: str) -> str:
-    """A hash of the sources of this compiler, from the IR to the search, which make schedules and code, of other files, and of
-    what makes objects of modules."""
+    """A hash of the sources that determine schedules and code, from the IR to the search, of `others`, and of the versions and
+    options of the compiler."""
     root = Path(__file__).resolve().parents[1]
     packages = (Path(tir.__file__).resolve().parent, *(root / name for name in ("schedule", "codegen", "costmodel", "search")))
     found = hashlib.sha256(json.dumps([*_compiler(), machine_kind()]).encode())
@@ -216,7 +216,7 @@ def compiler_sources(*others: str) -> str:
 
 
 def object_key(text: str, target) -> str:
-    """The name under which the object of a module for a target is kept: 64 hexadecimal digits, the same on all machines."""
+    """The key of the object of a module for a target: 64 hexadecimal digits, the same on all machines."""
     described = {"target": [target.mcpu, target.mattr, machine_kind(target.mtriple)], "compiler": _compiler()}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode() + b"\0" + text.encode()).hexdigest()
 
@@ -233,7 +233,7 @@ def _compiler() -> list:
 
 
 def _refuse_others(directory: Path) -> None:
-    """Raise PermissionError where someone else than this user may put entries into a directory, as far as the system can say."""
+    """Raise PermissionError where other users may write to a directory, as far as the system can say."""
     if not hasattr(os, "getuid"):
         return
     status = directory.stat()
@@ -252,7 +252,7 @@ def _unwrapped(key: str, data: bytes) -> bytes | None:
 
 
 def _checksum(key: str, code: bytes) -> bytes:
-    """The checksum of an entry and its name: one that was renamed is a damaged one."""
+    """The checksum of an entry with its key: a renamed entry counts as damaged."""
     return hashlib.sha256(key.encode() + b"\0" + code).digest()
 
 

@@ -7,18 +7,18 @@ Rewrite   for i: for j in range(n): P[i, j] = f(W, i, j)       # P a temporary, 
        => prepare(W, P): for i: for j in range(n): P[i, j] = f(W, i, j)
           main(X, P, Y): for i: Y[i] = S(X, P, i)
 
-A statement is moved that writes temporaries which nothing else writes, and reads nothing but constants and what it has written,
-or what was moved before it. Of the loops around it, those that it depends on go with it; it leaves the others, and runs once for
-all their iterations. Sound where one of these holds:
+A statement is moved if no other statement writes its temporaries, and it reads constants, its own results and those of
+statements moved before it alone. Loops around it that it depends on move with it; it leaves the others, and runs once for all
+their iterations. Sound where one of these holds:
 
     - no loop is around it;
-    - each element of a temporary has one value, whatever the iteration: its index holds all spatial axes of the one block that
-      writes it, and the loops of its sum, if there is one, are moved whole;
-    - the statement writes what it reads of its temporaries, so that it may run by itself, and so does each iteration of the loops
-      that go with it: the temporaries then have a dimension for each of these, outermost first, as each iteration its own values.
+    - each element of a temporary has one value in all iterations: its index holds all spatial axes of the one block that writes
+      it, and the loops of a sum are moved whole;
+    - the statement, and each iteration of the loops that move with it, writes elements of its temporaries before it reads them.
+      The temporaries then get a dimension for each of these loops, outermost first.
 
-It stays in the call where none is proved, where a condition around it reads anything else, where a length is symbolic, inside
-blocks that hold others, and where the result would take more than `MAX_GROWTH` times the bytes of the constants it is made of.
+It stays in the call where none is proved, where a condition around it reads anything else, where an extent is symbolic, and
+inside blocks that hold others; also where its results take more than `MAX_GROWTH` times the bytes of their constants.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ MAX_GROWTH = 8  # bytes prepared for a byte of constants, at most: Winograd's F(
 
 @dataclass(frozen=True)
 class _Found:
-    """Statements to be moved, side by side; the names of the constants that they need; of the loops and conditions around them
-    those that go along; and the temporaries that they write: `results`, which others read, with a dimension for each loop if
-    `expanded`, and `inner` ones."""
+    """Adjacent statements to move. `sources` names their constants; `around` are the loops and conditions that move with them.
+    Other statements read their `results`, with a dimension for each loop if `expanded`, but not their `inner` temporaries."""
 
     stmts: tuple[Stmt, ...]
     sources: frozenset[str]
@@ -84,11 +83,11 @@ class _Found:
 
 
 def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
-    """The function that prepares constants, None if nothing is to be prepared, and the function that is called.
+    """The function that prepares constants, None if there is nothing to prepare, and the function for each call.
 
-    The first takes the constants that it reads, in call order, and then the arrays that it writes; the second the parameters of
-    `func`, without constants that it reads no more, and before the first that it writes those arrays. Running both is running
-    `func`. Raises ValueError for constants that are none.
+    The first takes the constants that it reads, in call order, and then the arrays that it writes. The second takes the
+    parameters of `func` without unused constants, and those arrays before the first that it writes. Both together compute
+    `func`. Raises ValueError for invalid constants.
     """
     known = {b.name: b for b in constants(func)}
     main, taken = func, names(func)
@@ -173,7 +172,7 @@ def _candidates(func: PrimFunc, known: Mapping[str, frozenset[str]]) -> Iterator
 
 
 class _Search:
-    """True where statements of a function can be moved."""
+    """Search for the movable statements of a function."""
 
     def __init__(self, func: PrimFunc, known: Mapping[str, frozenset[str]]):
         self.func, self.known = func, known
@@ -183,7 +182,7 @@ class _Search:
         self.sizes = {p.name for p in func.sizes}
 
     def movable(self, path: Sequence[Stmt], stmts: tuple[Stmt, ...]) -> _Found | None:
-        """The statements, if it is sound to move them."""
+        """The statements with what moves along, if a move is sound; else None."""
         part = seq(*stmts)
         written, read = Counter(s.buffer.name for s in stores(part)), Counter(x.buffer.name for x in loads(part))
         own = {b.name for x in blocks(part) for b in x.allocs}
@@ -207,7 +206,7 @@ class _Search:
         return found if buffer_nbytes(*_result_buffers(found)) <= MAX_GROWTH * nbytes else None
 
     def _around(self, path: Sequence[Stmt], part: Stmt) -> tuple[For | If, ...] | None:
-        """The loops and conditions around a statement that it depends on; None where these read anything but constants."""
+        """The loops and conditions around a statement that it depends on; None where these forbid a move."""
         conditions = [s.condition for s in path if isinstance(s, If)]
         needed = variables(part, *conditions)
         if needed & self.sizes or any(x.buffer.name not in self.known for c in conditions for x in loads(c)):
@@ -219,7 +218,7 @@ class _Search:
     def _expanded(
         self, path: Sequence[Stmt], part: Stmt, around: Sequence[Stmt], written: Counter[str], read: Counter[str]
     ) -> bool | None:
-        """True where temporaries need a dimension for each of the loops that go along; None where that would not do either."""
+        """True where temporaries need a dimension for each loop that moves along; None where a move is not sound."""
         outer = loops_on(path)
         if not outer or _single_valued(part, {x.name for x in outer}):
             return False
@@ -240,7 +239,7 @@ class _Search:
 
 
 def _single_valued(part: Stmt, outer: set[str]) -> bool:
-    """True where each element that a statement in these outer loops writes has one value, whatever their iteration."""
+    """True where each element that a statement writes has one value in all iterations of the `outer` loops."""
     found = blocks(part)
     names = [s.buffer.name for b in found for s in stores(b.body)]
     if len(set(names)) < len(names) or len(stores(part)) != sum(1 + (b.init is not None) for b in found):
@@ -269,7 +268,7 @@ def _one_value(b: Block, outer: set[str], conditional: bool) -> bool:
 
 
 def _result_buffers(found: _Found) -> tuple[Buffer, ...]:
-    """The results as others read them."""
+    """The results with the shapes in which other statements read them."""
     lengths = tuple(x.extent for x in found.loops) if found.expanded else ()
     return tuple(b.with_(shape=(*lengths, *b.shape)) for b in found.results)
 
@@ -287,8 +286,8 @@ def _moved(main: PrimFunc, found: _Found, taken: set[str]) -> _Step:
 
 
 def _with_dimensions(body: Stmt, table: Mapping[str, Buffer], around: Sequence[For], axis: Axis, taken: set[str]) -> Stmt:
-    """`body` with accesses of these buffers, by name, at the variables of some loops first. In a block those are its axes: the
-    one that is the loop's variable, or a new one."""
+    """`body` with the variables of loops as first indices of the buffers in `table`, by name. In a block, axes bound to these
+    variables take their place, new ones where it has none."""
 
     def accesses(n: Stmt, first: tuple[Expr, ...]) -> Stmt:
         def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
@@ -322,7 +321,7 @@ def _in_loops(part: Stmt, around: Sequence[For | If], taken: set[str]) -> Stmt:
 
 
 def _without_hints(body: Stmt, moved: set[str]) -> Stmt:
-    """`body` without hints to buffers that moved away from where they are given."""
+    """`body` without hints to moved buffers that the annotated statement no longer accesses."""
 
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For | Block):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COMPILERS = ("cc", "gcc", "clang")
 
-# How C names the elements of each dtype: type, what must be included, and what the values are where the type does not say.
+# The C type of the elements of each dtype, its header, and a note on the values where the type does not tell.
 C_TYPES: dict[str, tuple[str, str, str]] = {
     "float64": ("double", "", ""),
     "float32": ("float", "", ""),
@@ -31,7 +31,7 @@ C_TYPES: dict[str, tuple[str, str, str]] = {
     "bool": ("bool", "stdbool.h", ""),
 } | {d.name: (f"{d.kind}{d.bits}_t", "stdint.h", "") for d in dtypes.TABLE.values() if d.kind in ("int", "uint")}
 
-# The keywords of C and C++ that are not spelled like another's.
+# Keywords of C and C++.
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl complex concept const consteval
 constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do double dynamic_cast else enum
@@ -42,7 +42,7 @@ typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xo
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
 
-# The standard library's functions that a kernel could be called like, or calls itself.
+# Functions of the standard library whose names an exported kernel may not take.
 _LIBRARY = """
 abort abs acos acosh aligned_alloc asin asinh atan atan2 atanh atexit calloc cbrt ceil copysign cos cosh div erf erfc exit
 exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod free frexp gamma hypot ilogb index j0 j1 jn labs ldexp ldiv lgamma
@@ -60,11 +60,10 @@ class ExportError(Exception):
 def export(kernel, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
     """Write a kernel as the shared library `path` (.so) or object file (.o), and beside it the C header `<name>.h`.
 
-    Returns the header's path. The function is called `name`, by default as the file without "lib" and suffix; one that prepares
-    constants, if there is something to prepare, `<name>_prepare`: it is called once, as the header says. The files need
-    neither Python nor LLVM; kernels with parallel loops need an OpenMP runtime, as the header says. A shared library is linked
-    with `compiler`, by default the first of cc, gcc and clang that there is; an object file needs none. Files are replaced whole.
-    Raises ExportError.
+    Returns the header's path. The function is called `name`, by default as the file without "lib" and suffix. A function
+    `<name>_prepare` prepares constants, if there are any, and is called once. The files need neither Python nor LLVM; parallel
+    loops need an OpenMP runtime. The header says so. A shared library is linked with `compiler`, by default the first of cc,
+    gcc and clang found; an object file needs none. Files are replaced whole. Raises ExportError.
     """
     from .llvm.compile import optimize
     from .llvm.cores import without_moving
@@ -87,8 +86,8 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
 
 
 def checked(path: str | Path, name: str | None) -> tuple[Path, str]:
-    """A file, and the name of its C function, by default as the file without "lib" and suffix. Raises ExportError where that is
-    no name, the suffix is unknown, or there is no such folder, TypeError for what is no path or no text."""
+    """A file, and the name of its C function, by default as the file without "lib" and suffix. Raises ExportError for an invalid
+    name, an unknown suffix or a missing folder, and TypeError for another type."""
     if not isinstance(path, (str, Path)) or not isinstance(name, (str, type(None))):
         raise TypeError(f"export takes the path of a file and the name of a C function, got {path!r} and {name!r}")
     path = Path(path)
@@ -101,8 +100,8 @@ def checked(path: str | Path, name: str | None) -> tuple[Path, str]:
 
 
 def write(path: Path, name: str, code: bytes, header: str, compiler: str | None, **others: Iterable[bytes | memoryview]) -> Path:
-    """Write an object file as `path`, linked if that is a shared library, the header `<name>.h`, and files `<name>.<suffix>`, by
-    suffix, of these pieces. Returns the header's path. Raises ExportError where `compiler` cannot link."""
+    """Write an object file as `path`, linked if that is a shared library, the header `<name>.h`, and a file `<name>.<suffix>` of
+    the pieces of each other argument. Returns the header's path. Raises ExportError where `compiler` cannot link."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
         if path.suffix == ".o":
@@ -121,7 +120,7 @@ def write(path: Path, name: str, code: bytes, header: str, compiler: str | None,
 
 
 def _functions(kernel, name: str) -> list[tuple[Any, str]]:
-    """The kernels of a file, and what their functions are called: the one that is called each time, and the one that prepares."""
+    """The kernels of a file with the names of their functions: the main one, and the one that prepares constants."""
     return list(zip(kernel.parts, (name, f"{name}_prepare"), strict=False))
 
 
@@ -160,7 +159,7 @@ def framed(
     includes: Set[str],
     lines: Sequence[str],
 ) -> str:
-    """A C header of these lines, and what it says of the file `path`: what it is, how it is linked, how it is called."""
+    """A C header of these lines, with a comment on the contents, linking and calls of the file `path`."""
     guard = f"TIR_{name.upper()}_H"
     text = [
         f"/* {name}: {what}, compiled by tir for {target.mcpu}.",
@@ -210,7 +209,7 @@ def _link_words(path: Path, parallel: bool) -> str:
 
 
 class Parameter(NamedTuple):
-    """A parameter in C: its declaration, name with sizes, what is said of it, and the header that its type needs."""
+    """A parameter in C: its declaration, name with sizes, note, and the header that its type needs."""
 
     declaration: str
     label: str
@@ -248,13 +247,13 @@ def _checked_name(name: str, path: Path) -> str:
 
 
 def _link(source: Path, result: Path, parallel: bool, compiler: str | None) -> None:
-    """Make a shared library of an object file. Raises ExportError with the linker's words."""
+    """Make a shared library of an object file. Raises ExportError with the linker's message."""
     asked = [compiler] if compiler else list(COMPILERS)
     found = next((full for word in asked if (full := shutil.which(word))), None)
     if found is None:
         raise ExportError(
-            f"export to {result.name!r}: a shared library is linked by a C compiler, and there is none called "
-            f"{' or '.join(asked)}; install one, name it with compiler=, or export an object file (.o)"
+            f"export to {result.name!r}: a shared library is linked by a C compiler, and {' or '.join(asked)} is not installed; "
+            "install one, name it with compiler=, or export an object file (.o)"
         )
     words = [found, "-shared", "-o", str(result), str(source), *(["-fopenmp"] if parallel else []), "-lm"]
     if sys.platform.startswith("linux"):

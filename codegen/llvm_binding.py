@@ -1,8 +1,8 @@
-"""`llvmlite.binding`, as this package imports it: with a lock that an exception does not leave locked.
+"""`llvmlite.binding`, as this package imports it: with a lock that exceptions release.
 
-llvmlite guards LLVM by one lock, and numba has functions called where it is taken and left. Where one of these raises, as where
-Python's limit of calls is reached (a finaliser of llvmlite's may run anywhere), the lock would never be left, and the next other
-thread that needs LLVM would wait for ever.
+llvmlite guards LLVM by one lock, and numba registers callbacks for its acquisition and release. Where a callback raises, as at
+Python's recursion limit (a finaliser of llvmlite may run anywhere), the lock would stay taken, and the next other thread that
+needs LLVM would wait for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["llvm"]
 
 
 class _Lock(ffi._LLVMLock):
-    """llvmlite's lock, which is left whatever the functions raise that are called with it."""
+    """llvmlite's lock, released even where its callbacks raise."""
 
     def __enter__(self) -> None:
         self._lock.acquire()

@@ -1,5 +1,5 @@
-"""Measured limits of this machine: the arithmetic peak, with independent chains of multiply-adds kept in vector registers,
-and the bandwidth of copying from memory to memory, with stores that bypass the caches. Both are kernels like any other."""
+"""Measured limits of this machine: the arithmetic peak of independent chains of multiply-adds in vector registers, and the
+bandwidth of copies from memory to memory with stores that bypass the caches. Both are ordinary kernels."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .target import Target
 
 ROUNDS = 5
 
-MAX_COPIED_BYTES = 1 << 29  # of an array that is copied, so that small machines have room for two
+MAX_COPIED_BYTES = 1 << 29  # of an array that is copied; small machines have room for two
 MIN_COPIED_BYTES = 1 << 26  # below it, a copy may stay in large caches
 
-COPY_VECTORS = 4  # that an iteration of the copy moves
+COPY_VECTORS = 4  # vectors that an iteration of the copy moves
 
 
 def peak_flops(target: Target | str = "llvm", *, threads: int | None = None, dtype: str = "float32") -> float:
@@ -31,7 +31,7 @@ def peak_flops(target: Target | str = "llvm", *, threads: int | None = None, dty
     two.
 
     `dtype` is float32 or float64, and the vectors are as wide as the target's registers. Takes some 20 ms a round; the best of a
-    few counts. ValueError for another dtype, or a target that is not this processor's kind.
+    few counts. Raises ValueError for another dtype, or a target that is not a processor.
     """
     target = _here(target, threads, "peak")
     if dtype not in ("float32", "float64"):
@@ -52,10 +52,10 @@ def copy_bandwidth(target: Target | str = "llvm", *, threads: int | None = None)
     """Bytes a second, read and written added up, that `threads` threads (default: the target's) reach together in copying an
     array to another.
 
-    The arrays are four times the last cache, between 64 and 512 MiB, and are kept for the next call. The stores are non-temporal:
-    ordinary ones would first read what they overwrite, as the C library's memcpy does below some size, so that it reaches about
-    two thirds of this. Loads alone move less a second on one core, some nine tenths: they keep fewer lines on their way. The best
-    of a few copies counts. ValueError for a target that is not this processor's kind.
+    The arrays are four times the last cache, between 64 and 512 MiB, and are kept for the next call. Stores are non-temporal:
+    ordinary ones, as of the C library's memcpy below some size, first read what they overwrite, and reach about two thirds of
+    this. Loads alone reach some nine tenths on one core, with fewer lines in flight. The best of a few copies counts. Raises
+    ValueError for a target that is not a processor.
     """
     target = _here(target, threads, "bandwidth")
     nbytes = max(_step(target), min(MAX_COPIED_BYTES, max(MIN_COPIED_BYTES, 4 * target.l3)))
@@ -64,9 +64,8 @@ def copy_bandwidth(target: Target | str = "llvm", *, threads: int | None = None)
 
 
 def copier(nbytes: int, target: Target | str = "llvm", *, threads: int | None = None) -> Callable[[], None]:
-    """A function that copies `nbytes` bytes or slightly fewer, once a call, as `copy_bandwidth` does, with threads of the OpenMP
-    runtime: to be timed in turns with what else moves as much. ValueError for a target that is not this processor's kind, or
-    less than a line a thread."""
+    """A function that copies `nbytes` bytes or slightly fewer a call, as `copy_bandwidth` does, with threads of the OpenMP
+    runtime; for timing in turns with other code. Raises ValueError for a target that is not a processor, or too few bytes."""
     target = _here(target, threads, "bandwidth")
     if nbytes < _step(target):
         each = _step(target) // target.num_cores
@@ -75,7 +74,7 @@ def copier(nbytes: int, target: Target | str = "llvm", *, threads: int | None = 
 
 
 def _here(target: Target | str, threads: int | None, what: str) -> Target:
-    """The target with so many cores; refuses another kind than this processor's."""
+    """The target with `threads` cores; refuses a target that is not a processor."""
     target = Target(target)
     if backend(target).device is not None:
         raise ValueError(f"the {what} is measured on this processor, not for {target}")
@@ -110,7 +109,7 @@ def _step(target: Target) -> int:
 
 
 def _copy(nbytes: int, target: Target) -> tuple[Callable[[], None], int]:
-    """A function that copies about `nbytes` bytes, and how many they are."""
+    """A function that copies about `nbytes` bytes, and their exact number."""
     moved = nbytes // _step(target) * _step(target)
     source, destination = _arrays(moved)
     return _copy_kernel(moved // 4, target).bind(source.view(np.float32), destination.view(np.float32)), moved

@@ -12,14 +12,14 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-# Of Linux on x86-64, by which a process asks for tile registers (asm/unistd_64.h, asm/prctl.h): the system call, what is asked,
-# and for which part of the state of the processor.
+# The system call, the request and the processor state by which a process on Linux and x86-64 obtains tile registers
+# (asm/unistd_64.h, asm/prctl.h).
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
 
-MCPU = "TIR_MCPU"  # the environment variable that names the processor of targets that name none
+MCPU = "TIR_MCPU"  # the environment variable with the default processor of targets
 
-# LLVM's names of the instruction sets of which code here may have instructions. Others are for operating systems, or used only
-# where a program names their instructions, as for AES, and none here does.
+# LLVM's names of the instruction sets that generated code may use. Others are for operating systems, or need explicit
+# intrinsics, as AES does.
 _INSTRUCTION_SETS = """
 cmov sse sse2 sse3 ssse3 sse4.1 sse4.2 sse4a popcnt lzcnt bmi bmi2 tbm movbe gfni
 avx avx2 fma fma4 xop f16c avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert
@@ -41,13 +41,12 @@ def vector_bits(features: Set[str]) -> int:
 
 
 def vector_registers(features: Set[str], bits: int) -> int:
-    """The number of registers for vectors of `bits` bits: 32 with AVX-512 (for shorter vectors with its VL), and with NEON; 16
-    before them."""
+    """The number of registers for vectors of `bits` bits: 32 with AVX-512 (its VL for shorter vectors) or NEON, else 16."""
     return 32 if features & {"neon", "avx512vl", "avx512f" if bits >= 512 else "avx512vl"} else 16
 
 
 def fuses_multiply_add(features: Set[str]) -> bool:
-    """True where a processor has fused multiply-adds; all have them but older ones with x86."""
+    """True where a processor has fused multiply-adds, as all but older x86 processors."""
     return bool({"fma", "neon"} & features) or platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686")
 
 
@@ -56,7 +55,7 @@ def scales_by_powers(features: Set[str]) -> bool:
     return {"avx512f", "avx512vl"} <= features
 
 
-# Processors that LLVM takes for older ones where a hypervisor gives another model number, by a feature that no older one has.
+# Processors that LLVM mistakes for older ones where a hypervisor reports another model number, by a feature new in them.
 _NAMED_BY_FEATURE = (("amx-fp16", "graniterapids"), ("amx-tile", "sapphirerapids"))
 
 
@@ -76,25 +75,25 @@ def host_processor() -> tuple[str, str]:
 
 
 def _tiles_permitted() -> bool:
-    """True where the operating system lets this process use tile registers; Linux wants to be asked."""
+    """True where the operating system lets this process use tile registers, for which Linux must be asked."""
     if sys.platform != "linux":
         return True
     return ctypes.CDLL(None).syscall(ARCH_PRCTL, ctypes.c_long(REQUEST_PERMISSION), ctypes.c_long(TILE_DATA)) == 0
 
 
 def default_processor() -> str:
-    """LLVM's name of the processor of targets that name none: what `TIR_MCPU` says, else that of this one."""
+    """LLVM's name of the default processor of targets: the value of `TIR_MCPU`, else this processor."""
     return os.environ.get(MCPU) or host_processor()[0]
 
 
 def processor_features(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
-    """LLVM's names of the features of a processor `mcpu` with and without what `mattr` says: for this one all, for others those
-    in `INSTRUCTION_SETS`. `mtriple` is that of another kind of machine."""
+    """LLVM's names of the features of processor `mcpu`, as changed by `mattr`: all for this processor, those in
+    `INSTRUCTION_SETS` for others. `mtriple` is the triple of another kind of machine."""
     return host_features() if (mcpu, mattr, mtriple) == (*host_processor(), "") else _features_of(mcpu, mattr, mtriple)
 
 
 def foreign_triple(mtriple: str) -> str:
-    """LLVM's triple of a kind of machine, empty for this one. ValueError where LLVM has no code generator for it."""
+    """LLVM's triple of a kind of machine, empty for this one. Raises ValueError where LLVM has no code generator for it."""
     from .llvm_binding import llvm
 
     llvm.initialize_all_targets()
@@ -108,7 +107,7 @@ def foreign_triple(mtriple: str) -> str:
 
 
 def machine_kind(mtriple: str = "") -> str:
-    """The kind of machine that programs of a triple, or of this process where it is empty, are for."""
+    """The architecture and system of a triple, or of this process if it is empty, such as x86_64-linux."""
     from .llvm_binding import llvm
 
     triple = mtriple or llvm.get_process_triple()
@@ -117,7 +116,7 @@ def machine_kind(mtriple: str = "") -> str:
 
 
 def described_machine(mtriple: str, **options: Any) -> Any:
-    """LLVM's description of a machine, of this one where `mtriple` is empty."""
+    """LLVM's target machine for a triple, for this process if it is empty."""
     from .llvm_binding import llvm
 
     return llvm.Target.from_triple(mtriple or llvm.get_process_triple()).create_target_machine(**options)
@@ -132,7 +131,7 @@ def host_features() -> frozenset[str]:
 def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
     """The reason why code for a processor cannot run on this one; empty if it can."""
     if mtriple:
-        return f"this processor, {host_processor()[0]}, is none of {mtriple}"
+        return f"expected a processor of {mtriple}, got {host_processor()[0]}"
     missing = sorted((processor_features(mcpu, mattr) & INSTRUCTION_SETS) - host_features())
     return f"this processor, {host_processor()[0]}, has no {', '.join(missing)}" if missing else ""
 
@@ -141,8 +140,8 @@ def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
 def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     """The sets of `INSTRUCTION_SETS` that a processor has.
 
-    LLVM does not say them, but it inlines a function only where its caller has all features of it. So for each set there is a
-    function that needs no other one; the sets are those whose functions are no longer called.
+    LLVM has no query for them, but it inlines a function only into a caller with all of its features. So a module calls one
+    function for each set; the processor has the sets whose calls are inlined.
     """
     from .llvm_binding import llvm
 

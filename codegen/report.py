@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counts:
-    """Instructions by what they do; an instruction that also reads memory counts as a load too."""
+    """Instruction counts by kind; an instruction that also reads memory counts as a load too."""
 
     instructions: int = 0
     fma: int = 0  # fused multiply-adds
@@ -61,7 +61,7 @@ class Loop(Counts):
 
     @property
     def limit(self) -> str:
-        """The resource that is used most."""
+        """The resource that takes the most cycles."""
         return self.bounds[0][0] if self.bounds else ""
 
 
@@ -84,7 +84,7 @@ class Report:
         found = [loop for loop in self.loops if loop.name == name]
         if not found:
             known = ", ".join(sorted({loop.name for loop in self.loops if loop.name})) or "none"
-            raise KeyError(f"no innermost loop of {self.name} is called {name!r}; there are {known}")
+            raise KeyError(f"{self.name} has no innermost loop {name!r}; it has {known}")
         return max(found, key=lambda loop: (loop.fma, loop.instructions))
 
     def __str__(self) -> str:
@@ -203,7 +203,7 @@ def _heads(llvm_ir: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _named(pattern: str) -> property:
-    """True where the name of an instruction begins so."""
+    """A property that is True where the name of an instruction begins with `pattern`."""
     begins = re.compile(pattern).match
     return property(lambda instruction: begins(instruction.name) is not None)
 
@@ -388,7 +388,7 @@ _GENERAL |= {f"{r}l": r for r in ("si", "di", "bp", "sp")} | {r: r for r in ("si
 
 
 def _register(name: str) -> str:
-    """One name for a register whatever its width."""
+    """The name of a register without its width."""
     if m := re.fullmatch(r"[xyz]mm(\d+)", name):
         return f"v{m[1]}"
     if m := re.fullmatch(r"(r\d+)[dwb]?", name):

@@ -23,14 +23,13 @@ class Target:
     """The target of code generation.
 
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
-    What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` (LLVM's name of the processor, by default what
-    the environment variable TIR_MCPU says) and `mattr` (its features, as LLVM writes them), `vector_bits` (widest vector
-    register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0),
-    threads of parallel loops that find themselves on the core of their caller leave it; where they may run stays as it was.
-    `mtriple` is LLVM's name of another kind of machine, as aarch64-linux-gnu, whose processor is `mcpu`: kernels for it are
-    exported, or run by workers on such machines. For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division
-    and math functions, and subnormal numbers, for speed.
-    Raises ValueError for what it does not understand.
+    Defaults are the host's: `num_cores` (threads of a kernel), `mcpu` (LLVM's name of the processor; the environment variable
+    TIR_MCPU is the default), `mattr` (its features, as LLVM writes them), `vector_bits` (widest vector register), cache sizes
+    `l1`, `l2`, `l3` in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0), threads of parallel loops
+    on the core of their caller leave it; their affinity is restored. `mtriple` is LLVM's name of another kind of machine, as
+    aarch64-linux-gnu, with the processor `mcpu`: its kernels are exported, or run by workers on such machines. For cuda: `arch`,
+    and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers, for speed.
+    Raises ValueError for an unknown option or value.
     """
 
     kind: str
@@ -70,7 +69,7 @@ class Target:
 
     @property
     def features(self) -> frozenset[str]:
-        """LLVM's names of the processor's features; of one that is not the host's, those that decide which code it runs."""
+        """LLVM's names of the processor's features; for another processor than the host's, its instruction sets alone."""
         return processor_features(self.mcpu, self.mattr, self.mtriple) if self.mcpu else frozenset()
 
     @property
@@ -79,7 +78,7 @@ class Target:
         return backend(self).machine(self)
 
     def machine_as(self, model: type[M]) -> M:
-        """The machine model, an instance of `model`: the caller knows it from the kind of the target."""
+        """The machine model, an instance of `model` as the caller knows from the kind of the target."""
         machine = self.machine
         assert isinstance(machine, model)
         return machine
@@ -124,7 +123,7 @@ def _parse(spec: str) -> dict:
 
 
 def _complete(given: dict) -> dict:
-    """All options of a target: those that all kinds share, and those that its backend makes of the rest."""
+    """All options of a target: those common to all kinds, and those of its backend."""
     for key in ("mcpu", "mattr", "arch", "mtriple"):
         if not isinstance(value := given.get(key) or "", str):
             raise ValueError(f"target option {key} must be a string, got {value!r}")

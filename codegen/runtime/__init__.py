@@ -1,5 +1,5 @@
-"""The runtime of compiled functions: arguments as they are checked, passed and returned, threads, faults, times.
+"""The runtime of compiled functions.
 
-`signature` has what callers give and get, `arguments` and `dlpack` their arrays as kernels take them, `kernel` a function that
-was compiled, `faults` what it reports in place of results, `openmp` the threads it runs on, and `timing` how long it takes.
+`signature` binds the arguments and results of calls, `arguments` and `dlpack` check and read arrays, `kernel` is a compiled
+function, `faults` turns its status into errors, `openmp` has its threads, and `timing` its times.
 """

@@ -30,7 +30,7 @@ DECLINED = -1  # the status of a call that did not run, since its arguments need
 
 
 def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: Address) -> dict[str, int]:
-    """The arguments by the names of their parameters, in order: sizes, and addresses of arrays.
+    """The arguments as machine words by parameter name, in order: sizes, and addresses of arrays.
 
     `address(parameter, array, shape)` gives the address of an array that fits a buffer of that shape; `written` are the buffers
     that may share no memory with another. Raises ArgumentError, as `address` does.

@@ -1,4 +1,4 @@
-"""DLPack: the tensors that libraries export, as they lie in memory."""
+"""DLPack: the memory layout of the tensors that libraries export."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DLTensor(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned: the version, what belongs to the producer, flags, and the tensor."""
+    """DLManagedTensorVersioned: the version, fields of the producer, flags, and the tensor."""
 
     _fields_ = [
         ("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64),

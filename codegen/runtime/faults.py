@@ -1,4 +1,4 @@
-"""The status that a kernel returns, and the error of Python that it stands for: no memory, or an integer divided by zero."""
+"""The status that a kernel returns, and its Python error: no memory, or an integer divided by zero."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tir.ir import Binary, Buffer, Cast, Const, Expr, Load, PrimFunc
 from tir.traverse import divisions
 
 NO_MEMORY = 1
-DIVIDED = 2  # an integer was divided by zero; where the status is larger, it says where
-PLACES = 1 << 15  # divisions of a kernel that have a status of their own, at most; an entry adds the number of its step above
+DIVIDED = 2  # an integer was divided by zero; a larger status identifies the division
+PLACES = 1 << 15  # most divisions of a kernel with a status of their own; an entry adds the number of its step above
 
 
 def numbered(func: PrimFunc) -> dict[Expr, int]:
@@ -23,7 +23,7 @@ def numbered(func: PrimFunc) -> dict[Expr, int]:
 
 
 def failure(lowered: PrimFunc, status: int, arguments: Sequence[Any] = (), name: str = "") -> Exception:
-    """The error for a status that is not 0 of a function called with these arguments, which may be unknown."""
+    """The error for a nonzero status of a function; the arguments of its call may be unknown."""
     name = name or lowered.name
     if status == NO_MEMORY:
         return MemoryError(f"{name}: no memory for its temporaries; the results are undefined")

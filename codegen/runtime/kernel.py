@@ -29,13 +29,12 @@ from .timing import Timing, sampled, seconds_of, without_collector
 if TYPE_CHECKING:
     from ..report import Report
 
-# The most elements that a kernel stores in a call during which no other thread of Python runs. To let them run takes some 50 ns,
-# and where one computes, up to 5 ms (`sys.getswitchinterval`) until it gives way again. So many stores take at most a
-# millisecond or two.
+# Most elements stored by a call that holds Python's global lock. To release it takes some 50 ns, and where another thread
+# computes, up to 5 ms (`sys.getswitchinterval`) until it is back. So many stores take at most a millisecond or two.
 MAX_LOCKED_STORES = 1 << 18
-MIN_ALIGNED_BYTES = 1 << 16  # bytes: the least arrays that are made to begin at a cache line, which takes 2 us more than not to
+MIN_ALIGNED_BYTES = 1 << 16  # bytes: the least arrays that are made to begin at a cache line, which takes 2 us more
 
-LOADED = ("_entry", "_run", "_signature", "_given", "_makers")  # what a kernel keeps that is of this process
+LOADED = ("_entry", "_run", "_signature", "_given", "_makers")  # attributes that belong to this process
 
 
 class Kernel(LibraryOfOne):
@@ -73,17 +72,17 @@ class Kernel(LibraryOfOne):
 
     @property
     def parts(self) -> tuple[Kernel, ...]:
-        """The kernels that it consists of: `main`, and the one that prepares, if there is one."""
+        """The kernels that it consists of: `main`, and the one that prepares constants, if any."""
         return (self,)
 
     @property
     def prepared(self) -> tuple[Buffer, ...]:
-        """The parameters of `main` that hold what was computed from constants: those before the first that it writes."""
+        """The parameters of `main` that hold values computed from constants."""
         return ()
 
     def prepare(self, *constants) -> list[np.ndarray]:
         """An array for each of `prepared`, computed from an array for each constant of `func`, in call order. Raises
-        ArgumentError where one is not as in a call."""
+        ArgumentError as a call does."""
         return []
 
     @cached_property
@@ -97,24 +96,23 @@ class Kernel(LibraryOfOne):
 
     @cached_property
     def _run(self) -> Callable[..., int]:
-        """The same as a function of arrays and sizes, which returns DECLINED where they may not fit the parameters."""
+        """The machine code as a function of arrays and sizes, which returns DECLINED where they may not fit the parameters."""
         from ..llvm.native_call import native_call
 
         run = native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
         return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # `arguments.checked` tells whether they hold
 
     def load(self) -> None:
-        """Load the machine code, and the check of its arguments, into this process, which else the first call does. Raises
-        UnsupportedProcessor if the target has instructions that this processor has not."""
+        """Load the machine code and the check of its arguments into this process, as else the first call does. Raises
+        UnsupportedProcessor if this processor lacks instructions of the target."""
         for part in self.parts:
             part._run  # noqa: B018
 
     def __call__(self, *arrays, **named) -> Any:
         """Run once. Returns nothing where all arguments are given; else the outputs, one or a tuple of them.
 
-        Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, MemoryError if there is no
-        memory for the temporaries, ZeroDivisionError where an integer is divided by zero, and UnsupportedProcessor if the target
-        has instructions that this processor has not.
+        Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, MemoryError if temporaries
+        do not fit in memory, ZeroDivisionError where an integer is divided by zero. Raises UnsupportedProcessor as `load` does.
         """
         if not named:
             status = self._run(*arrays)
@@ -136,15 +134,15 @@ class Kernel(LibraryOfOne):
 
     @cached_property
     def _given(self) -> int:
-        """The number of arrays of a call that leaves out its outputs, if they are the last, of one kind for all inputs, and all
-        lengths are known; else -1."""
+        """The number of arrays of a call that omits all outputs, if they come last, none is bfloat16, and all shapes are
+        constant; else -1."""
         signature = self._signature
         plain = signature.constant and signature.last and all(b.dtype != "bfloat16" for b in signature.outputs)
         return len(signature.inputs) if plain and signature.outputs else -1
 
     @cached_property
     def _makers(self) -> list[Callable[[], np.ndarray]]:
-        """The functions that make the outputs, where all lengths are known."""
+        """The functions that make the outputs, for constant shapes."""
         whole = self._signature.whole
         return [maker(const_shape(b), b.dtype, b.name not in whole) for b in self._signature.outputs]
 
@@ -213,7 +211,7 @@ class Kernel(LibraryOfOne):
         return list(checked(self.func, self._written, arrays, self._address).values())
 
     def _viewed(self, a: Any, p: Buffer) -> Any:
-        """An argument as numpy's array of what the parameter holds; itself where it is no array. Raises TypeError."""
+        """An argument as a numpy array for the parameter; itself where it is not an array. Raises TypeError."""
         if type(a) is np.ndarray and a.dtype.isbuiltin == 1:
             return a
         found = given(a)
@@ -247,7 +245,7 @@ class Kernel(LibraryOfOne):
 
 
 class SplitKernel(Kernel):
-    """A kernel that computes something from constants alone: `preparation` does that, `main` all else.
+    """A kernel of two parts: `preparation` computes values from constants alone, `main` all else.
 
     A call does both; `bind` and `time` prepare once, whatever the arrays hold later. `llvm_ir`, `asm` and `report` are of `main`.
     """
@@ -277,7 +275,7 @@ class SplitKernel(Kernel):
         return made
 
     def _prepared(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arguments of `main`, of checked ones."""
+        """The arguments of `main`, made of the call's arguments, which are checked."""
         self.pointers(*arrays)
         given = {p.name: a for p, a in zip(self.func.params, arrays, strict=True)}
         made = self.prepare(*(given[b.name] for b in self._constants))
@@ -301,8 +299,7 @@ class SplitKernel(Kernel):
 
 
 def _stores(s: Stmt, ranges: Ranges) -> float:
-    """The largest number of elements that a statement stores, for these ranges of variables; infinite where that is not known,
-    and for parallel loops."""
+    """The largest number of elements that a statement stores, for these ranges of variables; infinite if unknown or parallel."""
     if not isinstance(s, For):
         return isinstance(s, Store) + sum(_stores(x, ranges) for x in substatements(s))
     _, last = found = extent_range(s.extent, ranges)
@@ -310,8 +307,8 @@ def _stores(s: Stmt, ranges: Ranges) -> float:
 
 
 def _locked_size(func: PrimFunc) -> int:
-    """The largest sizes, a power of two, at which no other thread of Python runs during a call; 0 where others always do. Where
-    no size is open, 1 says that none does."""
+    """The largest power of two such that a call with all sizes up to it holds Python's global lock; 0 where calls release it.
+    Without sizes, 1 where calls hold it."""
     names = [p.name for p in func.sizes]
     found = 0
     for size in (2**n for n in range(MAX_LOCKED_STORES.bit_length() if names else 1)):

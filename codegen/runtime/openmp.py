@@ -16,7 +16,7 @@ OMP_PAUSE_SOFT = 1  # of the OpenMP 5.0 API, section 3.2.44: settings stay as th
 
 
 class NoOpenMP(RuntimeError):
-    """There is no OpenMP runtime; parallel loops cannot be built for more than one core."""
+    """Failure to find an OpenMP runtime, without which parallel loops cannot be built for more than one core."""
 
 
 def candidates() -> Iterator[str]:
@@ -29,16 +29,16 @@ def candidates() -> Iterator[str]:
         yield from sorted(map(str, (Path(package.origin).parent.parent / "scikit_learn.libs").glob("libgomp*.so*")))
 
 
-# How often a waiting thread of libgomp looks before it sleeps, about a millisecond in all: where a call follows within that, it
-# finds the threads awake, and waking them would take some tenths of a millisecond. By default they look for ten times as long.
-# That is as good while there are cores enough; where two processes compete for them, the waiting of one keeps the other from
-# working, and a quarter of all parallel loops take longer by some milliseconds. libgomp reads it as it is loaded.
+# Spins of a waiting thread of libgomp before it sleeps, about a millisecond in all. A call within that time finds the threads
+# awake; waking them takes some tenths of a millisecond. The default is ten times as long: as good while cores are free, but where
+# two processes compete for them, spinning delays a quarter of all parallel loops by some milliseconds. libgomp reads the variable
+# as it is loaded.
 SPIN = {"GOMP_SPINCOUNT": "20000"}
-WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # by which a user says otherwise
+WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables by which a user sets the wait
 
 
 def spin(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which threads of a process of our own soon sleep; none where its environment says how they wait."""
+    """Environment variables that shorten the spinning of a process of our own; empty where its environment sets the wait."""
     return {} if any(name in environment for name in WAITING) else SPIN
 
 
@@ -58,7 +58,7 @@ def library() -> ctypes.CDLL:
 
 
 def _end_threads_before_forks(library: ctypes.CDLL) -> None:
-    """End the threads that wait for the thread that forks: the child has none of them, and would wait for ever."""
+    """End the waiting threads of a thread before it forks: its child lacks them, and would wait for ever."""
     if hasattr(os, "register_at_fork") and hasattr(library, "omp_pause_resource_all"):
         os.register_at_fork(before=lambda: library.omp_pause_resource_all(OMP_PAUSE_SOFT))
 

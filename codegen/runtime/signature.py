@@ -1,4 +1,4 @@
-"""Fitting of a call's arguments to the parameters of a kernel: by place or by name, with what is left out found or made."""
+"""Binding of a call's arguments to the parameters of a kernel, by position or name; omitted sizes are inferred, outputs made."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tir.traverse import children, fresh, loads, names, substatements, substitut
 
 from .arguments import evaluated
 
-MAX_PLANS = 64  # of a kernel: ways to give its arguments that are remembered, as names may come in any order
+MAX_PLANS = 64  # orders of a kernel's arguments that are remembered, as names may come in any
 
 Make = Callable[[tuple[int, ...], str, bool], Any]
 
 
 class _Plan(NamedTuple):
-    """The source of the argument for each parameter of a call: its place, its name, or none (None); the numbers of the parameters
-    that are given arrays, of the outputs that are made, and of the sizes that are found."""
+    """The source of the argument for each parameter: its position, its name, or None. The numbers of the parameters with given
+    arrays, of the outputs to make, and of the sizes to infer."""
 
     sources: tuple[int | str | None, ...]
     arrays: tuple[int, ...]
@@ -34,8 +34,7 @@ class _Plan(NamedTuple):
 
 
 class LibraryOfOne:
-    """A kernel with the signature of its function, as programs find it in a library: `library["main"]`, or by the function's
-    name."""
+    """A kernel that is a library of itself: `library["main"]`, or by the function's name."""
 
     func: PrimFunc
     _written: Set[str]  # the names of the buffers that it writes
@@ -53,9 +52,9 @@ class LibraryOfOne:
 class Signature:
     """The parameters of a function as a call sees them. `written` are the names of the buffers that it writes.
 
-    Those that it does not read before it first writes to them, in the order of the program, are `outputs`: a call may leave them
-    out, and they are made, of zeros where not every element is certainly written. All other parameters are `inputs`; `last` says
-    whether the outputs are the last parameters.
+    Written buffers that are not read before their first write, in program order, are `outputs`. A call may omit them: they are
+    made, of zeros unless every element is certainly written. All other parameters are `inputs`. `last` is True if the outputs
+    are the last parameters.
     """
 
     def __init__(self, func: PrimFunc, written: Set[str]):
@@ -81,11 +80,11 @@ class Signature:
     def bound(
         self, args: tuple, named: Mapping[str, Any], view: Callable[[Any, Buffer], Any], make: Make, make_like: bool = True
     ) -> tuple[list[Any], Callable[[], Any]]:
-        """The arguments of a call in the order of the parameters, and the function that gives what the call returns: nothing
-        where all were given, else its outputs, those given as `out` and those made, `make_like` the inputs.
+        """The arguments of a call in the order of the parameters, and a function that gives the call's result.
 
-        `view` makes of an argument an array that the kernel takes; `make` makes one, of a shape, a dtype and whether it must be
-        zeros. Raises ArgumentError.
+        The result is None where all parameters were given, else the outputs: given as `out`, or made, like the inputs if
+        `make_like`. `view` turns an argument into an array that the kernel takes; `make(shape, dtype, zeros)` makes one. Raises
+        ArgumentError.
         """
         out = None
         if "out" in named and "out" not in self._names:
@@ -148,7 +147,7 @@ class Signature:
         for name in named:
             if name not in self._names:
                 hint = did_you_mean(name, self._names)
-                raise ArgumentError(f"{self._takes()}; {name!r} is none of them{f'; {hint}' if hint else ''}")
+                raise ArgumentError(f"{self._takes()}; {name!r} is not one of them{f'; {hint}' if hint else ''}")
         rest = [p for p in self.func.params if p.name not in named]
         ways: list[list[Buffer | Var]] = [rest]
         for sizes, outputs in ((False, True), (True, False), (False, False)):
@@ -170,7 +169,7 @@ class Signature:
         )
 
     def _refuse_names_before_positions(self, placed: Mapping[str, int], named: Mapping[str, Any]) -> None:
-        """As in Python, inputs given by name come after those given by position: `product(a, b, A=x)` is a mistake."""
+        """Refuse inputs by name before inputs by position, as Python does: `product(a, b, A=x)`."""
         arrays = [p.name for p in self.func.buffers if p.name in placed or (p.name in named and p.name not in self._made)]
         for name, following in pairwise(arrays):
             if name in named and following in placed:
@@ -178,7 +177,7 @@ class Signature:
                 raise ArgumentError(f"{self.func.name}: {reason}")
 
     def _solve(self, given: list[Any], sizes: Sequence[int]) -> None:
-        """Find the sizes that were left out in the shapes of arrays."""
+        """Infer omitted sizes from the shapes of arrays."""
         unknown = {self._names[n]: n for n in sizes}
         known = self._known(given)
         while unknown and (found := self._found(given, known, unknown)) is not None:
@@ -193,7 +192,7 @@ class Signature:
         return {name: Const(int(a)) for name, a in pairs if isinstance(a, (int, np.integer)) and not isinstance(a, bool)}
 
     def _found(self, given: Sequence[Any], known: Mapping[str, Expr], unknown: Mapping[str, int]) -> tuple[str, int] | None:
-        """One of the unknown sizes, by a dimension that is a linear form of it."""
+        """An unknown size and its value, by a dimension that is a linear form of it; None if no dimension is."""
         for n, b in enumerate(self.func.params):
             shape = getattr(given[n], "shape", ()) if isinstance(b, Buffer) else ()
             if isinstance(b, Buffer) and len(shape) == len(b.shape):
@@ -223,7 +222,7 @@ def _solved(d: Expr, length: int, known: Mapping[str, Expr]) -> tuple[str, int] 
 
 
 def _first_access(s: Stmt, name: str) -> str | None:
-    """True where a statement first may "read" a buffer, or does "write" it, as far as its order in the program goes."""
+    """The first access of a statement to a buffer in program order: a possible "read", or a "write"; None without any."""
     if isinstance(s, Block) and s.init is not None and (found := _first_access(s.init, name)) is not None:
         return found
     if any(n.buffer.name == name for e in children(s) if isinstance(e, Expr) for n in loads(e)):
@@ -234,7 +233,7 @@ def _first_access(s: Stmt, name: str) -> str | None:
 
 
 def _written_whole(func: PrimFunc, b: Buffer) -> bool:
-    """True where every element of a buffer is certainly written: whether one could read all of it after the function."""
+    """True where every element of a buffer is certainly written, so that all of it may be read after the function."""
     if not b.has_const_shape:
         return False
     taken = names(func)

@@ -1,4 +1,4 @@
-"""Timings of calls: how they are sampled, summed up and shown."""
+"""Timings of calls: samples, their statistics and text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Timing:
 
 
 def duration(seconds: float, digits: int = 4) -> str:
-    """A time in the unit that suits it."""
+    """A time as text, in s, ms, us or ns."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.{digits}g} {unit}"
@@ -36,7 +36,7 @@ def duration(seconds: float, digits: int = 4) -> str:
 
 
 def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, max_runs: int) -> Timing:
-    """At least `runs` samples, each the seconds of one of `calls` calls, and at least `seconds` of them if `max_runs` do."""
+    """A timing of at least `runs` samples, each the mean of `calls` calls in seconds; more until `seconds` pass or `max_runs`."""
     for name, value, kind, least in (("seconds", seconds, Real, 0), ("runs", runs, int, 1), ("max_runs", max_runs, int, 1)):
         if isinstance(value, bool) or not isinstance(value, kind):
             raise TypeError(f"time: {name} is {'an integer' if kind is int else 'a number'}, got {value!r}")
@@ -53,9 +53,9 @@ def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, 
 def in_turns(
     calls: Sequence[Callable[[], object]], seconds: float, least: int, most: int = 1_000_000, sample: float = 0.0
 ) -> list[list[float]]:
-    """Seconds of each of some calls in rounds in which all have a turn, after a call of each to warm up.
+    """Seconds of each of some calls, in rounds in which all have a turn, after one warm-up call of each.
 
-    A turn is the mean of as many calls as fill `sample` seconds. There are rounds for `seconds`, from `least` to `most` of them.
+    A turn is the mean of as many calls as fill `sample` seconds. Rounds go on for `seconds`, from `least` to `most` of them.
     """
     for call in calls:
         call()
@@ -79,7 +79,7 @@ def seconds_of(call: Callable[[], object], count: int = 1) -> float:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Python's garbage collector does not run meanwhile: it would count as a part of whatever is timed."""
+    """Pause Python's garbage collector, whose runs would count in the times."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -103,7 +103,7 @@ def test_gathers():
 def test_unknown_loop_is_refused():
     with pytest.raises(KeyError) as raised:
         report(tiled(12, 7, 64, 6, 64)).loop("q")
-    assert raised.value.args == ("no innermost loop of main is called 'q'; there are j_1_init, k",)
+    assert raised.value.args == ("main has no innermost loop 'q'; it has j_1_init, k",)
 
 
 def test_table():

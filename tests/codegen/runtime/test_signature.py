@@ -87,7 +87,7 @@ def test_sizes_follow_from_shapes(sized, ab) -> None:
         (lambda k, a: k(a, a, a), "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out, got 3"),
         (
             lambda k, a: k(a, a, d=a),
-            "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out; 'd' is none of them; did you mean `D`?",
+            "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out; 'd' is not one of them; did you mean `D`?",
         ),
         (lambda k, a: k(a, a, out=a), "both: out takes the outputs (S, D), got 1"),
         (lambda k, a: k(a, A=a), "both: A is given by name, so B, which comes after it, cannot be given by position"),
