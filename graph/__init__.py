@@ -1,9 +1,8 @@
 """Whole networks: a graph of calls of operators, read from ONNX, rewritten by passes, grouped into kernels and run.
 
-`ir` has the nodes of a graph, `ops` the operators, each a definition by tensor expressions or by others. `onnx` reads files;
-`passes` rewrite graphs; `places` says which values lie inside of others; `fusion` groups the other calls, each group one
-function of the IR below; `memory` says where values lie; `compilation` builds the kernels of a graph, and `model` runs them by
-one native function.
+`ir` has the nodes of a graph, `ops` the operators: each is defined by tensor expressions or by other operators. `onnx` reads
+files, and `passes` rewrite graphs. `places` finds the values inside of others. `fusion` groups the other calls: each group is
+one function of the IR below. `memory` plans addresses, `compilation` builds kernels, `model` runs them by one native function.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The kernels of a compiled network, one after the other, on what those before them made: each is compared with its function in
-float64, within the errors that its own types may make, and that with the calls that it stands for."""
+"""Checks of the kernels of a compiled network, one after the other, on the results of those before them. Each is compared with
+its function in float64, within the rounding errors of its types, and the function with the calls that it stands for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .reference import arranged, evaluate
 
 @dataclass(frozen=True)
 class KernelCheck:
-    """A call of a kernel: its largest error, as a part of the bound; `unchecked` says why there is none that means something."""
+    """The largest error of a call of a kernel, as a part of its bound. `unchecked` is the reason where no bound is meaningful."""
 
     name: str
     error: float
@@ -38,10 +38,10 @@ class KernelCheck:
 def check_kernels(
     graph: Graph, model: Model, inputs: Mapping[str, np.ndarray] | Sequence[np.ndarray], observe: Callable[[KernelCheck], None]
 ) -> list[np.ndarray]:
-    """The outputs of a model, whose kernels run one by one on `inputs`, each compared. `graph` is what was compiled, after all
-    passes (see `compilation.final`); `observe` is told of each kernel.
+    """The outputs of a model for `inputs`, computed kernel by kernel, each compared. `graph` is the compiled graph, after all
+    passes (see `compilation.final`); `observe` gets each check.
 
-    Raises GraphError that names the first kernel whose result is wrong, or what was overwritten before it was read.
+    Raises GraphError that names the first wrong kernel, or a value that is overwritten before it is read.
     """
     memory = _Memory(graph, model, arranged(graph, inputs))
     references: dict[PrimFunc, Reference | str] = {}
@@ -102,7 +102,7 @@ def _part(expected: Expected, found: np.ndarray) -> float:
 
 
 class _Memory:
-    """The memory of a call of a model, and the elements that each value in it should still hold, as its kernel wrote them."""
+    """The memory of a call of a model, and the expected elements of each value in it, as its kernel wrote them."""
 
     def __init__(self, graph: Graph, model: Model, inputs: Sequence[np.ndarray]):
         self._graph, self._plan = graph, model.plan
@@ -112,7 +112,7 @@ class _Memory:
         self._kept = {v: _bytes(a).copy() for v, a in zip(graph.inputs, inputs, strict=True)}
 
     def read(self, value: Value, written: bool = True) -> np.ndarray:
-        """A value that is read. GraphError where its elements are no longer there."""
+        """The elements of a value. Raises GraphError if they are overwritten; unless `written`, this is not checked."""
         place = self._plan.places[value]
         if (constant := self._graph.constants.get(place.root.name)) is not None:
             return elements(value, _bytes(constant)[place.offset :])
@@ -122,7 +122,7 @@ class _Memory:
         return elements(value, wanted.copy())
 
     def written(self, value: Value) -> np.ndarray:
-        """A value that has just been made."""
+        """The elements of a value that a kernel has just computed."""
         place = self._plan.places[value]
         kept = self._kept.setdefault(place.root, np.zeros(place.root.nbytes, np.uint8))
         kept[place.offset : place.offset + value.nbytes] = self._at(value)
@@ -138,7 +138,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _steps(model: Model, memory: _Memory) -> Iterator[Callable[[], None]]:
-    """The calls of kernels of a model in their order, each by itself."""
+    """The kernel calls of a model in order, each as a function of its own."""
     steps = model.steps[: len(model.groups)]
     names = [f"tir.step.{n}" for n in range(len(steps))]
     texts = [entry(name, model.bases, [step], ()) for name, step in zip(names, steps, strict=True)]

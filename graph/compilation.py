@@ -52,17 +52,16 @@ def compile(
 
 
 def compile(computation, target=None, *, records=None, cache="user", winograd=True, sizes=None):
-    """A network as one native function for `target`, a processor; or a function, not yet scheduled, as a kernel for any target
-    (default: this processor). A function may be given as the list of tensors that `te.create_prim_func` takes.
+    """A network as one native function for a processor, or an unscheduled function as a kernel for any `target` (default: this
+    processor). A function may be given as the tensors that `te.create_prim_func` takes.
 
-    Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, and `tir.default_schedule` where they
-    hold none; where they are of another target or processor, the warning NearHit says so. Kernels compiled before are taken from
-    `cache`: that of the user, another one, or None for none. Without `winograd`, all convolutions of a network are computed
-    directly (see `passes.winograd`). A function whose sizes are open (`te.var`) becomes a kernel for all of them, and `sizes`
-    names those that it shall be fast at: `{"n": (1, 128)}`.
+    Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, else `tir.default_schedule`. The warning
+    NearHit says that they are for another target or processor. `cache` keeps compiled kernels: that of the user, another one,
+    or None for none. Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). A function
+    of open sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at.
 
-    Raises TypeError for what is none of these, GraphError for a malformed graph, RecordsError for a file that cannot be used,
-    ValueError for `sizes` that the function has not, and what `tir.build` raises.
+    Raises TypeError for any other computation, GraphError for a malformed graph, RecordsError for an unusable file, ValueError
+    for `sizes` that the function does not have, and the errors of `tir.build`.
     """
     target = Target("llvm" if target is None else target)
     objects = users_cache() if cache == "user" else cache
@@ -83,12 +82,12 @@ def compile(computation, target=None, *, records=None, cache="user", winograd=Tr
 
 
 def final(graph: Graph, target: Target) -> Graph:
-    """The graph that is compiled for a graph: after all passes, with minimal filtering where that is fastest."""
+    """A graph after all passes, with minimal filtering where that is fastest."""
     return filter_minimally(optimize(graph), fastest(target))
 
 
 def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None) -> Model:
-    """A graph as it is, after all passes, as one native function."""
+    """A graph after all passes as one native function."""
     groups = fuse(graph)
     found = compiled((g.func for g in groups), target, records, cache)
     kernels = [found[g.func] for g in groups]

@@ -22,8 +22,8 @@ PAGE = 4096  # bytes: the file of weights is whole pages, so that it can be mapp
 
 
 def export(model: Model, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
-    """Write a network as the shared library `path` (.so) or object file (.o), and beside it the C header `<name>.h` and the file
-    `<name>.weights`, as `codegen.export.export` does for a kernel.
+    """Write a network as the shared library (.so) or object file (.o) `path`, with `<name>.h` and `<name>.weights` beside it (see
+    `codegen.export.export`).
 
     Returns the header's path. Raises ExportError.
     """
@@ -39,7 +39,7 @@ def export(model: Model, path: str | Path, name: str | None = None, *, compiler:
 
 
 def _contents(model: Model) -> Iterator[bytes | memoryview]:
-    """The weights, zeros between them and up to the end of a page."""
+    """The bytes of the file of weights, with zeros between constants and up to the end of the last page."""
     end = 0
     for value, found in model.plan.addresses.items():
         if found.base == WEIGHTS:

@@ -1,18 +1,18 @@
-"""Fusion: which calls become one kernel.
+"""Fusion: the groups of calls that become one kernel each.
 
 Calls are grouped along post-dominators: the first call that all paths from a value lead to (Chen et al., TVM, OSDI 2018, section
-3; Roesch et al., Relay, arXiv 1904.08368, section 4). A call takes along all calls on the way to there, if each of them computes
-an element from those at its place alone. A group has one call that does more, its anchor. Anchors take calls along in the order
-of their work, since the same epilogue costs a longer kernel the smaller part.
+3; Roesch et al., Relay, arXiv 1904.08368, section 4). A call takes along all calls on these paths, if each computes an element
+from those at its own place alone. A group has one call that does more, its anchor. Anchors take calls along in the order of
+their work, the most first: an epilogue is the smaller part of a longer kernel.
 
-A product writes its rows where a transpose has them. Two products with a call by rows between them, such as softmax, become one
-group: the template `attention` computes the rows tile by tile. Then a group takes in what leads to it, where nothing is computed
-twice: a call whose elements it needs once each, one that only moves elements, or the parts and transposes of the operands of a
-product, which packs them anyway. A call that only moves elements goes into each group that reads it. The kind of a call is read
-from the loop nest of its definition (see `kinds`).
+A product takes in a move of its rows, and writes them to their new place. Two products with a call by rows between them, such as
+softmax, become one group: the template `attention` computes the rows tile by tile. Then a group takes in producers where nothing
+is computed twice: a call whose elements it needs once each, or one that only moves elements. A product takes in parts and
+transposes of its operands, which it packs anyway. A call that only moves elements goes into each group that reads it. `kinds`
+reads the kind of a call from the loop nest of its definition.
 
-A group becomes one function whose names depend on nothing but its operators, types and wiring, so that equal groups are equal
-functions: one kernel, one task of the search.
+A group becomes one function whose names depend on its operators, types and wiring alone. So equal groups are equal functions: one
+kernel, one task of the search.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .kinds import elementwise_inputs, is_product, left_operand, moves, moves_ro
 from .ops import label, placeholder, tensors
 from .places import places
 
-MAX_NAME_LETTERS = 200  # of a group: its kernel's name, which has more, is one of a file
+MAX_NAME_LETTERS = 200  # of a group's name: its kernel's name, which is a little longer, must do as the name of a file
 COMMUTATIVE = ("Add", "Mul")
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Calls that become one kernel: the function of these inputs and outputs, in order. Once constants are prepared, inputs are
-    those of what is called then, and `scratch` is the memory that it takes after the outputs."""
+    """Calls that become one kernel, `func` of these inputs and outputs, in order. Once constants are prepared, inputs are those
+    of the kernel's main part, and `scratch` is the memory that it takes after the outputs."""
 
     calls: tuple[Call, ...]
     inputs: tuple[Value, ...]
@@ -60,7 +60,7 @@ def fuse(graph: Graph) -> list[Group]:
 
 
 class _Fusion:
-    """The groups of a graph as they grow. Calls are named by their positions; what reads the outputs of the graph is one more."""
+    """The groups of a graph as they grow. Calls are named by their positions; the position after the last reads the outputs."""
 
     def __init__(self, graph: Graph, free: Collection[Value]):
         self.calls = graph.calls
@@ -75,8 +75,8 @@ class _Fusion:
         self.dominators = post_dominators(self.readers)
         single = set(self.kernels)
         self.pointwise = {n for n in single if pointwise(graph.calls[n])}
-        self._members = {n: [n] for n in self.kernels}  # of each group, by its last call
-        # Of a call, the last calls of its groups: only a copy has several.
+        self._members = {n: [n] for n in self.kernels}  # the calls of each group, by its last call
+        # The last calls of a call's groups: only a copy has several.
         self._sinks = {n: frozenset({n}) for n in self.kernels}
 
     def seeds(self) -> list[int]:
@@ -93,7 +93,7 @@ class _Fusion:
         return before is not None and before not in self.free and moves(self.calls[before])
 
     def take_along(self, n: int) -> None:
-        """Merge a call's group with the pointwise calls that it leads to, and a product with a move of its rows."""
+        """Merge a call's group with the pointwise calls up to its post-dominators, and a product with a move of its rows."""
         while (path := self._path(self._last(n))) and self._merge([n, *path]):
             pass
         reader = self._reader(self._last(n)) if is_product(self.calls[n]) else None
@@ -101,8 +101,8 @@ class _Fusion:
             self._merge([n, reader])
 
     def join_products(self, n: int) -> None:
-        """Merge a call that works row by row, as softmax does, with the product that reads the rows alone, and with the one that
-        makes them, if there is one: rows are computed tile by tile where they are read, as those of scores in attention."""
+        """Merge a call by rows, such as softmax, with the product that alone reads its result, and with products that make its
+        rows. Rows are then computed tile by tile where they are read, as the scores of attention."""
         sources, last = rows_from(self.calls[n]), self._last(n)
         value, reader = self.calls[last].outputs[0], self._reader(last)
         if not sources or reader is None or left_operand(self.calls[reader]) != value or value.shape[-2] < MIN_ROWS_TO_TRANSPOSE:
@@ -112,8 +112,8 @@ class _Fusion:
         self._merge([n, reader, *products], anchors=2 + len(products))
 
     def take_in(self, n: int) -> None:
-        """Merge a group that ends with a call with the groups that read it, if nothing is computed twice by that: what several
-        groups read goes into all of them if it only moves elements."""
+        """Merge the group that ends with a call into its reader's group, if nothing is computed twice. A single call that only
+        moves elements goes into the groups of all its readers."""
         call, readers, own = self.calls[n], self.readers[n], self._members.get(n)
         if own is None or not readers or len(call.outputs) > 1 or any(m not in self.pointwise for m in own):
             return
@@ -128,7 +128,7 @@ class _Fusion:
             self._sinks |= dict.fromkeys(own, into)
 
     def _fits(self, call: Call, reader: int, copies: bool) -> bool:
-        """True where a call's result may be computed where another reads it; if it `copies`, no element is computed twice."""
+        """True where a call's result may be computed inside of a reader; if it `copies`, no element is computed twice."""
         if reader not in self.pointwise:
             return copies and picks(call) and is_product(self.calls[reader])
         members = self._members[self._last(reader)]
@@ -138,15 +138,15 @@ class _Fusion:
         return copies or (read_once(self.calls[reader], call.outputs[0]) and not operand)
 
     def _last(self, n: int) -> int:
-        """The last call of the group of a call; of the first such group."""
+        """The last call of the first group of a call."""
         return min(self._sinks[n])
 
     def _reader(self, n: int) -> int | None:
-        """The only call that reads what one makes, if a kernel makes its result."""
+        """The only reader of a call, if it has a kernel; else None."""
         return self.readers[n][0] if len(self.readers[n]) == 1 and self.readers[n][0] in self._sinks else None
 
     def _path(self, n: int) -> list[int] | None:
-        """The calls from one to its post-dominator, if all of them are pointwise at the places of the values on the way."""
+        """The calls from one up to its post-dominator, if all are pointwise and read the values between at their own places."""
         end, made = self.dominators[n], set(self.calls[n].outputs)
         if end is None or len(made) > 1:
             return None
@@ -164,7 +164,7 @@ class _Fusion:
         return sorted(found) if at_place and len(shapes) == 1 else None
 
     def _merge(self, parts: Collection[int], anchors: int = 1) -> bool:
-        """Make the groups of some calls one, unless that has more than so many anchors."""
+        """Make the groups of some calls one, unless it has more than so many anchors; True if it is made."""
         sinks = frozenset[int]().union(*(self._sinks[n] for n in parts))
         members = [m for s in sinks for m in self._members[s]]
         if sum(m not in self.pointwise for m in members) > anchors:
@@ -177,10 +177,9 @@ class _Fusion:
 
 
 def post_dominators(readers: Sequence[Sequence[int]]) -> list[int | None]:
-    """The first node that all paths to the end lead through, for each node of a graph in topological order, given the nodes that
-    follow each; None where that is the end itself, after the last.
+    """The immediate post-dominator of each node of a graph in topological order; None where it is the end, after the last node.
 
-    It is the least common ancestor of those that follow, in the tree of post-dominators so far, in one pass from the end.
+    It is the least common ancestor of a node's readers in the tree of post-dominators so far, in one pass from the end.
     """
     end = len(readers)
     parent, depth = [end] * end, [0] * end + [0]
@@ -206,13 +205,12 @@ def _common(a: int, b: int, parent: Sequence[int], depth: Sequence[int]) -> int:
 
 
 def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
-    """Calls in order, of which others than the last make nothing that is read elsewhere, as a group. Its inputs that are
-    `constant` are constants of its function.
+    """The group of calls in order, of which only the last is read elsewhere. Inputs in `constant` are constants of its function.
 
-    The last call is reached from its inputs first to last, which gives calls and inputs an order of their own.
+    Calls and inputs are ordered by a walk from the last call through its operands, first to last, whatever the graph's order.
     """
     maker = {v: c for c in calls for v in c.outputs}
-    depth: dict[Value, int] = {}  # of what the group makes, the calls before it
+    depth: dict[Value, int] = {}  # calls on the longest path within the group to each value that it makes
     for call in calls:
         depth |= dict.fromkeys(call.outputs, 1 + max((depth.get(v, 0) for v in call.values), default=0))
     ordered = list(_before(calls[-1], maker, depth, set()))
@@ -233,13 +231,13 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
 
 
 def _reader(call: Call) -> Call | None:
-    """The call for which a group has its own parameter of a value: one that moves elements, so that the parts of a value, such as
-    queries and keys, are operands of their own."""
+    """The call, if it moves elements, else None: a part of the key of a parameter. So the parts of a value, such as queries and
+    keys, are operands of their own."""
     return call if moves(call) else None
 
 
 def _before(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:
-    """The calls before a call, and itself, each after its operands; commuting operands sorted: the group's, then larger ones."""
+    """A call after those that make its operands. Commuting operands are sorted: the group's by depth, then inputs by size."""
     seen |= set(call.outputs)
     if call.operator in COMMUTATIVE:
         operands = sorted(call.values, key=lambda v: (v not in maker, depth.get(v, 0), -v.nbytes))

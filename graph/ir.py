@@ -1,7 +1,7 @@
 """The nodes of a graph: values, and calls of operators on them.
 
-A graph is in static single assignment form: each value is an input, a constant, or the output of one call, and has a name of its
-own; calls stand in topological order. Nodes are frozen; a pass makes a new graph. The meanings of operators are in `ops`.
+A graph is in static single assignment form: each value is an input, a constant or the output of one call. Names are unique, and
+calls stand in topological order. Nodes are frozen; a pass makes a new graph. The meanings of operators are in `ops`.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class TensorSequence:
-    """Tensors that are one value of a file; in a graph each is one."""
+    """Tensors that are one value of a file; in a graph each is a value of its own."""
 
     tensors: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator applied to values. An input that is left out is None; `attributes` are sorted by name."""
+    """An operator applied to values. An omitted input is None; `attributes` are sorted by name."""
 
     operator: str
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     attributes: tuple[tuple[str, Attribute], ...] = ()
-    opset: int = 0  # the version of the operator set that says what the operator means; 0 for the newest
+    opset: int = 0  # the version of the operator set that defines the operator; 0 for the newest
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The inputs that are there."""
+        """The inputs that are not omitted."""
         return tuple(v for v in self.inputs if v is not None)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         return dict(self.attributes).get(name, default)
 
     def with_inputs(self, found: Mapping[Value, Value]) -> Call:
-        """This call with some of its inputs exchanged; itself where none is."""
+        """This call with the inputs that are keys of `found` exchanged; itself if it has none of them."""
         inputs = tuple(v if v is None else found.get(v, v) for v in self.inputs)
         return self if inputs == self.inputs else replace(self, inputs=inputs)
 
@@ -97,7 +97,7 @@ class Graph:
         return {v: c for c in self.calls for v in c.outputs}
 
     def consumers(self) -> dict[Value, list[Call]]:
-        """The calls that read each value, in order, each once; a value that none reads is not there."""
+        """The calls that read each value, in order, each once. A value without readers has no entry."""
         found: dict[Value, list[Call]] = {}
         for c in self.calls:
             for v in dict.fromkeys(c.values):
@@ -126,7 +126,7 @@ class Graph:
     def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph:
         """The graph of a text such as `text` gives, with the arrays of its constants, by name; others are left out.
 
-        Raises GraphError that names the line for what is no such text, and for a graph that is not well formed.
+        Raises GraphError for a malformed text, whose line it names, and for a graph that is not well formed.
         """
         return verify(_Parser(constants or {}).graph(text))
 
@@ -139,7 +139,7 @@ class Graph:
 
 
 def constant(name: str, array: np.ndarray) -> Value:
-    """The value that an array is."""
+    """The value of a constant array."""
     return Value(name, tuple(map(int, array.shape)), array.dtype.name)
 
 
@@ -163,15 +163,15 @@ def type_text(value: Value) -> str:
 
 
 def verify(graph: Graph) -> Graph:
-    """The graph, if it is well formed: each value is defined once, before it is read, with the type it is read as, and has an
-    element type that there is and no negative extents. Raises GraphError that names the call and the value otherwise."""
+    """The graph, if it is well formed: each value is defined once, before it is read, and read with its own type. Element types
+    are those of `dtypes.TABLE`, extents at least 0. Otherwise raises GraphError that names the call and the value."""
     defined: dict[str, Value] = {}
 
     def define(value: Value, where: str) -> None:
         if value.name in defined:
             raise GraphError(f"graph {graph.name}: {where} defines `{value.name}`, which is defined already")
         if value.dtype not in dtypes.TABLE:
-            raise GraphError(f"graph {graph.name}: {where} has the element type {value.dtype}, which is not there")
+            raise GraphError(f"graph {graph.name}: {where} has the element type {value.dtype}, which is not supported")
         if any(d < 0 for d in value.shape):
             raise GraphError(f"graph {graph.name}: {where} has the shape {list(value.shape)}; extents must be at least 0")
         defined[value.name] = value
@@ -207,7 +207,7 @@ def verify(graph: Graph) -> Graph:
 
 
 class _Parser:
-    """A text on its way to a graph. `values` are those that the lines so far define."""
+    """A parser of the text of a graph. `values` are the values of the lines so far, by name."""
 
     def __init__(self, constants: Mapping[str, np.ndarray]):
         self.arrays, self.values = constants, dict[str, Value]()
@@ -225,7 +225,7 @@ class _Parser:
                 except ValueError as error:
                     raise GraphError(f"line {number}: {error}: {content.strip()}") from None
         if self.name is None:
-            raise GraphError("a graph begins with a line `graph NAME`, and there is none")
+            raise GraphError("a graph begins with a line `graph NAME`, got an empty text")
         return Graph(self.name, tuple(self.inputs), tuple(self.calls), tuple(self.outputs), self.constants)
 
     def _line(self, line: Line) -> None:

@@ -22,14 +22,14 @@ from tir.ir import Buffer, Const, PrimFunc, const_shape
 from tir.notices import degraded
 from tir.verify.bounds import refuse_out_of_bounds
 
-NAME_DIGITS = 8  # of the hash that tells apart the kernels of one name in a network
-MIN_ALONE = 4  # functions from which on it is known what one takes
-MIN_SHARED_SECONDS = 6.0  # seconds of a core that are left to do, from which on worker processes pay: each starts in 1 to 2
+NAME_DIGITS = 8  # digits of the hash that tells apart the kernels of one name in a network
+MIN_ALONE = 4  # least number of compiled functions whose mean time is taken for that of the others
+MIN_SHARED_SECONDS = 6.0  # least seconds of one core left to do for which worker processes pay: each starts in 1 to 2
 
 
 @dataclass(frozen=True)
 class Part:
-    """A compiled function: its name in the object file `code`, and its parameters: `params`, then the memory that it is lent."""
+    """A compiled function: its symbol in the object file `code`, and its parameters: `params`, then the lent `scratch` memory."""
 
     symbol: str
     params: tuple[Buffer, ...]
@@ -44,8 +44,8 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class GroupKernel:
-    """The function of some groups, and the kernels that a program needs of it, compiled as `name`: `main`, which is called, and
-    `preparation`, which runs once, if there is something to prepare from constants. `lookup` says what is recorded."""
+    """The function of some groups, compiled as `name`. `main` runs at each call; `preparation` runs once, if there are values to
+    compute from constants. `lookup` is the result of the search in the records."""
 
     func: PrimFunc
     name: str
@@ -77,7 +77,7 @@ class GroupKernel:
 
 
 def _built(func: PrimFunc, target: Target, lent: bool = False) -> Kernel:
-    """The kernel that `tir.build` makes for a processor, or one with memory that is `lent`."""
+    """The kernel that `tir.build` makes for a processor, or one whose scratch memory is `lent` by its caller."""
     refuse_out_of_bounds(func)
     return build(func, target, None, lent)
 
@@ -103,7 +103,7 @@ def compiled(
 
 @dataclass(frozen=True)
 class Job:
-    """A function to be scheduled and compiled as `name`; `key` is a hash of all that the result depends on."""
+    """A function to be scheduled and compiled as `name`; `key` is a hash of everything that the result depends on."""
 
     func: PrimFunc
     target: Target
@@ -128,10 +128,10 @@ class Job:
 
 
 def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
-    """The results of jobs, in order. Once it shows that they take long, worker processes share the rest of them."""
+    """The results of jobs, in order. Worker processes share the rest once it is estimated to take MIN_SHARED_SECONDS."""
     begin = time.process_time()
     for n, job in enumerate(jobs):
-        if n == 1:  # the first has loaded what all of them need
+        if n == 1:  # the first has loaded the modules that all of them need
             begin = time.process_time()
         if n >= MIN_ALONE and host_cores() > 1:
             expected = (time.process_time() - begin) / max(1, n - 1) * (len(jobs) - n)
@@ -142,7 +142,7 @@ def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
 
 
 def _shared(jobs: Sequence[Job]) -> Iterator[bytes]:
-    """The results of jobs, in order, by a worker process for each core; by this one where such a process dies."""
+    """The results of jobs, in order, by a worker process for each core; by this process after one of them dies."""
     from joblib import Parallel, delayed
 
     done = 0

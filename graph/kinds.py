@@ -22,7 +22,7 @@ def pointwise(call: Call) -> bool:
 
 
 def elementwise_inputs(call: Call) -> list[Value]:
-    """The inputs that each element of the output needs at its own place alone; none where the call does more."""
+    """The inputs that each element of the output needs at its own place alone; empty unless the call is one spatial block."""
     return [v for n, v in enumerate(_different(call)) if n in _at_place(function(call))]
 
 
@@ -38,41 +38,40 @@ def moves(call: Call) -> bool:
 
 
 def picks(call: Call) -> bool:
-    """True where each element of the output is the one of the only input at the output's indices, in some order, and constants: a
-    transpose, a part of one dimension, or both."""
+    """True where a call reads its only input at the output's indices, permuted, and at constants: a transpose, the part at one
+    index of a dimension, or both."""
     return len(call.values) == 1 and _picked(function(call)) is not None
 
 
 def moves_rows(call: Call) -> bool:
-    """True where a call does that and the last dimension stays the last."""
+    """True where a call `picks` and the last dimension stays the last."""
     picked = _picked(function(call)) if len(call.values) == 1 else None
     return picked is not None and picked[-1:] == (len(call.outputs[0].shape) - 1,)
 
 
 def read_once(call: Call, value: Value) -> bool:
-    """True if a call needs each element of an input for one element of its output at most, so that it may compute it itself."""
+    """True if each element of an input is needed for at most one element of the output, so that the call may compute it."""
     return _different(call).index(value) in _needed_once(function(call))
 
 
 def is_product(call: Call) -> bool:
-    """True where a call is one sum of products of elements at axes, whose operands each lack an axis of the result."""
+    """True where a call is one contraction of two operands read at plain axes, each of which lacks an axis of the result."""
     return len(call.outputs) == 1 and _multiplies(function(call))
 
 
 def left_operand(call: Call) -> Value | None:
-    """The input with the rows of a product, where it lies by batches, rows and the sum; None where the call is no product."""
+    """The left operand of a product if its dimensions are batches, rows and the reduction axis, in this order; else None."""
     number = _left(function(call)) if is_product(call) else None
     return None if number is None else _different(call)[number]
 
 
 def rows_from(call: Call) -> list[Value]:
-    """The inputs of a call that computes each row from their same row alone, as softmax does; none if it computes none along
-    rows."""
+    """The inputs whose same row alone gives each row of the output, as in softmax; empty if the call does not work by rows."""
     return [v for n, v in enumerate(_different(call)) if n in _by_rows(function(call))] if len(call.outputs) == 1 else []
 
 
 def work(call: Call) -> int:
-    """The number of points of a call's blocks."""
+    """The number of iterations of a call's blocks."""
     return _points(function(call))
 
 
@@ -81,7 +80,7 @@ def _different(call: Call) -> list[Value]:
 
 
 def _block(func: PrimFunc) -> Block | None:
-    """The block of a function that computes each element on its own."""
+    """The only block of a function, if it has spatial axes alone and is one store; else None."""
     block, *others = blocks(func)
     fits = not others and all(it.axis is Axis.SPATIAL for it in block.iters) and isinstance(block.body, Store)
     return block if fits else None
@@ -134,7 +133,7 @@ def _moved(value: Expr) -> bool:
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
-    """The output's dimension that walks each dimension of the input, None at a constant; None where the call does more."""
+    """For each dimension of the input the output's dimension that indexes it, None for a constant; None for other functions."""
     block = _block(func)
     value = None if block is None else _stored(block)
     if block is None or not isinstance(value, Load) or not at_axes(value):
@@ -147,7 +146,7 @@ def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _needed_once(func: PrimFunc) -> frozenset[int]:
-    """The numbers of inputs whose elements are needed once at most: by one load, each axis of several in an index of its own."""
+    """The numbers of inputs whose elements are needed once at most: by one load, each axis above extent 1 alone in an index."""
     block = _block(func)
     if block is None:
         return frozenset()
@@ -161,7 +160,7 @@ def _needed_once(func: PrimFunc) -> frozenset[int]:
 
 
 def _axes_of(index: Expr) -> list[Var]:
-    """The axis that an index is, but for a factor and an addend; none where it has several."""
+    """The only axis of an affine index; empty where it has none or several, or is not affine."""
     nodes = list(walk(index))
     found = [n for n in nodes if isinstance(n, Var)]
     affine = all(isinstance(n, Var | Const) or (isinstance(n, Binary) and n.op in "+-*") for n in nodes)

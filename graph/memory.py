@@ -1,10 +1,9 @@
-"""Memory: where the values of a graph lie.
+"""Memory: the addresses of the values of a graph.
 
-Values that groups make and only groups read are in one arena, and so is the scratch that their kernels take. Values that are
-never needed at the same time may share bytes there: they are placed greedily, the largest first, each at the lowest offset that
-is free for as long as it lives (Pisarchyk and Lee, arXiv 2001.03288, "greedy by size"). Inputs are read where the caller has
-them, and outputs are written where the caller wants them. Constants lie one after the other in one block, in the order in which
-they are read. A value inside of another one (see `places`) moves with it.
+Values between groups, and the scratch memory of their kernels, are in one arena. They may share bytes there unless their
+lifetimes overlap. Placement is greedy, the largest first, each at the lowest offset that is free during its lifetime (Pisarchyk
+and Lee, arXiv 2001.03288, "greedy by size"). Inputs are read, and outputs written, in the caller's memory. Constants lie one
+after the other in one block, in the order in which they are read. A value inside of another one (see `places`) moves with it.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The places of values in memory: addresses of those that lie in no other value, and the `places` of the others in them.
+    """The places of values in memory: `addresses` of the values that lie in no other, and the `places` of the others.
 
-    `nbytes` are the bytes of the arena, `weights_nbytes` those of the constants. `copies` come after all groups: of outputs that
-    lie in inputs, in constants, or in what is an output too or more than one.
+    `nbytes` is the size of the arena, `weights_nbytes` that of the constants. `copies` run after all groups, for outputs that
+    lie in inputs, in constants, in other outputs or in larger values.
     """
 
     nbytes: int
@@ -64,7 +63,7 @@ def output_base(n: int) -> str:
 
 
 def plan(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
-    """Addresses of the inputs of a graph, of what its groups make, and of the constants that are read."""
+    """The memory plan of a graph whose calls are in these groups."""
     inside = places(graph)
     read = [inside[v].root for v in (*(v for g in groups for v in g.inputs), *graph.outputs)]
     made = {inside[v].root for v in (*graph.inputs, *(v for g in groups for v in g.outputs))}
@@ -95,7 +94,7 @@ def _address(value: Value, addresses: Mapping[Value, Address], inside: Places) -
 
 
 def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places) -> dict[Value, Lifetime]:
-    """The lifetimes of values that groups make and that lie in no other, and of their scratch; outputs live to the end."""
+    """The lifetimes of the groups' scratch memory and of the roots of the values that they make; outputs live to the end."""
     begin: dict[Value, int] = {}
     for n, group in enumerate(groups):
         for value in (*group.outputs, *group.scratch):
@@ -108,7 +107,7 @@ def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places) -> dict[Val
 
 
 def consecutive(values: Sequence[Value]) -> tuple[dict[Value, int], int]:
-    """Offsets of values that lie one after the other, and the bytes in all."""
+    """Aligned offsets of values one after the other, and the bytes in all."""
     offsets, end = {}, 0
     for value in values:
         offsets[value] = aligned(end)
@@ -117,7 +116,7 @@ def consecutive(values: Sequence[Value]) -> tuple[dict[Value, int], int]:
 
 
 def place(lives: Mapping[Value, Lifetime]) -> dict[Value, int]:
-    """An offset for each value, such that no two whose lifetimes meet overlap."""
+    """An offset for each value, such that values whose lifetimes meet share no bytes."""
     offsets: dict[Value, int] = {}
     for value in sorted(lives, key=lambda v: -v.nbytes):
         taken = sorted((offsets[v], offsets[v] + v.nbytes) for v in offsets if lives[v].meets(lives[value]))

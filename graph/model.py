@@ -1,4 +1,4 @@
-"""A compiled network: one native function that runs its kernels, with their places in memory, and what it is called with."""
+"""A compiled network: one native function that runs its kernels on the weights, an arena, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .kernels import GroupKernel
 from .memory import ARENA, WEIGHTS, MemoryPlan, buffer, input_base, output_base
 from .reference import arranged, ordered
 
-ENTRY = "tir.net"  # the function that runs a network; no kernel is called so
+ENTRY = "tir.net"  # symbol of the function that runs a network; no kernel has this name
 
 
 @dataclass(frozen=True)
 class KernelTime:
-    """The time of one kernel's calls: `seconds` in all, of `calls` calls in one run of the network. `func` is the function of the
-    groups that it runs, None for what is no kernel."""
+    """The time of one kernel in one run of the network: `seconds` of all its `calls`. `func` is the function of its groups, None
+    for the copies."""
 
     name: str
     seconds: float
@@ -45,7 +45,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of one run: of kernels, the slowest first, and of copying outputs that lie in other values."""
+    """The times of one run, in seconds: of kernels, the slowest first, and of copying outputs that lie in other values."""
 
     kernels: tuple[KernelTime, ...]
     copying: float
@@ -64,12 +64,12 @@ class Profile:
 
 
 class Model:
-    """A network that can be called. `graph` is what was compiled, with the constants that kernels read; `groups` are its calls by
-    kernels, `kernels` one for each group.
+    """A network that can be called. `graph` is the compiled graph, with the constants that kernels read; `kernels` has one kernel
+    for each of its `groups`.
 
-    `weights` is the block of memory in which constants lie; `steps` are what a call does, at addresses behind the pointers that
-    `bases` names; `keeping` are the symbols of kernels that keep memory from one call to the next. Each call has an arena for
-    itself, which a later one may take over, so that any number of threads may call a model at the same time.
+    `weights` is the block of memory of the constants. `steps` are the steps of a call, at offsets from the pointers that `bases`
+    names. `keeping` are the symbols of kernels that keep memory from one call to the next. Each call has an arena of its own,
+    which later calls reuse, so any number of threads may call a model at the same time.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Model:
         self._new_outputs = [maker(v.shape, v.dtype) for v in graph.outputs]
         self._arenas: list[np.ndarray] = []  # of calls that have ended, at most one for each core
         if not backend(target).missing(target):
-            self._run  # noqa: B018 (a call takes no time to load it, and none of several at once does)
+            self._run  # noqa: B018 (loaded here, and not in the first call, or in several at once)
 
     @cached_property
     def _functions(self) -> tuple[Callable[..., int], Callable[..., int]]:
-        """The entry and the one that takes times, as functions of the addresses of weights, arena, inputs and outputs."""
+        """The entry and its variant that takes times, as functions of the addresses of weights, arena, inputs and outputs."""
         text = entry(ENTRY, self.bases, self.steps, self.keeping, timed=True)
         codes = {k.main.symbol: k.main.code for k in self.kernels}
         library = Library([object_code(text, self.target), *codes.values()], [ENTRY, f"{ENTRY}{TIMED}"], self.target)
@@ -104,16 +104,15 @@ class Model:
         """The entry as a function of arrays, which returns DECLINED where they may not fit."""
         named = [_bytes(WEIGHTS, self.weights.nbytes), _bytes(ARENA, self.plan.nbytes)]
         params = [*named, *map(buffer, (*self.graph.inputs, *self.graph.outputs))]
-        return native_call(self._functions[0], params, frozenset(), short=False)  # no call writes to what another may read
+        return native_call(self._functions[0], params, frozenset(), short=False)  # no call writes memory that another may read
 
     def __call__(self, *inputs) -> list[Any]:
         """The outputs, new arrays in the order of `graph.outputs`, for inputs in the order of `graph.inputs`, or a dict of them.
 
-        Inputs are numpy's arrays or those of other libraries, and the outputs are of the first that is not numpy.
-        The elements of inputs are not checked: of indices that lie outside of what they index, as into an embedding, the nearest
-        one inside is taken. Raises GraphError where an input is missing or has another shape or element type, MemoryError where
-        there is no memory for the temporaries of a kernel, ZeroDivisionError where one divides an integer by zero,
-        UnsupportedProcessor if the target has instructions that this processor has not: such a network is for `export`.
+        Inputs are arrays of numpy or other libraries; outputs are of the first library that is not numpy. Elements of inputs are
+        not checked: an index out of bounds, as into an embedding, becomes the nearest one inside. Raises GraphError for a missing
+        input, another shape or element type; MemoryError without memory for a kernel's temporaries; ZeroDivisionError for a
+        division of an integer by zero; UnsupportedProcessor for a target that this processor cannot run, which is for `export`.
         """
         status, outputs = self._called(self._run, inputs)
         if status == DECLINED:
@@ -124,7 +123,7 @@ class Model:
         return outputs
 
     def bind(self, *inputs) -> Callable[[], list[Any]]:
-        """The call with these arrays, kept alive and read anew each time, without arguments. Raises as a call does."""
+        """A function without arguments: the call with these arrays, kept alive and read anew each time. Raises as a call does."""
         given = self._ordered(inputs)
         call = partial(self, *arranged(self.graph, given))
         return call if like(given) is None else lambda: self._like(given, call())
@@ -139,7 +138,7 @@ class Model:
         return outputs if back is None else [back.of(a, v.dtype) for a, v in zip(outputs, self.graph.outputs, strict=True)]
 
     def _called(self, run: Callable[..., int], inputs: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
-        """The status of `run`, a function of weights, arena, inputs and outputs, which is 0 or DECLINED, and the outputs."""
+        """The status of `run` on weights, arena, inputs and outputs, 0 or DECLINED, and the outputs. Raises other statuses."""
         outputs = [new() for new in self._new_outputs]
         try:
             arena = self._arenas.pop()
@@ -153,7 +152,7 @@ class Model:
         return status, outputs
 
     def _failure(self, status: int) -> Exception:
-        """The error that a status stands for."""
+        """The exception for a status."""
         if status == NO_MEMORY:
             return MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
         step, status = divmod(status, STEP)
@@ -161,7 +160,7 @@ class Model:
         return failure(kernel.kernel.main.lowered, status, name=f"{self.graph.name}: {label(kernel.func)}")
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
-        """The profile of a call: of each kernel the median of `runs` runs of the whole network, after one to warm up.
+        """The profile of a call: each kernel's median time in `runs` runs of the whole network, after one to warm up.
 
         Inputs are as in a call. Raises GraphError as that does.
         """
@@ -180,8 +179,8 @@ class Model:
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.groups) :]))
 
     def export(self, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
-        """Write the network as a shared library (.so) or object file (.o), and beside it the C header `<name>.h`, whose path is
-        returned, and the file `<name>.weights`, which is to be mapped into memory.
+        """Write the network as a shared library (.so) or object file (.o), with the C header `<name>.h` and the file
+        `<name>.weights`, which a caller maps into memory, beside it. Returns the header's path.
 
         `name` is the C function's, by default as the file without "lib" and suffix; `compiler` links the library (default: cc,
         gcc or clang). Neither Python nor LLVM is needed to use them. The kernels are compiled anew. Raises ExportError.
@@ -201,6 +200,6 @@ def _readable(array: np.ndarray) -> np.ndarray:
 
 
 def label(func: PrimFunc) -> str:
-    """A group's function by its operators and the shapes of its first parameters and of its last."""
+    """The label of a group's function: its operators, the shapes of its first two inputs and of its last output."""
     *inputs, output = ("x".join(map(str, b.shape)) or "scalar" for b in func.buffers)
     return f"{func.name}({', '.join(inputs[:2])}) -> {output}"

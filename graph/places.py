@@ -1,4 +1,4 @@
-"""Places: which values lie inside of others, so that no kernel makes them.
+"""Places of values inside of others, which need no kernel.
 
 A view has the elements of another value in their order. The part that a slice or a split takes out of the outermost dimension
 lies in its input. The inputs of a concatenation along that dimension are computed in place, inside of the result.
@@ -22,7 +22,7 @@ from .ops import function, is_view
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a value: `offset` bytes after the begin of `root`, which lies in no other value."""
+    """The place of a value: `offset` bytes into `root`, which lies in no other value."""
 
     root: Value
     offset: int
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Places:
-    """The places of the values of a graph: `inside` of those that lie in others. `free` are those that no kernel makes."""
+    """The places of the values of a graph: `inside` has those of values in others. `free` are the values that no kernel makes."""
 
     inside: Mapping[Value, Place]
     free: frozenset[Value]
@@ -86,12 +86,12 @@ def _is_row(values: Sequence[Value], found: Sequence[Place]) -> bool:
 
 
 def _fill(values: Sequence[Value], found: Sequence[Place]) -> bool:
-    """True where values are all there is of the values in which they lie."""
+    """True where each value is as large as its root."""
     return all(v.nbytes == p.root.nbytes for v, p in zip(values, found, strict=True))
 
 
 def part_offsets(call: Call) -> tuple[int, ...]:
-    """The places of a call's outputs in its only input, in bytes; none where it does more than to take them out of it."""
+    """The offsets of a call's outputs in its only input, in bytes; empty unless they are contiguous parts of it."""
     if is_view(call):
         return (0,)
     if len(call.inputs) != 1 or call.inputs[0] is None or any(v.dtype != call.inputs[0].dtype for v in call.outputs):
@@ -104,7 +104,7 @@ def part_offsets(call: Call) -> tuple[int, ...]:
 
 
 def _part_offset(block: Block) -> int | None:
-    """The elements before the first that a block copies, if it copies a row of them in order; else None."""
+    """The offset, in elements, of the contiguous elements that a block copies in order; None for another block."""
     if not isinstance(block.body, Store) or not isinstance(block.body.value, Load):
         return None
     single = {it.var: Const(0) for it in block.iters if it.extent.is_one}

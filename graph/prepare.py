@@ -1,4 +1,4 @@
-"""Constants as kernels read them, in one block of memory; values of weights alone are computed at compile time."""
+"""Constants in one block of memory, as kernels read them; values that depend on constants alone are computed once, here."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) 
 
 
 def elements(value: Value, memory: np.ndarray) -> np.ndarray:
-    """A value that lies at the begin of `memory`, bytes."""
+    """The elements of a value at the start of `memory`, an array of bytes."""
     return memory[: value.nbytes].view(storage(value.dtype)).reshape(value.shape)
 
 

@@ -28,7 +28,7 @@ from .places import part_offsets
 SEED = 0  # of random inputs
 Run = Callable[[Call, Sequence[np.ndarray | None]], list[np.ndarray]]
 
-FEW = 100_000  # points of loops up to which starting at once pays more than compiling with numba
+FEW = 100_000  # largest number of iterations for which the plain interpreter is faster than compiling with numba first
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], run: Run | None = None) -> list[np.ndarray]:
@@ -41,7 +41,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], run: Run |
 
 
 def remembering(run: Run) -> Run:
-    """The function that runs calls that are equal but for names, on equal arrays, once."""
+    """`run` with a memory: calls that are equal but for names run once on equal arrays."""
     digests: dict[int, tuple[np.ndarray, bytes]] = {}  # with the array, so that no other gets its id
     done: dict[tuple[Call, tuple[bytes, ...]], list[np.ndarray]] = {}
 
@@ -77,7 +77,7 @@ def run_call(call: Call, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray
 
 @lru_cache(256)
 def _interpreted(func: PrimFunc, fast: bool) -> Callable[..., None]:
-    """A function as the interpreter runs it, for equal calls; `fast` without traps where no access can lie outside."""
+    """A function as the interpreter runs it; `fast` compiles it, without traps if `verify` finds nothing."""
     if not fast:
         return interpreter.compile(func)
     return interpreter.compile(by_rows(func), fast=True, traps=bool(verify(func).findings))
@@ -103,7 +103,7 @@ def ordered(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any
     if isinstance(inputs, Mapping):
         missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
         if missing or unknown:
-            wrong = [f"`{n}` is missing" for n in missing] + [f"`{n}` is none" for n in unknown]
+            wrong = [f"`{n}` is missing" for n in missing] + [f"got `{n}`" for n in unknown]
             raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; {', '.join(wrong)}")
         inputs = [inputs[n] for n in names]
     if len(inputs) != len(names):
@@ -112,9 +112,8 @@ def ordered(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    """Inputs for which a network has a meaning, the same at each call: floats between -1 and 1, indices within what they index,
-    divisors that are not 0; other integers and conditions are of both kinds, and the first of each row is not 0, so that a mask
-    lets something through."""
+    """Meaningful inputs of a network, the same at each call: floats between -1 and 1, indices in bounds, divisors other than 0.
+    Other integers and conditions are 0 or 1; the first of each row is 1, so that a mask lets something through."""
     rng, spans = np.random.default_rng(SEED), _spans(graph)
     found = {}
     for v in graph.inputs:
@@ -129,7 +128,7 @@ def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _spans(graph: Graph) -> dict[str, tuple[int, int]]:
-    """The values for which a graph has a meaning, by name, as its calls say of their inputs (see `search.measure.ranges`)."""
+    """The ranges of meaningful elements of values, by name, as their readers need them (see `search.measure.ranges`)."""
     found: dict[str, tuple[int, int]] = {}
     for call in reversed(graph.calls):
         if all(dtypes.is_float(v.dtype) for v in call.values) and not any(v.name in found for v in call.outputs):

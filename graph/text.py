@@ -21,12 +21,12 @@ def name_text(name: str) -> str:
 
 
 def attribute_text(value: int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]) -> str:
-    """A number, a string or some of one kind, as it is written."""
+    """A number, a string or a tuple of one kind, as it is written."""
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
 class Line:
-    """A line that is read from its begin on. Everything raises ValueError that says what was expected where it is not there."""
+    """A line that is read from left to right. Methods raise ValueError with the expected and the found text."""
 
     def __init__(self, text: str):
         self.text, self.position = text, 0

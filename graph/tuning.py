@@ -1,6 +1,6 @@
 """Tuning a network: its groups are tasks, each weighted by how often it is called, under one budget.
 
-Records know functions by their structure, so that what one network's groups have found serves every other network.
+Records know functions by their structure, so schedules found for one network serve every other.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from codegen import Target
 
 COMPARISONS = 3  # profiles of each of two models, in turns; a kernel is slower in the network if it is in all of them
-MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # of a comparison of two models: calls of each, and for how long
+MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # calls of each of two compared models, and the time for these
 
 
 @dataclass
 class TaskProgress:
-    """A task of a network. `before` are the seconds of all its `calls` in one run of the network with the default schedule, as
-    measured there, or where the network does not run here, those of so many calls alone, 0 until they are known; `default` and
-    `best` are those of one call alone, None where not known; `trials` its candidates so far, beside those `recorded` before."""
+    """A task of a network. `before` are the seconds of all its `calls` in one run of the network with the default schedule. Where
+    the network does not run here, they are those of as many calls alone, 0 until known. `default` and `best` are the seconds of
+    one call alone, None where not known. `trials` counts the candidates so far, `recorded` those of earlier runs."""
 
     func: PrimFunc
     key: str
@@ -72,9 +72,9 @@ class TaskProgress:
 
 @dataclass
 class Progress:
-    """The tasks of a network, those that take longest first, and how a run stands. `other` are the seconds of the network outside
-    of kernels; `curve` are pairs, the seconds of the run and those of the network from then on; `current` is the task at hand;
-    `device` is the name of what measures, where that is not this machine: then the network itself is not timed."""
+    """The tasks of a network, the longest first, and the state of a run. `other` are the seconds of the network outside of
+    kernels. `curve` has pairs: seconds of the run, and of the network from then on. `current` is the task of the last event.
+    `device` is the measuring device where that is not this machine: then the network itself is not timed."""
 
     name: str
     target: str
@@ -109,7 +109,7 @@ class Progress:
         return time.monotonic() - self.begun
 
     def note(self, task: Task, event: Event) -> None:
-        """Take in what an event of a task says."""
+        """Update the progress by an event of a task."""
         own = self.current = self.of(task.key)
         match event:
             case Measured(measurement, trials):
@@ -132,10 +132,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class TunedNetwork:
-    """The result of tuning a network: the compiled `model`; the medians of a call of it with default schedules (`before`) and as
-    tuned (`after`), in seconds, timed in turns, or where it runs on another device than this machine's, the sums over its kernels
-    alone; the tasks, with `kept` those whose default schedule stays because the tuned one is slower inside of the network; and
-    the `result` of the tasks."""
+    """The result of tuning a network. `before` and `after` are the median seconds of a call with default schedules and as tuned,
+    timed in turns. Where the `model` runs on another device, they are sums over its kernels alone. `kept` are the labels of tasks
+    whose default schedule stays, as the tuned one is slower inside of the network. `result` is that of all tasks."""
 
     model: Model
     before: float
@@ -174,19 +173,18 @@ def tune_graph(
     callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> TunedNetwork:
-    """Tune the kernels of a network under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends
-    first, and compile it with what was found.
+    """Tune the kernels of a network, and compile it with the best schedules. The budget is `trials` candidates in all, `seconds`
+    of wall time, or whichever ends first.
 
-    The network is first compiled with default schedules and timed, so that the search begins with the kernels that take longest,
-    each as good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends; a
-    run that is killed loses nothing, and another one goes on from there. At the end both models are timed in turns; a kernel
-    that is slower in the network than with its default schedule gets that, in the records too. Where a `measurer` measures on
-    other devices than this machine's, nothing is timed here: the first candidate of each task, its default schedule, says what it
-    takes.
+    The network is first compiled with default schedules and timed. The search begins with the kernels that take longest, each as
+    good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends: a killed
+    run loses nothing, and the next one goes on from there. At the end both models are timed in turns; a kernel that is slower in
+    the network than with its default schedule gets that one, in the records too. Where a `measurer` measures on other devices,
+    nothing is timed here: the first candidate of each task is its default schedule, whose time counts.
 
-    `callbacks` get the `Progress`, and the event that it has taken in (None at the start). `options` are further ones of
+    `callbacks` get the `Progress`, and the event that changed it (None at the start). `options` are further ones of
     `tir.tune_tasks`. Ctrl-C ends the search and keeps the best so far. Raises ValueError for a bad budget, target or option,
-    GraphError for a malformed graph, RecordsError for a file that cannot be used.
+    GraphError for a malformed graph, RecordsError for an unusable file.
     """
     check_budget(trials, seconds)
     with _opened(records) as known:
@@ -219,7 +217,7 @@ def tune_graph(
 
 @contextmanager
 def _opened(records: str | Path | Records | None) -> Iterator[Records]:
-    """The records as given, opened; where there are none, a file for this run alone."""
+    """The given records, opened; without any, a file for this run alone."""
     if isinstance(records, Records):
         yield records
         return
@@ -228,7 +226,7 @@ def _opened(records: str | Path | Records | None) -> Iterator[Records]:
 
 
 def _device(target: Target, measurer: Any, records: Records) -> str | None:
-    """The name of the measuring device, if it is another one than this machine's; `records` are those of that one then."""
+    """The name of the measuring device if it is not this machine's, else None; `records` then hold that device's results."""
     devices = measurer.devices(target_text(target)) if hasattr(measurer, "devices") else ()
     if not devices or devices[0].fingerprint == fingerprint(target):
         return None
@@ -263,7 +261,7 @@ def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records, dev
 def _keep_defaults(
     progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int
 ) -> Iterator[str]:
-    """The labels of functions that are slower in the network than with their defaults, which win a race in the records."""
+    """Let the default schedule win a race in the records where a function is slower as tuned in the network; yields its label."""
     profiles = [(_by_key(before, inputs), _by_key(after, inputs)) for _ in range(COMPARISONS)]
     for own in progress.tasks:
         times = [tuple(profile[own.key] / own.calls for profile in pair) for pair in profiles]

@@ -1,7 +1,7 @@
-"""Activations are recognised by what they compute, however it is written.
+"""Recognition of activations by the function that they compute, however it is written.
 
-What leads to a value through sums, differences, products and quotients with numbers is a polynomial of an input x and of one
-function E of a polynomial of x. Each row of the table has the two polynomials that make an operator.
+Sums, differences, products and quotients by numbers make a value a polynomial of x and E, where E is one function of a
+polynomial of x. Each row of the table has the two polynomials of an operator.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Polynomial = dict[tuple[int, int], float]  # factors, by the exponents of x and 
 Values = dict[Value, Polynomial]
 
 MAX_STEPS = 8  # calls between an activation's result and its input
-MAX_TERMS = 6
-RELATIVE = 4e-6  # error of factors, which are float32 numbers in files, or have as many digits
+MAX_TERMS = 6  # terms of a polynomial
+RELATIVE = 4e-6  # relative error of factors, which are float32 numbers in files, or have as many digits
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ FORMS = (
     Form("HardSwish", {}, "HardSigmoid", _SIXTH, {(1, 0): 1}, {(1, 1): 1}),
 )
 _FUNCTIONS = tuple(dict.fromkeys(f.function for f in FORMS))
-_DEFAULTS: dict[str, Attribute] = {"beta": 0.5}  # of bounds that a call may leave out; it has no others of the table
+_DEFAULTS: dict[str, Attribute] = {"beta": 0.5}  # of omitted attributes; no form has another default
 
 
 def recognise_activations(graph: Graph) -> Graph:
@@ -73,7 +73,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _logistic(r: Rewriting, call: Call) -> Value | None:
-    """x where a call makes 1 / (1 + exp(-x))."""
+    """The x of a call that computes 1 / (1 + exp(-x)); None for other calls."""
     if call.operator == "Div" and r.number(call.inputs[0]) != 1:
         return None
     below = r.producer(call.inputs[-1], "Add") if call.operator in ("Div", "Reciprocal") else None
@@ -84,11 +84,11 @@ def _logistic(r: Rewriting, call: Call) -> Value | None:
     return None
 
 
-# --- what leads to a value -----------------------------------------------------------------------------------------------
+# --- operands ------------------------------------------------------------------------------------------------------------
 
 
 def _functions(r: Rewriting, call: Call) -> Iterator[Call]:
-    """The calls of functions of the table from which a call comes."""
+    """The calls of the table's functions that a call depends on by sums and products."""
     for value in _before(call, call.outputs[0]):
         if (function := r.producer(value, *_FUNCTIONS)) is not None:
             yield function
@@ -98,7 +98,7 @@ def _functions(r: Rewriting, call: Call) -> Iterator[Call]:
 
 
 def _leading_to(r: Rewriting, value: Value, steps: int) -> Iterator[Value]:
-    """The values of its shape from which a value comes by sums and products."""
+    """The values of the same shape that a value depends on by at most so many steps of sums and products."""
     call = r.producer(value, "Add", "Sub", "Mul", "Div", "Neg")
     for before in _before(call, value) if call is not None and steps else ():
         yield before
@@ -116,7 +116,7 @@ _E: Polynomial = {(0, 1): 1.0}
 
 
 def _polynomial(r: Rewriting, value: Value, known: Values, steps: int = MAX_STEPS) -> Polynomial | None:
-    """A value as a polynomial of those that are known, or None."""
+    """A value as a polynomial of the `known` values, or None."""
     if value in known:
         return known[value]
     if (number := r.number(value)) is not None:
@@ -126,7 +126,7 @@ def _polynomial(r: Rewriting, value: Value, known: Values, steps: int = MAX_STEP
 
 
 def _of(r: Rewriting, call: Call, known: Values, steps: int = MAX_STEPS) -> Polynomial | None:
-    """The result of a call as a polynomial."""
+    """The result of a call as a polynomial, or None."""
     parts = [_polynomial(r, v, known, steps) for v in call.values]
     if any(p is None or len(p) > MAX_TERMS for p in parts):
         return None

@@ -13,8 +13,8 @@ ONE, ZERO = np.ones(()), np.zeros(())
 
 
 def fold_affine(graph: Graph) -> Graph:
-    """A convolution or a product with constant weights takes in the factors and the addends of its output channels after it,
-    those of a batch normalisation, or of products and sums with constants:
+    """Fold constant factors and addends of output channels into the weights and the bias of the convolution or product before
+    them. They come from a batch normalisation, or from products and sums with constants:
 
         (conv(x, W) + b) * f + g  =  conv(x, W f) + (b f + g)
 
@@ -37,7 +37,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | None:
-    """A call as source * factor + shift, both in float64 and broadcast with the source; None for others."""
+    """A call as source * factor + shift, both in float64 and broadcast with the source; None for other calls."""
     result = call.outputs[0]
     if not result.dtype.startswith("float"):
         return None
@@ -68,7 +68,7 @@ def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | 
 
 
 def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.ndarray, result: Value) -> list[Call] | None:
-    """The calls that make `result`, source * factor + shift, where what makes the source takes them in; None else."""
+    """The calls of `result` = source * factor + shift with both folded into the source's producer; None where it has no room."""
     linear, bias = _linear(r, source)
     weight = None if linear is None else r.array(linear.inputs[1])
     if linear is None or weight is None:
@@ -91,7 +91,7 @@ def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.nda
 
 
 def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None]:
-    """The convolution or product that makes a value, and its bias in float64; no call where that is no constant."""
+    """The convolution or product that makes a value, and its bias in float64; no call where the bias is not constant."""
     linear, constant = r.producer(source, "Conv", "ConvTranspose", "Gemm", "MatMul"), None
     if (added := r.producer(source, "Add")) is not None:  # the bias of a product
         constant, product = parted(added, lambda v: v.name in r.constants)
@@ -108,7 +108,7 @@ def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None
 
 
 def _by_channel(array: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
-    """The numbers along an axis, of those broadcast to a shape, if they are the same along the other axes."""
+    """The numbers along an axis of an array broadcast to a shape; None unless they are the same along the other axes."""
     own = (1,) * (len(shape) - array.ndim) + array.shape
     if not shape or any(extent > 1 and n != axis for n, extent in enumerate(own)):
         return None

@@ -1,4 +1,4 @@
-"""Checks that passes keep what a graph computes: each is compared with the graph before it, on given inputs."""
+"""Checks that passes keep the outputs of a graph: after each they are compared with those before all passes, on given inputs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..ir import ELEMENT_TYPES, Attribute, Call, Graph, GraphError, Value
 from ..reference import Run, arranged, evaluate, remembering, run_call
 from . import PASSES, Pass, optimize
 
-# The most that a pass may change an output by, of its largest element, in float64. What passes recognise has factors of float32
-# in files; their rounding is 2^-24, and whole networks make more of it. Factors that are folded into halves are rounded, too.
+# Largest change of an output by passes, relative to its largest element, in float64. Factors of recognised operators are float32
+# in files; their rounding is 2^-24, and whole networks enlarge it. Factors that are folded into halves are rounded, too.
 TOLERANCE = 2.0**-14
 FOLDED = 8  # eps of the least precise float of a graph: 0.8 % of an output in float16, 6 % in bfloat16
 
 
 @dataclass(frozen=True)
 class PassCheck:
-    """A pass that ran: how many calls it left, and the largest change of an output, as a part of its largest element."""
+    """A pass that ran: the number of calls it left, and the largest change of an output, relative to its largest element."""
 
     name: str
     calls: int
@@ -37,10 +37,10 @@ def check_passes(
     observe: Callable[[PassCheck], None] = lambda check: None,
     run: Run | None = None,
 ) -> list[PassCheck]:
-    """Run the passes and, in float64 by the interpreter, the graph after each that changed it, on `inputs` (see `evaluate`);
-    `observe` is told of each. `run` makes the outputs of calls, by default the interpreter, which runs equal calls once.
+    """Run the passes; after each that changes the graph, compare its outputs on `inputs`, in float64, with those before all
+    passes. `observe` gets each check. `run` computes a call, by default the interpreter, which runs equal calls once.
 
-    Raises GraphError that names the first pass that changes an output by more than `tolerance` of its largest element.
+    Raises GraphError that names the first pass after which an output is off by more than `tolerance` of its largest element.
     """
     run = run or remembering(run_call)
     wanted, checks, text = evaluate(*widened(graph, inputs), run), list[PassCheck](), graph.text()
@@ -64,7 +64,7 @@ def check_passes(
 
 
 def tolerance(graph: Graph) -> float:
-    """The most that a pass may change an output by, of its largest element, by the types of a graph."""
+    """The largest change of an output by passes, relative to its largest element, for the types of a graph."""
     found = {v.dtype for c in graph.calls for v in (*c.values, *c.outputs)}
     return max(TOLERANCE, FOLDED * max((dtypes.TABLE[d].eps for d in found if dtypes.is_half(d)), default=0.0))
 
@@ -72,8 +72,8 @@ def tolerance(graph: Graph) -> float:
 def difference(
     found: np.ndarray, wanted: np.ndarray, size: Callable[[np.ndarray], Any], of: Callable[[np.ndarray], Any] = np.max
 ) -> float:
-    """The size `of` the differences of elements, by default the largest, relative to the `size` of the absolute values that are
-    wanted; infinite where integers, NaN or infinities differ."""
+    """The size `of` the differences of elements, by default the largest, relative to the `size` of the wanted absolute values.
+    Infinite where integers, NaN or infinities differ."""
     if wanted.dtype.kind != "f" or wanted.shape != found.shape:
         return 0.0 if np.array_equal(found, wanted) else float("inf")
     finite = np.isfinite(wanted)

@@ -1,4 +1,4 @@
-"""Values without elements are constants, and so is what follows from these alone."""
+"""Values without elements, and the results of calls on these alone, become constants."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..reference import run_call
 
 
 def fold_empty(graph: Graph) -> Graph:
-    """No call makes a value without elements, or reads it where it can be helped: parts of a concatenation without elements go,
-    and a call that reads no other value than such and constants is run now, as a sum over nothing."""
+    """Values without elements become constants, and leave concatenations. A call that reads only such values and constants, such
+    as a sum over nothing, runs now."""
     if not any(0 in v.shape for v in (*graph.inputs, *(v for c in graph.calls for v in (*c.values, *c.outputs)))):
         return graph
     constants = dict(graph.constants)

@@ -14,7 +14,7 @@ from .rewriting import Rewriting, parted, rewrite
 def move_factors(graph: Graph) -> Graph:
     """(a * x) (b * y) becomes (x y) * (a b), and (x * a) * b becomes x * (a b), for numbers a and b.
 
-    Not of halves: with their range the scale may be what keeps the product finite.
+    Not for halves: with their range the product may be finite only because of the factor.
     """
     return rewrite(graph, _rule)
 
@@ -26,7 +26,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _factor(r: Rewriting, value: Value | None) -> tuple[Value, float] | None:
-    """A value as another, of the same shape, by a number."""
+    """A value as another one of its shape and a number whose product it is; None for other values."""
     number, source = parted(r.producer(value, "Mul"), lambda v: r.number(v) is not None)
     if source is None or value is None or source.shape != value.shape or not r.read_once(value):
         return None

@@ -1,4 +1,4 @@
-"""Canonical forms: of several ways to say one thing, one is left, so that equal kernels have equal names."""
+"""Canonical forms: calls that mean the same become equal, so that equal kernels have equal names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")  # as the third input, added to a 
 
 
 def canonicalise(graph: Graph) -> Graph:
-    """Bring calls to one form of those that mean the same:
+    """Bring calls to their canonical form:
 
     pooling over the whole image          a reduction
     a reduction that drops its axes       one that keeps them, and a view
@@ -27,10 +27,10 @@ def canonicalise(graph: Graph) -> Graph:
     Sum of two, Max or Clip from 0 on     Add, Relu
     a quotient by a constant              a product, with one rounding more
     a convolution to one pixel            a product of matrices
-    zeros around the image of one         its padding
-    taps of one that meet padding alone   none
+    zeros around a convolution's image    its padding
+    taps that meet padding alone          none
     a bias of zeros                       none
-    what is broadcast by Expand           broadcast by what reads it
+    Expand before an elementwise call     the broadcasting of that call
     many matrices times one               one product of all their rows, between two views
     Gemm as ONNX exporters write layers   MatMul and Add; a constant is transposed here
     """
@@ -106,7 +106,7 @@ def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _padded(r: Rewriting, call: Call) -> list[Call] | None:
-    """A convolution that pads an image itself, where a call before it puts zeros around it."""
+    """A convolution whose padding takes in the zeros that a Pad before it puts around the image."""
     pad, spatial = r.producer(call.inputs[0], "Pad"), len(call.outputs[0].shape) - 2
     if pad is None or len(pad.inputs) > 1 or pad.attribute("mode", "constant") != "constant":
         return None
@@ -126,8 +126,8 @@ def _padded(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _met(r: Rewriting, call: Call) -> list[Call] | None:
-    """A convolution without the taps at the ends of its kernel that meet zeros around the image wherever the window lies, as the
-    outer ones of a kernel that is dilated further than the image."""
+    """A convolution without the outer taps of its kernel that meet padding in every window, as those of a kernel that is dilated
+    further than the image."""
     weight = r.array(call.inputs[1])
     if weight is None:
         return None
@@ -157,7 +157,7 @@ def _all_rows(r: Rewriting, call: Call) -> list[Call]:
 
 
 def _layer(r: Rewriting, call: Call) -> list[Call] | None:
-    """Gemm of a matrix and a constant one, both taken once, as MatMul and Add."""
+    """Gemm of a matrix and a constant one, without factors, as MatMul and Add."""
     (x, weight, *bias), result = call.values, call.outputs[0]
     if r.array(weight) is None or call.attribute("transA", 0) or any(call.attribute(a, 1.0) != 1.0 for a in ("alpha", "beta")):
         return None

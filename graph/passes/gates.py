@@ -7,14 +7,14 @@ from dataclasses import replace
 from ..ir import Call, Graph, Value
 from .rewriting import Rewriting, parted, rewrite
 
-MIN_IMAGE_TO_WEIGHTS = 4  # times that an image is larger from which on it pays that weights are scaled, and read, at each call
+MIN_IMAGE_TO_WEIGHTS = 4  # least ratio of the sizes of image and weights for which scaling the weights at each call pays
 
 
 def move_gates(graph: Graph) -> Graph:
-    """Conv(g * x, w) becomes Conv(x, g * w) for one image x, a number g for each channel, as squeeze-and-excite has, and weights
-    that are enough smaller than the image.
+    """Conv(g * x, w) becomes Conv(x, g * w) for one image x, a number g for each channel, as in squeeze-and-excite, and weights
+    that are enough smaller than x.
 
-    Not of halves, of which products may be too large; and not where zeros surround the image, which an infinite g would make NaN.
+    Not for halves, whose products may overflow; and not where zeros surround the image, which an infinite g would make NaN.
     """
     return rewrite(graph, _rule)
 

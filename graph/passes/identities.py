@@ -1,4 +1,4 @@
-"""Calls that change nothing go; of views of views one is left."""
+"""Removal of calls that change nothing, and of views of views."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tir import dtypes
 from ..ir import Call, Graph, Value
 from ..ops import is_view
 
-NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # the operand that gives back the other one, whatever that is
-WIDE = ("float32", "float64")  # in which sums are not rounded once more
+NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # the operand with which a call gives back the other one
+WIDE = ("float32", "float64")  # types whose sums are made in the type itself, so that they are not rounded once more
 
 
 def remove_identities(graph: Graph) -> Graph:
-    """Read through every call whose output is its input, and bring every other view to one Reshape of what it is a view of.
+    """Read through every call whose output is its input, and make every other view one Reshape of a value that is no view.
 
-    A call that makes an output of the graph stays, since the output keeps its name; and so does x + 0 where x may be -0, of which
-    it makes 0.
+    A call that makes an output of the graph stays, since the output keeps its name; so does x + 0 where x may be -0, as it makes
+    that 0.
     """
     producers = graph.producers()
     same: dict[Value, Value] = {}
-    viewed: dict[Value, Value] = {}  # of each view, what it is a view of
+    viewed: dict[Value, Value] = {}  # the source of each view
     calls = []
     for call in graph.calls:
         call = call.with_inputs(same)
@@ -42,7 +42,7 @@ def remove_identities(graph: Graph) -> Graph:
 
 
 def _given_back(graph: Graph, call: Call, starts_at_zero: Callable[[Value], bool]) -> Value | None:
-    """The operand that a call of two gives back, since the other one, a constant, is neutral."""
+    """The operand that a call of two gives back, as the other one is a neutral constant; None for other calls."""
     for operand, constant in zip(call.inputs, call.inputs[::-1], strict=True) if call.operator in NEUTRAL else ():
         array = None if constant is None else graph.constants.get(constant.name)
         if operand is None or array is None or operand.shape != call.outputs[0].shape:

@@ -1,11 +1,10 @@
-"""Chains of calls that only move elements become the shortest that do the same.
+"""Chains of calls that only move elements become the shortest ones.
 
-A value that reshapes, transposes and slices make of another is that one's elements at strides, as far as a reshape of strided
-elements is strided again:
+Reshapes, transposes and slices of a source give its elements at strides, as long as a reshape of strided elements is strided:
 
     value[i0, i1, ...] = source.flat[offset + i0 * stride0 + i1 * stride1 + ...]
 
-From the strides follow one view, one slice and one transpose that make it.
+One view, one slice and one transpose follow from the strides.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Strided:
 
     def reshaped(self, shape: Sequence[int]) -> Strided | None:
         """The same elements in another shape; None where that has no strides."""
-        runs: list[list[int]] = []  # extents and strides of what is contiguous
+        runs: list[list[int]] = []  # extents and strides of dimensions merged where they are contiguous
         for extent, stride in zip(self.shape, self.strides, strict=True):
             if extent == 1:
                 continue
@@ -70,7 +69,7 @@ class Strided:
         return replace(self, shape=tuple(self.shape[n] for n in order), strides=tuple(self.strides[n] for n in order))
 
     def part(self, axis: int, start: int, count: int, step: int = 1) -> Strided:
-        """The part of an axis with so many elements from one on."""
+        """`count` elements of an axis, from `start` on."""
         shape, strides = [*self.shape], [*self.strides]
         shape[axis], strides[axis] = count, strides[axis] * step if count > 1 else 0
         return replace(self, shape=tuple(shape), strides=tuple(strides), offset=self.offset + start * self.strides[axis])
@@ -83,14 +82,14 @@ def whole(value: Value) -> Strided:
 
 
 def simplify_layouts(graph: Graph) -> Graph:
-    """Make several moves, one after the other, one move, and a view where elements stay in order.
+    """Merge consecutive moves into one, or into a view where elements stay in order.
 
-    A value that others read as well is kept where what follows it is a part of it in order, which needs no kernel of its own.
+    A value with other readers is kept where the result is a contiguous part of it, which needs no kernel of its own.
     """
     consumers, outputs = graph.consumers(), set(graph.outputs)
 
     def needed(value: Value) -> bool:
-        """True where a value is in memory in any case, or for more than one reader."""
+        """True where a value is an output, or has several readers or one that is no move."""
         readers = consumers.get(value, [])
         return value in outputs or len(readers) > 1 or any(c.operator not in MOVES for c in readers)
 
@@ -113,7 +112,7 @@ def simplify_layouts(graph: Graph) -> Graph:
 
 
 def _best(chain: Sequence[Strided], needed: Callable[[Value], bool]) -> Strided | None:
-    """The best of the ways to see a value, the nearest source first, to make it in; None to leave it as it is."""
+    """The best of a value's strided forms, nearest source first, to make it by; None to leave it as it is."""
     nearest, farthest = chain[0], chain[-1]
     if farthest.is_row:
         return farthest
@@ -122,7 +121,7 @@ def _best(chain: Sequence[Strided], needed: Callable[[Value], bool]) -> Strided 
 
 
 def _chain(r: Rewriting, call: Call, value: Value) -> Iterator[Strided]:
-    """A value as elements of the input of the call that makes it, of the input of the call that makes that, and so on."""
+    """The strided forms of a value over the input of its producer, over the input of that one's producer, and so on."""
     steps: list[tuple[Call, Value]] = []
     while True:
         steps.insert(0, (call, value))
@@ -140,7 +139,7 @@ def _chain(r: Rewriting, call: Call, value: Value) -> Iterator[Strided]:
 
 
 def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None:
-    """The result of a call on strided elements; None where it does more than to move them by strides."""
+    """The result of a call on strided elements; None where it is not strided."""
     rank = len(s.shape)
     match call.operator:
         case "Reshape":
@@ -178,7 +177,7 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """A dimension of a source as views can show it, with `count` elements taken from `begin` on."""
+    """A dimension of a view of a source, of which `count` elements are taken from `begin` on."""
 
     extent: int
     begin: int
@@ -186,7 +185,7 @@ class _Level:
 
 
 def _calls(r: Rewriting, s: Strided, result: Value) -> list[Call] | None:
-    """A view, a slice, a transpose and a view, those that are needed, that make a value; None where these cannot."""
+    """The calls that make a value: a view, a slice, a transpose and a view, as far as needed; None where these cannot."""
     found = _levels(s)
     if found is None:
         return None
@@ -216,8 +215,8 @@ def _calls(r: Rewriting, s: Strided, result: Value) -> list[Call] | None:
 
 
 def _levels(s: Strided) -> list[tuple[_Level, int | None]] | None:
-    """The dimensions of the source as they have to be seen, outermost first, each with the value's dimension that it is; None
-    where one element of it is taken."""
+    """The dimensions of the view of the source, outermost first, each with its dimension of the value, or None where one element
+    of it is taken. None where no view fits the strides."""
     total = prod(s.source.shape)
     moving = sorted((stride, extent, n) for n, (extent, stride) in enumerate(zip(s.shape, s.strides, strict=True)) if extent > 1)
     levels: list[tuple[_Level, int | None]] = []
@@ -245,8 +244,8 @@ def _levels(s: Strided) -> list[tuple[_Level, int | None]] | None:
 
 
 def _ordered(levels: list[tuple[_Level, int | None]], shape: Sequence[int]) -> tuple[list[_Level], list[_Level]]:
-    """The levels, and the order in which a value has them. Those of one element stand where the value has dimensions of extent 1,
-    as far as there are some, else in front; for other such dimensions there are new ones."""
+    """The levels, and their order in the value. Levels of one element take its dimensions of extent 1, or stand in front where
+    these are too few. Further dimensions of extent 1 get new levels."""
     place = {dimension: x for x, dimension in levels if dimension is not None}
     single = [x for x, dimension in levels if dimension is None]
     spare = max(0, len(single) - sum(e == 1 for e in shape))

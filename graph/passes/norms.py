@@ -1,4 +1,4 @@
-"""Softmax and the norms of rows are recognised by their steps."""
+"""Recognition of softmax and the norms of rows by their steps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _softmax(r: Rewriting, call: Call) -> Call | None:
 
 
 def _axes(reduction: Call) -> tuple[int, ...] | None:
-    """The axes of a reduction, counted from the front, if it keeps them."""
+    """The axes of a reduction, counted from the front, if it keeps them; else None."""
     rank, axes = len(reduction.values[0].shape), reduction.attribute("axes")
     if not reduction.attribute("keepdims", 1) or (not axes and reduction.attribute("noop_with_empty_axes", 0)):
         return None
@@ -79,7 +79,7 @@ def _norm(r: Rewriting, call: Call) -> Call | None:
 
 
 def _quotients(r: Rewriting, call: Call) -> list[tuple[Value, Value]]:
-    """The ways to see a call as a value over a root, as pairs of the value and of the root's operand."""
+    """Pairs of a value and the operand of a square root, one for each reading of a call as their quotient."""
     found = []
     for a, b in [call.values, call.values[::-1]] if len(call.values) == 2 else []:
         if call.operator == "Mul":
@@ -99,7 +99,7 @@ def _quotients(r: Rewriting, call: Call) -> list[tuple[Value, Value]]:
 
 
 def _mean_square(r: Rewriting, value: Value, of: Value) -> tuple[Call, float] | None:
-    """The mean and the epsilon, if a value is the mean of the squares of another, and epsilon."""
+    """The mean and the epsilon of a value that is the mean of another's squares, plus epsilon; None for other values."""
     added = r.producer(value, "Add")
     for mean, epsilon in [added.values, added.values[::-1]] if added is not None and len(added.values) == 2 else []:
         number, call = r.number(epsilon), r.producer(mean, "ReduceMean")

@@ -9,13 +9,13 @@ from .rewriting import Rewriting, rewrite
 def expand_powers(graph: Graph) -> Graph:
     """x ** 2 becomes x * x and x ** 3 becomes x * x * x, where the exponent is one constant number.
 
-    x ** 0.5 stays: of -0 and -inf the square root is another.
+    x ** 0.5 stays: the square root of -0 and of -inf is another.
     """
     return rewrite(graph, _product)
 
 
 def _product(rewriting: Rewriting, call: Call) -> list[Call] | None:
-    """The products that a power of floats is, if its exponent is 2 or 3 and does not change the shape."""
+    """The products of a power of floats, if its exponent is 2 or 3 and does not change the shape; else None."""
     if call.operator != "Pow":
         return None
     base, exponent = call.values

@@ -15,7 +15,7 @@ from .rewriting import Rewriting, other, rewrite
 
 @dataclass(frozen=True)
 class Part:
-    """A product with a constant matrix, and the constant row that is added to it, if there is one; `result` is their value."""
+    """A product with a constant matrix, plus a constant row if it has a `bias`; `result` is their value."""
 
     calls: tuple[Call, ...]
     weight: Value
@@ -24,8 +24,8 @@ class Part:
 
 
 def merge_products(graph: Graph) -> Graph:
-    """x W1 + b1 and x W2 + b2 become parts of x (W1 | W2) + (b1 | b2), where both are only moved by what reads them, as the
-    queries, keys and values of attention are: calls that compute would no longer be in one kernel with the product."""
+    """x W1 + b1 and x W2 + b2 become parts of x (W1 | W2) + (b1 | b2), where their readers only move them, as the queries, keys
+    and values of attention. Readers that compute would no longer be in one kernel with the product."""
     consumers = graph.consumers()
     merged: dict[Call, list[Part]] = {}  # by the first call of them
     gone: set[Call] = set()
@@ -42,7 +42,7 @@ def merge_products(graph: Graph) -> Graph:
 
 
 def _part(graph: Graph, consumers: Mapping[Value, list[Call]], call: Call) -> Part | None:
-    """A call as a part of a larger product, if it can be one."""
+    """A call as a part of a larger product; None where it cannot be one."""
     weight = call.inputs[1] if call.operator == "MatMul" else None
     if weight is None or weight.name not in graph.constants or len(weight.shape) != 2:
         return None

@@ -17,8 +17,8 @@ Rule = Callable[["Rewriting", Call], Sequence[Call] | None]
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """The graph with `rule(rewriting, call)` in place of each call in turn, where that is not None; what no output depends on
-    after that is gone. The calls that a rule gives make all outputs of the call that they stand for."""
+    """The graph with `rule(rewriting, call)` in place of each call in turn, unless it is None, and without unread calls. The new
+    calls must make all outputs of the call that they replace."""
     rewriting = Rewriting(graph)
     calls: list[Call] = []
     for call in graph.calls:
@@ -32,7 +32,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 class Rewriting:
-    """A graph on the way to another: `producers` are the calls so far, by what they make."""
+    """The state of a rewrite: `producers` are the calls so far, by their outputs."""
 
     def __init__(self, graph: Graph):
         self.constants = dict(graph.constants)
@@ -43,7 +43,7 @@ class Rewriting:
         self._transposed: dict[Value, Value] = {}
 
     def producer(self, value: Value | None, *operators: str) -> Call | None:
-        """The call of one of these operators that makes a value; None for another one."""
+        """The call that makes a value, if it is of one of these operators; else None."""
         call = None if value is None else self.producers.get(value)
         return call if call is not None and call.operator in operators else None
 
@@ -67,7 +67,7 @@ class Rewriting:
         return constant(name, array)
 
     def transposed(self, matrix: Value) -> Value:
-        """The constant that is the transpose of a constant, the same each time."""
+        """The transpose of a constant as a constant, the same each time."""
         if matrix not in self._transposed:
             array = np.ascontiguousarray(self.constants[matrix.name].T)
             self._transposed[matrix] = self.constant(f"{matrix.name}_columns", array)
@@ -76,7 +76,7 @@ class Rewriting:
     def call(
         self, operator: str, inputs: Sequence[Value | None], outputs: str | Sequence[Value], **attributes: Attribute
     ) -> Call:
-        """A call whose outputs are given, or are new, with names after the one given and the types that follow."""
+        """A call. Its outputs are given as values, or as a name after which new ones are named, with types that are inferred."""
         call = Call(operator, tuple(inputs), (), tuple(sorted(attributes.items())))
         if isinstance(outputs, str):
             outputs = [self.value(outputs, *t) for t in result_types(call)]
@@ -91,8 +91,8 @@ class Rewriting:
 
 
 def fits_elementwise(call: Call) -> bool:
-    """True where a call whose operands were exchanged is one that its operator takes, gives the output it is to give, and still
-    computes element by element: some operators do so for some shapes alone."""
+    """True where a call with exchanged operands is valid, has the types of its outputs, and is still elementwise. Some operators
+    are so for some shapes alone."""
     try:
         types = result_types(call)
     except (TypeError, ValueError):
@@ -109,7 +109,7 @@ def other(values: Collection[Value | None], one: Value) -> Value | None:
 
 
 def parted(call: Call | None, wanted: Callable[[Value], bool]) -> tuple[Value, Value] | tuple[None, None]:
-    """The first input that is `wanted` of a call that has two, and the other one; None for both where there is no such call."""
+    """The first `wanted` input of a call of two, and the other one; None for both where no input is wanted."""
     one = None if call is None else next(filter(wanted, call.values), None)
     rest = None if call is None or one is None else other(call.inputs, one)
     return (None, None) if one is None or rest is None else (one, rest)

@@ -1,6 +1,6 @@
-"""Views and transposes move behind what is computed element by element, toward the end of the graph.
+"""Views and transposes move behind elementwise calls, toward the end of the graph.
 
-There they meet others, with which they cancel, and what they stood between becomes one kernel.
+There they cancel with others, and the calls that they separated become one kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .rewriting import Rewriting, fits_elementwise, rewrite
 
 
 def sink_layouts(graph: Graph) -> Graph:
-    """f(reshape(x), y) becomes reshape(f(x, reshape(y))), and f(transpose(x), transpose(y)) transpose(f(x, y)), for f that works
-    element by element, where x is the result of a call, and what is transposed is read by no other."""
+    """f(reshape(x), y) becomes reshape(f(x, reshape(y))), and f(transpose(x), transpose(y)) transpose(f(x, y)), for elementwise
+    f. x must be the result of a call, and a transposed value have no other reader."""
     return rewrite(graph, _rule)
 
 
@@ -29,7 +29,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
-    """The calls in place of one with a view or a transpose as an operand, with that behind it; None where it stays."""
+    """The calls in place of one with a view or a transpose as an operand, which then follows it; None where it stays."""
     moved, result = r.producer(operand, "Reshape", "Transpose"), call.outputs[0]
     if moved is None or operand.shape != result.shape or moved.values[0] not in r.producers:
         return None
@@ -53,7 +53,7 @@ def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
 
 
 def _before(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call], Value] | None:
-    """The calls that make the operand before a view or a transpose, and that operand; None where that costs a kernel."""
+    """The calls that make an operand as it is before a view or a transpose, and that operand; None where they cost a kernel."""
     source, result = moved.values[0], moved.outputs[0]
     same = moved if value == result else r.producer(value, moved.operator)
     if same is not None and _key(same) == _key(moved) and (same.operator == "Reshape" or r.read_once(value)):
@@ -76,8 +76,8 @@ def _key(moved: Call) -> object:
 
 
 def _broadcast(own: tuple[int, ...], after: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape that is broadcast to a shape before a view as `own` is to the one after it; None unless the dimensions
-    that differ from 1 are all from one on, or those that the view keeps."""
+    """The shape that broadcasts to the shape `before` a view as `own` does to the one `after` it. None unless `own` is the whole
+    tail of `after`, or the view only adds and drops dimensions of extent 1."""
     kept = [n for n, extent in enumerate(after) if extent > 1]
     if [after[n] for n in kept] == [e for e in before if e > 1]:  # only dimensions of extent 1 come and go
         extents = iter([own[n] for n in kept])

@@ -1,7 +1,7 @@
 """Transposed convolutions as convolutions.
 
-With the stride s, the outputs s m + r for all m, a phase, see every s-th element of the kernel alone: a convolution of stride 1.
-All phases are one convolution with s times as many channels in each dimension, and no element of the input or the kernel is
+With the stride s, the outputs s m + r for all m, a phase, use every s-th element of the kernel alone: a convolution of stride 1.
+All phases are one convolution with s times as many channels for each dimension. No element of the input or the kernel is
 multiplied by a zero between elements (Shi et al., arXiv 1609.07009).
 """
 
@@ -20,14 +20,14 @@ from .rewriting import Rewriting, rewrite
 
 
 def expand_transposed(graph: Graph) -> Graph:
-    """ConvTranspose with a constant weight becomes Conv, and what puts its phases side by side."""
+    """ConvTranspose with a constant weight becomes Conv and the moves that interleave its phases."""
     return rewrite(graph, _rule)
 
 
 @dataclass(frozen=True)
 class Phases:
-    """The phases of a transposed convolution along one axis: `stride` of them, each with `taps` elements of the kernel, `count`
-    outputs of each from the input padded by `before` and `after`. Of all outputs side by side, `crop` come before the first."""
+    """The `stride` phases of a transposed convolution along one axis. Each has `taps` elements of the kernel, and `count` outputs
+    from the input padded by `before` and `after`. `crop` of the interleaved outputs come before the first."""
 
     stride: int
     taps: int
@@ -82,7 +82,7 @@ def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.n
 
 
 def _side_by_side(r: Rewriting, conv: Call, phases: Sequence[Phases], call: Call) -> list[Call]:
-    """The outputs of a transposed convolution in order, of those by phase."""
+    """The calls that interleave the outputs of the phases."""
     (result,), d = call.outputs, len(phases)
     images, channels = result.shape[:2]
     strides, counts = [p.stride for p in phases], [p.count for p in phases]

@@ -1,4 +1,4 @@
-"""Convolutions become ones by Winograd's minimal filtering, where these are estimated to take fewer cycles."""
+"""Convolutions by Winograd's minimal filtering, where it is estimated to take fewer cycles."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from codegen import Target
 
 
-MIN_GAIN = 1.25  # times fewer cycles that are worth the accuracy that is lost
+MIN_GAIN = 1.25  # least ratio of estimated cycles, direct to filtered, that is worth the accuracy that is lost
 Tile = tuple[int, ...]  # outputs along each axis; empty where a convolution is computed directly
 
 
 def filter_minimally(graph: Graph, choose: Callable[[Call], Tile]) -> Graph:
-    """The graph with convolutions of stride 1, not dilated and not in groups, computed with fewer multiplications: by those of
-    `tiles` that `choose` picks for each. Their weights are constant, and are transformed here."""
+    """The graph with minimal filtering by the tile that `choose` picks for each convolution of stride 1 without dilation and
+    groups. Their weights must be constant, and are transformed here."""
     return rewrite(graph, lambda r, call: _rule(r, call, choose))
 
 
 def fastest(target: Target) -> Callable[[Call], Tile]:
-    """The choice of the fewest cycles, as the templates of schedules estimate them; for float32 alone, as there is little to be
-    gained in the precision in which halves are summed, and what is lost of float64 may be wanted."""
+    """The choice of the fewest cycles, as the templates estimate them, for float32 alone. Halves gain little, as they are summed
+    in a wider type; users of float64 may want the accuracy that is lost."""
 
     def choose(call: Call) -> Tile:
         if call.values[0].dtype != "float32":
@@ -57,13 +57,13 @@ def _rule(r: Rewriting, call: Call, choose: Callable[[Call], Tile]) -> list[Call
 
 
 def tiles(kernel: tuple[int, ...]) -> list[Tile]:
-    """The outputs of a tile along each axis that there are for a kernel: as many points for each axis of more than one tap."""
+    """The tiles for a kernel, as outputs along each axis: all axes of more than one tap have the same number of points."""
     found = [tuple(1 if r == 1 else n + 2 - r for r in kernel) for n in POINTS]
     return [t for t in found if max(t) > 1 and all(m > 1 or r == 1 for m, r in zip(t, kernel, strict=True))]
 
 
 def _by_tiles(call: Call, tile: Tile) -> Call:
-    """A convolution by tiles of so many outputs along each axis, of anonymous values; without tiles as it is."""
+    """A convolution of anonymous values by a tile; for the empty tile the direct one."""
     x, weight, *bias = (Value(f"p{n}", v.shape, v.dtype) for n, v in enumerate(call.values))
     outputs = (Value("out", call.outputs[0].shape, call.outputs[0].dtype),)
     if not tile:

@@ -127,7 +127,7 @@ def test_wrong_inputs(networks):
     x = inputs["x"]
     for call, message in (
         (lambda: compiled(), "test: the inputs are x; got 0 array(s)"),
-        (lambda: compiled({"y": x}), "test: the inputs are x; `x` is missing, `y` is none"),
+        (lambda: compiled({"y": x}), "test: the inputs are x; `x` is missing, got `y`"),
         (lambda: compiled(x[:1]), "input `x` must have shape (2, 3, 29, 23), got (1, 3, 29, 23)"),
         (lambda: compiled.bind(x.astype("float32")), "input `x` must have dtype float64, got float32"),
     ):

@@ -76,7 +76,7 @@ def test_attributes(value):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "a graph begins with a line `graph NAME`, and there is none"),
+        ("", "a graph begins with a line `graph NAME`, got an empty text"),
         ("input x: float32[3]", "line 1: `graph NAME` was expected, got 'input x: float32[3]': input x: float32[3]"),
         ("graph g\n\n  input x float32[3]", "line 3: a colon was expected, got 'float32[3]': input x float32[3]"),
         ("graph g\n  input x: float32", "line 2: a shape was expected, and the line ends: input x: float32"),
@@ -113,7 +113,7 @@ def test_texts_that_are_none(text, message):
             "call Relu of `y` reads `x` as float32[3, 7], but it is float32[7, 3]",
         ),
         ({"inputs": (X, X)}, "input `x` defines `x`, which is defined already"),
-        ({"inputs": (Value("x", (7, 3), "float8"),)}, "input `x` has the element type float8, which is not there"),
+        ({"inputs": (Value("x", (7, 3), "float8"),)}, "input `x` has the element type float8, which is not supported"),
         ({"inputs": (Value("x", (7, -1), "float32"),)}, "input `x` has the shape [7, -1]; extents must be at least 0"),
         (
             {"constants": {"w": np.zeros(7, np.dtype("float32").newbyteorder())}},
