@@ -1,9 +1,8 @@
 """ONNX files to graphs.
 
-`importer` makes calls of nodes, and `refusals` says which nodes cannot be calls; `functions` are what ONNX defines by other
-operators; `inputs` and `weights` are what nodes read first. `backend` offers the compiler to ONNX's own tools. Shapes are
-static, so that all arithmetic on them, and whatever else depends on constants alone, is folded. All nodes that are not there
-are named in one error before anything else is done.
+`importer` makes calls of nodes, `refusals` the reasons why nodes cannot be imported. `functions` has the operators that ONNX
+defines by others; `inputs` and `weights` read the values of a file. `backend` offers the compiler to ONNX's own tools. Shapes are
+static, so arithmetic on them, and any node of constants alone, is folded. One error names all nodes that are not supported.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None) -> Graph:
-    """The graph that an ONNX file holds, or an `onnx.ModelProto`.
+    """The graph of an ONNX file or of an `onnx.ModelProto`.
 
-    `shapes` gives, by the names of inputs, the shapes that the file leaves open. Constants are read from where they lie. Raises
-    GraphError for a file that is none, weights that are cut off, shapes that are missing or contradict the file, and, with a list
-    of all of them, for nodes that are not there; FileNotFoundError where there is no file; ImportError without the package onnx.
+    `shapes` gives the shapes that the file leaves open, by the names of inputs. External constants are mapped from their files.
+    Raises GraphError for a file that is not ONNX, weights that are cut off, shapes that are missing or contradict the file, and
+    nodes that are not supported, with a list of all of them; FileNotFoundError without the file; ImportError without onnx.
     """
     if not isinstance(shapes, (Mapping, type(None))):
         raise TypeError(f"load_onnx: shapes is a dict of shapes by the names of inputs, got {shapes!r}")
@@ -36,7 +35,7 @@ def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None
 
 
 def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]:
-    """The model, external weights not yet loaded, and the folder beside which those lie."""
+    """The model, external weights not yet loaded, and the folder of their files."""
     try:
         import onnx
         import onnx.inliner

@@ -29,8 +29,8 @@ from .weights import as_onnx
 
 
 class Prepared(BackendRep):
-    """A model of ONNX that compiles when it is first run: the inputs say the shapes that the file leaves open, and the values of
-    those inputs that operators need as constants, such as the shape of a Reshape. It compiles anew where these change."""
+    """A model of ONNX that compiles when it is first run. Inputs give the shapes that the file leaves open, and the values that
+    operators need as constants, such as the shape of a Reshape. It compiles anew where these change."""
 
     def __init__(self, model: onnx.ModelProto, target: str):
         self.model, self.target = model, target
@@ -40,9 +40,9 @@ class Prepared(BackendRep):
         self._compiled: dict[object, Model] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
-        """The outputs for arrays in the order of the inputs. Raises what `load_onnx` and `compile` raise."""
+        """The outputs for arrays in the order of the inputs. Raises the errors of `load_onnx` and `compile`."""
         if not all(isinstance(a, (np.ndarray, np.generic)) for a in inputs):
-            raise GraphError(f"{self.model.graph.name}: the inputs must be arrays, and sequences are not there")
+            raise GraphError(f"{self.model.graph.name}: the inputs must be arrays; sequences are not supported")
         arrays = dict(zip(self.inputs, map(np.asarray, inputs), strict=True))
         model = self._model(arrays)
         found = model({v.name: held(arrays[v.name]) for v in model.graph.inputs})
@@ -52,7 +52,7 @@ class Prepared(BackendRep):
         return tuple(as_onnx(a, kind if kind in NARROW else v.dtype) for v, a, kind in rows)
 
     def graph(self, arrays: dict[str, np.ndarray]) -> Graph:
-        """The graph for these inputs by name, those that are constants taken in."""
+        """The graph for these inputs by name, with those that must be constant as constants."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
         model.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in self.fixed)
@@ -66,7 +66,7 @@ class Prepared(BackendRep):
 
 
 def held(array: np.ndarray) -> np.ndarray:
-    """An array whose numbers, where they are of a narrow type, are held by the type that the graph has for them."""
+    """An array in the type that holds its numbers in a graph, which is a wider one for a narrow type."""
     kind = narrow_name(array.dtype)
     return array.astype(held_as(kind)) if kind else array
 
@@ -102,13 +102,13 @@ class TirBackend(Backend):
 
 
 def operands(model: onnx.ModelProto) -> Sequence[str]:
-    """The names of all values that must be constant, as an operator takes them as attributes, or they make such a value."""
+    """The names of all values that must be constant: operands that become attributes, and the values that make them."""
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     return sorted(_operands(model.graph, opset, set()) - {""})
 
 
 def _operands(graph: onnx.GraphProto, opset: int, wanted: set[str]) -> set[str]:
-    """The names that must be constant in a graph, of which some are known."""
+    """The names that must be constant in a graph, given some of them."""
     for node in (graph.node[number] for number in reversed(ordered(graph.node))):
         ours = node.domain in ("", "ai.onnx")
         found = alternatives(node.op_type, opset) if ours else []

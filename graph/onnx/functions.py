@@ -29,7 +29,7 @@ def newest_opset() -> int:
 
 
 def function_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> onnx.FunctionProto:
-    """The definition of a node. Raises ValueError where there is none for inputs like these."""
+    """ONNX's definition of a node by others. Raises ValueError where it has none for these inputs."""
     import onnx
 
     schema = _schema_of(node, opset)
@@ -51,7 +51,7 @@ def function_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int
 
 
 def halves_of(node: onnx.NodeProto, inputs: Sequence[Value | None], opset: int) -> list[str | None]:
-    """The type of halves that each output has because an input has it, or may have where no input says; else None."""
+    """The half type of each output: that of the inputs of its type variable, else that of any input if it fits; or None."""
     schema = _schema_of(node, opset)
     bound = {f.type_str: v.dtype for f, v in zip(schema.inputs, inputs, strict=False) if v is not None}
     half = next(filter(dtypes.is_half, bound.values()), None)
@@ -66,8 +66,8 @@ def arguments(node: onnx.NodeProto, function: onnx.FunctionProto, opset: int) ->
 
 
 def resolved(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], absent: Container[str]) -> onnx.NodeProto:
-    """A node of a function with the attributes of its call in place of references. Attributes that are left out there,
-    inputs that are `absent`, are left out.
+    """A node of a function with the attributes of its call in place of references, without attributes that the call omits and
+    inputs that are `absent`.
     """
     import onnx
 
@@ -96,7 +96,7 @@ def needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx
 
 
 def names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """The names that nodes read, also inside of the graphs that they hold, but for those that these define themselves."""
+    """The names that nodes read, also inside of the graphs that they hold, without names that these define themselves."""
     found = set[str]()
     for node in nodes:
         found |= set(node.input)
@@ -109,7 +109,7 @@ def names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:
 def ordered(nodes: Sequence[onnx.NodeProto], defined: Container[str] = ()) -> list[int]:
     """The positions of nodes such that each comes after the makers of its operands, otherwise in the order of the file.
 
-    Raises ValueError for nodes of which each needs the next, and for a name that two nodes make or that is `defined` before."""
+    Raises ValueError for a cycle of nodes, and for a name that two nodes make or that is `defined` before."""
     makers: dict[str, int] = {}
     for number, node in enumerate(nodes):
         for name in filter(None, node.output):

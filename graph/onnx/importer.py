@@ -1,8 +1,7 @@
 """The nodes of an ONNX file as calls of a graph.
 
-A node whose inputs are constant is folded, by the operators' definitions in numpy that the ONNX package has, or, where those
-fail, by ours. Of the others, an operator of `ops` is a call; a composite, and what ONNX itself defines as a function, is
-written out as calls.
+A node whose inputs are constant is folded, by the evaluator of the ONNX package, or, where that fails, by our operators. Of the
+others, an operator of `ops` becomes a call. A composite, or a function that ONNX itself defines, is written out as calls.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ FOLDING_ERRORS = (  # of ONNX's evaluator
 class Scope:
     """The scope of the nodes of one graph: the file's, that of a function, or one that a node holds.
 
-    `values` are known by name, None for an input that is left out, of no name or of one of a function; `read` are the names that
-    are read, `given` the attributes of the call of a function. `prefix` begins the names of what is made here; in the file's own
-    graph it is empty, and names stay.
+    `values` are known by name, None for an omitted input, which has no name or is one of a function. `read` are the names that
+    are read, `given` the attributes of the call of a function. `prefix` begins the names of new values; in the file's own graph
+    it is empty, and names stay.
     """
 
     values: MutableMapping[str, Any]
@@ -60,19 +59,19 @@ class Scope:
         return next((name for name in node.input if name not in self.values), None)
 
     def below(self, node: onnx.NodeProto) -> str:
-        """The prefix of names in the calls that a node is written out as."""
+        """The prefix of names in the calls of a node that is written out."""
         name = next(filter(None, (node.name, *node.output)), node.op_type)
         return f"{self.prefix}_{name}" if self.prefix else name
 
 
 class Importer:
-    """One file on its way to a graph."""
+    """The import of one file."""
 
     def __init__(self, model: onnx.ModelProto, name: str, folder: Path):
         self.proto, self.name, self.folder = model.graph, name, folder
         self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
         self.constants: dict[str, np.ndarray] = {}
-        self.narrow: dict[str, str] = {}  # the element types of values that have one of `ops.narrow`, by name
+        self.narrow: dict[str, str] = {}  # the element types of values of a narrow type (see `ops.narrow`), by name
         self.calls: list[Call] = []
         self.problems: list[str] = []
         self.read = names_read(self.proto.node) | {o.name for o in self.proto.output}
@@ -125,13 +124,13 @@ class Importer:
                 return value
 
     def constant(self, name: str, array: np.ndarray) -> Value:
-        """The constant of that name; numbers of a narrow type in one that holds them."""
+        """A new constant of that name; numbers of a narrow type are in the type that holds them."""
         if kind := narrow_name(array.dtype):
             self.narrow[name], array = kind, array.astype(held_as(kind))
         self.constants[name] = array
         return constant(name, array)
 
-    # --- what is not there ---------------------------------------------------------------------------------------------
+    # --- refusals ------------------------------------------------------------------------------------------------------
 
     def _raise(self) -> None:
         if self.problems:
@@ -145,7 +144,7 @@ class Importer:
         return f"node {label} {operator} of opset {self.opsets.get(domain, 'unknown')}"
 
     def _check_nodes(self) -> None:
-        """Find the nodes that have no operator, from what they say alone: whether values are constant is known without shapes."""
+        """Find the nodes that cannot be imported, without shapes (see `refusals`)."""
         known = {i.name for i in self.proto.initializer} | {i.values.name for i in self.proto.sparse_initializer}
         for number in self.order:
             node = self.proto.node[number]
@@ -158,7 +157,7 @@ class Importer:
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
     def write(self, node: onnx.NodeProto, scope: Scope) -> None:
-        """Add the calls that a node becomes, and its outputs to the scope. TypeError or ValueError says what is wrong with it."""
+        """Add the calls of a node, and its outputs to the scope. Raises TypeError or ValueError for a node that is refused."""
         if (missing := scope.missing(node)) is not None:
             raise ValueError(f"reads `{missing}`, which nothing defines")
         node = resolved(node, scope.given, {name for name in node.input if scope.values[name] is None})
@@ -194,7 +193,7 @@ class Importer:
         raise ValueError(f"it does not take {next(filter(None, kinds))}; cast it")
 
     def inlined(self, nodes: Sequence[onnx.NodeProto], scope: Scope, outputs: Sequence[str]) -> tuple[Any, ...]:
-        """Some values that nodes make, None for one that they do not; nodes on which none depends are left out."""
+        """The values of `outputs`, None for one that no node makes; only nodes on which these depend are written."""
         for node in needed([nodes[number] for number in ordered(nodes)], outputs):
             try:
                 self.write(node, scope)
@@ -206,7 +205,7 @@ class Importer:
         return self.constants.get(value.name) if isinstance(value, Value) else None
 
     def _folded(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> list[Value | None] | None:
-        """The outputs of a node that depends on nothing but constants; None where ONNX does not evaluate it, but we do."""
+        """The outputs of a node of constants alone; None where ONNX's evaluator fails and we have the operator."""
         if node.op_type in ("Shape", "Size") and not domain_of(node.domain):
             _need_tensors(inputs)
             shape = np.array(inputs[0].shape, np.int64)
@@ -229,8 +228,8 @@ class Importer:
         return [self.constant(self._name(name, scope), np.asarray(a)) if name else None for name, a in named]
 
     def _written(self, node: onnx.NodeProto, inputs: Sequence[Any], known: Container[str], scope: Scope) -> Sequence[Any]:
-        """The outputs of a node, by a call of its operator; where that is not there, or refuses, by calls of others. Of the
-        inputs those that are `known` are constants."""
+        """The outputs of a node, by a call of its operator; if it has none, or that refuses, by calls of others. `known` are the
+        names of constant inputs."""
         if node.op_type == "Identity" and isinstance(inputs[0], TensorSequence):
             return inputs
         if node.op_type not in (*SEQUENCES, *HOLDERS):
@@ -252,7 +251,7 @@ class Importer:
 
         if found := alternatives(node.op_type, opset):
             fitting = [o for o in found if not misfit(node, o, known)] or found[:1]
-            most = max(len(o.operands) for o in fitting)  # what is constant is not taken for a tensor
+            most = max(len(o.operands) for o in fitting)  # a constant becomes an attribute where it can
             return _first([o for o in fitting if len(o.operands) == most], attempt)
         return self._settled(node, scope, start, self._function(node, inputs, scope))
 
@@ -275,7 +274,7 @@ class Importer:
         return tuple(v if v is None or half is None else write("Cast", v, to=half) for v, half in rounded)
 
     def _settled(self, node: onnx.NodeProto, scope: Scope, start: int, results: Sequence[Any]) -> Sequence[Any]:
-        """The outputs of a node: of its calls from `start` on stay those that are read; outputs of the file keep their names."""
+        """The outputs of a node, whose calls begin at `start`. Unread calls go; outputs in the file's graph keep their names."""
         outputs = [(name, v) for name, v in zip(node.output, results, strict=False) if name in scope.read]
         wanted = {v for _, r in outputs for v in (r.tensors if isinstance(r, TensorSequence) else (r,))}
         kept: list[Call] = []
@@ -300,7 +299,7 @@ class Importer:
         outputs: Sequence[str] | str,
         opset: int = 0,
     ) -> tuple[Value, ...]:
-        """The outputs of a call of an operator, named or new; what depends on constants alone is a constant."""
+        """The outputs of a call of an operator, named or new; those of a call of constants alone are constants."""
         _need_tensors(inputs)
         given = trimmed(inputs)
         if None in given[: found.arity()[0]]:
@@ -311,7 +310,7 @@ class Importer:
         if isinstance(outputs, str):
             outputs = [fresh(self.taken, outputs) for _ in types]
         if len(outputs) > len(types):
-            raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not there")
+            raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not supported")
         values = tuple(Value(name, *type_) for name, type_ in zip(outputs, types, strict=False))
         call, arrays = replace(call, outputs=values), [self._array(v) for v in given]
         if all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
@@ -329,7 +328,7 @@ class Importer:
         return attributes
 
     def _outputs(self, node: onnx.NodeProto, scope: Scope) -> list[str]:
-        """The names of the outputs of a node, up to the last that is read; those that have none get one."""
+        """The names of the outputs of a node, up to the last that is read; outputs without a name get one."""
         used = [n for n, name in enumerate(node.output) if name and name in scope.read]
         count = max(used, default=0) + 1
         return [self._name(name, scope) if name else fresh(self.taken, scope.below(node)) for name in node.output[:count]]
@@ -341,7 +340,7 @@ class Importer:
 
 @dataclass(frozen=True)
 class Writer:
-    """The writer of composites, as `ops.registry.Apply` says, in the place of a node of a scope."""
+    """The `ops.registry.Apply` of the composites in place of a node of a scope."""
 
     file: Importer
     scope: Scope
@@ -387,7 +386,7 @@ def _need_tensors(inputs: Sequence[Any]) -> None:
 
 
 def _first(operators: Sequence[Operator], attempt: Callable[[Operator], Any]) -> Any:
-    """The result of the first operator, or of another where that raises TypeError or ValueError; raises what the first did."""
+    """The result of the first operator that raises no TypeError or ValueError; where all do, the error of the first."""
     (found, *others) = operators
     try:
         return attempt(found)

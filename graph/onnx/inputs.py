@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def inputs(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[int]], constants: Container[str]) -> list[Value]:
     """The inputs that are no constants, with their shapes. Raises GraphError, which begins with the name of the file, for a shape
-    that is missing, contradicts what is stated, or is of none of them, and for what is no tensor."""
+    that is missing, contradicts the file or names no input, and for an input that is no tensor."""
     given = [i for i in graph.input if i.name not in constants]
     for name in shapes:
         if name not in [i.name for i in given]:
@@ -26,7 +26,7 @@ def inputs(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[int]
 
 
 def _input(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | None, symbols: dict[str, tuple[int, str]]) -> Value:
-    """An input with the shape that is given for it, or that the file has. `symbols` are the sizes that names stand for."""
+    """An input with the given shape, or that of the file. `symbols` are the sizes of named dimensions so far."""
     if not info.type.HasField("tensor_type"):
         raise GraphError(f"{file}: the input `{info.name}` is no tensor")
     tensor = info.type.tensor_type
@@ -58,12 +58,12 @@ def _input(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | None, sy
 
 
 def element_type(number: int | str, what: str) -> str:
-    """The element type of `dtypes` that a number of ONNX stands for, or its name there; GraphError where it is not there."""
+    """The element type for a number of ONNX, or for its name there; GraphError if it is not supported."""
     import onnx
 
     name = onnx.TensorProto.DataType.Name(number) if number in onnx.TensorProto.DataType.values() else str(number)
     name = name.lower()
     name = {"float": "float32", "double": "float64"}.get(name, name)
     if name not in dtypes.TABLE and name not in NARROW:
-        raise GraphError(f"{what} has the element type {name}, which is not there")
+        raise GraphError(f"{what} has the element type {name}, which is not supported")
     return name

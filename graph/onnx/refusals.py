@@ -1,4 +1,4 @@
-"""Refusals of nodes that cannot be imported, by their own words: whether values are constant is known without shapes."""
+"""Reasons why nodes cannot be imported, found without shapes: whether values are constant is known without them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .functions import has_function
 if TYPE_CHECKING:
     import onnx
 
-OF_CONSTANTS = (  # whose result has a shape that its inputs say
+OF_CONSTANTS = (  # operators whose inputs give the shape of the result
     "BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range",
 )  # fmt: skip
 MEASURES = ("SequenceLength", "Shape", "Size")  # constant, whatever their input is, as shapes are static
-OF_FIRST = ("If", "CastLike")  # constant where their first input is: what a branch makes may be
+OF_FIRST = ("If", "CastLike")  # taken for constant where their first input is: a branch may make constants
 OF_SEQUENCES = ("ConcatFromSequence", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength")
 SEQUENCES = (*OF_SEQUENCES, "SequenceConstruct", "SequenceEmpty", "SplitToSequence")
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -35,7 +35,7 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
     found = [] if domain else alternatives(node.op_type, opset)
     holder = any(o.composite for o in found) or (domain and has_function(node.op_type, opset, domain))
     if any(a.type in SUBGRAPHS for a in node.attribute) and not holder:
-        return "graphs inside of nodes are not there"
+        return "graphs inside of nodes are not supported"
     if folds(node, known):
         return ""
     for name in node.input if node.op_type in OF_CONSTANTS and not domain else ():
@@ -64,7 +64,7 @@ def folds(node: onnx.NodeProto, known: Container[str]) -> bool:
 
 
 def trimmed(inputs: Sequence[Any]) -> list[Any]:
-    """Inputs without those at the end that are left out."""
+    """Inputs without omitted ones at the end."""
     count = max((n + 1 for n, given in enumerate(inputs) if given), default=0)
     return list(inputs[:count])
 
@@ -77,7 +77,7 @@ def misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
             return f"its {attribute}, `{node.input[n]}`, must be constant"
     given = {a.name for a in node.attribute if a.name not in UNUSED} | {a for _, a in operands}
     if unknown := found.unknown(given):
-        return f"the attribute {unknown[0]} is not there"
+        return f"the attribute {unknown[0]} is not supported"
     if missing := [a for a in found.required if a not in given]:
         return f"the attribute {missing[0]} is missing"
     inputs = trimmed([node.input[n] for n in tensors])

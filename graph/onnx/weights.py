@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 def weights(graph: onnx.GraphProto, name: str, folder: Path) -> dict[str, np.ndarray]:
     """The arrays of all initializers, read-only, by name.
 
-    Raises GraphError for one that has fewer bytes than its shape says, a file beside that is missing or ends before it, and for
-    element types that are not there.
+    Raises GraphError for one with fewer bytes than its shape needs, for a file beside that is missing or too short, and for
+    element types that are not supported.
     """
     if graph.sparse_initializer:
-        raise GraphError(f"{name}: the constant `{graph.sparse_initializer[0].values.name}` is sparse, which is not there")
+        raise GraphError(f"{name}: the constant `{graph.sparse_initializer[0].values.name}` is sparse, which is not supported")
     return {t.name: _array(t, f"{name}: the constant `{t.name}`", folder) for t in graph.initializer}
 
 
 def as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An array of storage of an element type, or of numbers of a narrow one, in the dtype that ONNX has for it."""
+    """An array of numbers of an element type in ONNX's dtype for it."""
     import onnx
 
     if dtype in NARROW:
@@ -44,9 +44,9 @@ def _array(tensor: onnx.TensorProto, what: str, folder: Path) -> np.ndarray:
     try:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     except KeyError:
-        raise GraphError(f"{what} has an element type, {tensor.data_type}, that is not there") from None
+        raise GraphError(f"{what} has an element type, {tensor.data_type}, that is not supported") from None
     if dtype.name not in dtypes.TABLE and not narrow_name(dtype):
-        raise GraphError(f"{what} has the element type {dtype.name}, which is not there")
+        raise GraphError(f"{what} has the element type {dtype.name}, which is not supported")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _mapped(tensor, dtype, what, folder)
     try:

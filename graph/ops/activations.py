@@ -11,8 +11,8 @@ from .elementwise import like, one, unary, zero
 
 
 def _softplus(x: Expr) -> Expr:
-    """log(1 + e^x), without overflow. The rounding error of the sum with 1 is made good by a quotient (Goldberg, What Every
-    Computer Scientist Should Know About Floating-Point Arithmetic, ACM Computing Surveys 23(1), 1991, theorem 4)."""
+    """log(1 + e^x), without overflow. A quotient corrects the rounding error of the sum with 1 (Goldberg, What Every Computer
+    Scientist Should Know About Floating-Point Arithmetic, ACM Computing Surveys 23(1), 1991, theorem 4)."""
     power = te.exp(-te.abs(x))
     more = one(x) + power
     rest = te.select(te.equal(more, one(x)), power, te.log(more) * (power / (more - one(x))))
@@ -27,7 +27,7 @@ def _mish(x: Expr) -> Expr:
 
 
 def _less_one(x: Expr) -> Expr:
-    """e^x - 1 of numbers below 0, also where e^x is close to 1: of t = tanh(x / 2) it is 2 t / (1 - t)."""
+    """e^x - 1 for x below 0, accurate also where e^x is close to 1: 2 t / (1 - t) with t = tanh(x / 2)."""
     t = te.tanh(x * like(x, 0.5))
     return like(x, 2) * t / (one(x) - t)
 

@@ -1,4 +1,4 @@
-"""Nodes that hold graphs: composites of the calls that are run, as far as that is known while a file is read."""
+"""Nodes that hold graphs, as composites of the calls of their branches and steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sequences import joined
 if TYPE_CHECKING:
     import onnx
 
-MAX_STEPS = 256  # beyond that, a graph of all steps is too large to compile
+MAX_STEPS = 256  # steps of a loop; a graph of more is too large to compile
 
 
 @composite("If", operands={0: "condition"})
@@ -65,9 +65,9 @@ def scan(
 
 @composite("Loop", operands={0: "count"})
 def loop(apply, condition=None, *states, body, count=None):
-    """The steps of a loop one after the other, up to the one after which its condition is known not to hold.
+    """The steps of a loop one after the other, until its condition is known to be false.
 
-    Where that is not known, a step leaves the states as they are where the condition does not hold."""
+    A condition that is not constant is computed: where it is false, a step leaves the states as they are."""
     steps = MAX_STEPS + 1 if count is None else int(scalar("the count", count))
     going = apply.constant(True) if condition is None else condition
     made: list[Sequence[Any]] = []
@@ -102,7 +102,7 @@ def _too_many(steps: int | str) -> str:
 
 
 def _unchanging(body: onnx.GraphProto) -> bool:
-    """The condition that a body gives is the same in all steps: it follows from the one that it is given, and from constants."""
+    """True where a body's new condition depends on none of its inputs but the condition, so that it is the same in all steps."""
     needed = {body.output[0].name}
     for node in reversed(body.node):
         if not needed.isdisjoint(node.output):
@@ -113,6 +113,6 @@ def _unchanging(body: onnx.GraphProto) -> bool:
 
 
 def _no_rows(apply: Apply, results: Sequence[Value], axes: Sequence[int]) -> list[Value]:
-    """The scan outputs of a loop without steps: of what a step would give, none along each axis."""
+    """The scan outputs of a loop without steps: those of a step, with extent 0 along a new axis."""
     rows = (np.expand_dims(np.empty(v.shape, v.dtype), axis).take([], axis) for v, axis in zip(results, axes, strict=True))
     return list(map(apply.constant, rows))

@@ -41,18 +41,18 @@ class Window:
         return max(0, (self.outputs - 1) * self.stride + self.reach - self.extent - self.before)
 
     def padded(self, total: int, auto_pad: str) -> Window:
-        """The window with so much padding in all, or none; an odd element lies after the image for SAME_UPPER, else before it."""
+        """The window with `total` padding, at least 0; an odd element lies after the image for SAME_UPPER, else before it."""
         small, large = max(0, total) // 2, max(0, total) - max(0, total) // 2
         before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
         return replace(self, before=before, after=after)
 
     def index(self, place: Expr, step: Expr) -> Expr:
-        """The place in the padded image of the element `step` of a window."""
+        """The index in the padded image of the element `step` of the window number `place`."""
         start = place if self.stride == 1 else place * self.stride
         return start + (step if self.dilation == 1 else step * self.dilation)
 
     def met(self) -> range:
-        """The taps without those at the ends that meet no element of the image, in no window."""
+        """The range of taps without those at the ends that meet padding alone in every window."""
         met = [step for step in range(self.kernel) if any(0 <= at < self.extent for at in self._places(step))]
         first, last = (met[0], met[-1]) if met else (0, self.kernel - 1)
         while self.of_taps(range(first, last + 1)).before < 0:  # a window would begin inside of the image
@@ -62,12 +62,12 @@ class Window:
         return range(first, last + 1)
 
     def _places(self, step: int) -> range:
-        """The places in the image of one of the elements of each window."""
+        """The indices in the image of one tap, window by window."""
         begin = step * self.dilation - self.before
         return range(begin, begin + self.outputs * self.stride, self.stride)
 
     def of_taps(self, taps: range) -> Window:
-        """The same number of windows, of some of the taps, in a row."""
+        """The same windows with a range of their taps."""
         fewer = replace(self, kernel=len(taps), before=self.before - taps.start * self.dilation)
         after = self.after if taps.stop == self.kernel else fewer.needed
         return replace(fewer, after=after, dilation=self.dilation if len(taps) > 1 else 1)
@@ -90,7 +90,7 @@ def windows(
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
 ) -> list[Window]:
-    """The windows along each axis, as ONNX says them. Raises ValueError where a number is missing or a window does not fit."""
+    """The windows along each axis, by ONNX's attributes. Raises ValueError where a number is missing or a window does not fit."""
     found = []
     for w in _given(extents, kernel, strides, dilations, pads, auto_pad):
         if auto_pad.startswith("SAME"):
@@ -114,7 +114,7 @@ def transposed_windows(
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
 ) -> list[Window]:
-    """The windows that a transposed convolution moves over its output, one for each element of its input, as ONNX says them."""
+    """The windows over the output of a transposed convolution, one for each element of its input, by ONNX's attributes."""
     n = len(extents)
     if len(output_padding or extents) != n:
         raise ValueError(f"output_padding {output_padding} is not a number for each of {n} dimension(s)")
@@ -140,7 +140,7 @@ def _given(
     pads: Sequence[int] | None,
     auto_pad: str,
 ) -> list[Window]:
-    """The windows along each axis as far as attributes say them: how many there are, and what SAME pads, is open."""
+    """The windows along each axis by their attributes, still without their number and the padding of SAME."""
     n = len(extents)
     strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
     if not len(kernel) == len(strides) == len(dilations) == n or len(pads) != 2 * n:
@@ -148,14 +148,14 @@ def _given(
     if min(*kernel, *strides, *dilations) < 1 or min(pads) < 0:
         raise ValueError("sizes, strides and dilations must be at least 1, and pads at least 0")
     if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
-        raise ValueError(f"auto_pad {auto_pad!r} is not there")
+        raise ValueError(f"auto_pad {auto_pad!r} is not supported")
     around = (0,) * (2 * n) if auto_pad == "VALID" else pads
     axes = zip(extents, kernel, strides, dilations, around[:n], around[n:], strict=True)
     return [Window(e, k, stride, dilation, before, after, 0) for e, k, stride, dilation, before, after in axes]
 
 
 def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr) -> te.Tensor:
-    """A stage that puts a value before and after each axis, or crops where negative; `x` itself where nothing is to be done."""
+    """A stage that puts a value before and after each axis, or crops where negative; `x` itself if all are 0."""
     if not any(before) and not any(after):
         return x
     extents = shape_of(x)
@@ -225,7 +225,7 @@ def conv_transpose(
     x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1,
     output_padding=None, output_shape=None,
 ):  # fmt: skip
-    """x (N, C, ...), weight (C, M / group, kernel ...), bias (M) -> (N, M, ...): each element adds the kernel times it."""
+    """x (N, C, ...), weight (C, M / group, kernel ...), bias (M) -> (N, M, ...): the sums of each element times the kernel."""
     need("the input", x, dtype="float", ranks=RANKS)
     need("the weight", weight, [shape_of(x)[1], *(None for _ in range(x.ndim - 1))], x.dtype)
     images, channels, *extents = shape_of(x)
@@ -255,7 +255,7 @@ def conv_transpose(
 
 
 def _spread(x: te.Tensor, moved: Sequence[Window]) -> te.Tensor:
-    """The elements of `x` a stride apart, zeros between and around, so that a convolution with the turned kernel transposes."""
+    """The elements of `x` a stride apart, with zeros between and around, to be convolved with the reversed kernel."""
 
     def formula(*index: Expr) -> Expr:
         conditions: list[Expr] = []

@@ -12,7 +12,7 @@ from .sequences import joined
 
 
 def _with_axis(name: str) -> None:
-    """An operator of two tensors that says itself whether, and from which axis on, the second is broadcast."""
+    """Register an operator of two tensors whose attributes allow broadcasting of the second, and name its first axis."""
 
     @composite(name, 1, 6)
     def define(apply: Apply, x, y, *, axis=None, broadcast=0):
@@ -88,7 +88,7 @@ def dropout(apply, x, *, ratio=0.5):
 
 @composite("Scan", 8, 8)
 def batched_scan(apply, lengths, *inputs, body, num_scan_inputs, directions=None):
-    """Scans of each batch, along what is axis 1 of all of them."""
+    """A scan of each batch, along axis 1 of all inputs."""
     if lengths is not None:
         raise ValueError("sequence_lens is not supported")
 

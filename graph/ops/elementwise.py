@@ -1,4 +1,4 @@
-"""Operators that make each element of elements at the same place, with numpy's broadcasting."""
+"""Elementwise operators, with numpy's broadcasting."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def smaller(x: Expr, y: Expr) -> Expr:
 
 
 def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", called: str = "") -> None:
-    """Register the operator of that name: a formula of each element. Keywords of the formula are attributes of the operator. In
-    functions it is `called` so, by default as `label` says."""
+    """Register an operator by the formula of an element, whose keywords are its attributes. In functions its name is `called`,
+    by default that of `label`."""
     _register(name, since, formula, "x", partial(need, "the input", dtype=dtype), called)
 
 
@@ -200,7 +200,7 @@ _binary("BitwiseXor", 18, te.bit_xor, "integer")
 
 
 def _shift(x: Expr, y: Expr, *, direction) -> Expr:
-    """Shifts by as many bits as there are, or more, leave 0, and to the right -1 of negative numbers."""
+    """A shift of x by y bits. By the width of the type or more it gives 0, to the right -1 for negative numbers."""
     if direction not in ("LEFT", "RIGHT"):
         raise ValueError(f"direction must be LEFT or RIGHT, got {direction!r}")
     last = like(y, dtypes.bits(x.dtype) - 1)
@@ -228,7 +228,7 @@ def prelu(x, slope):
     return elementwise("prelu", lambda a, s: te.select(a < zero(a), a * s, a), x, slope)
 
 
-LONGEST_POWER = 64  # the exponent from which on powers of integers of 64 bits are 0, 1, -1, or have wrapped around
+LONGEST_POWER = 64  # the exponent above which powers of 64-bit integers are 0, 1 or -1, or overflow
 
 
 @operator("Pow", 7)
@@ -255,7 +255,7 @@ def power(x, y):
 
     def formula(*i: Expr) -> Expr:
         a, b = at(x, i), at(y, i)
-        fraction = te.all(b < zero(b), te.not_equal(a * a, one(a)))  # of which 0 is left
+        fraction = te.all(b < zero(b), te.not_equal(a * a, one(a)))  # which is truncated to 0
         return te.select(fraction, zero(a), product[i])
 
     return te.compute(product.shape, formula, name="pow")

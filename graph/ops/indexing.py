@@ -20,7 +20,7 @@ def from_front(index: Expr, extent: int) -> Expr:
 
 
 def nearest(index: Expr, extent: int) -> Expr:
-    """An index counted from the front, clamped: what is read is in memory whatever the indices are."""
+    """An index counted from the front and clamped, so that a read is in bounds."""
     first, last = te.const(0, index.dtype), te.const(extent - 1, index.dtype)
     return te.minimum(te.maximum(from_front(index, extent), first), last)
 
@@ -49,7 +49,7 @@ def compress(apply, x, *, condition, axis=None):
 
 @operator("GatherElements", 11)
 def gather_elements(x, indices, *, axis=0):
-    """The elements of `x` at the places of `indices`, but for the index along `axis`, which is an element of `indices`."""
+    """The elements of `x` at the places of `indices`, with its elements as the indices along `axis`."""
     (along,) = normal_axes([axis], x.ndim)
     need("the indices", indices, [e if n == along else None for n, e in enumerate(shape_of(indices))], "integer", [x.ndim])
     _inside("the indices", indices, x, [along])
@@ -58,7 +58,7 @@ def gather_elements(x, indices, *, axis=0):
 
 
 def _inside(what: str, x: te.Tensor, other: te.Tensor, but: Sequence[int]) -> None:
-    """Refuse a tensor that is larger than another along an axis, `but` for some."""
+    """Refuse a tensor that is larger than another along an axis that is not in `but`."""
     if x.ndim != other.ndim or any(
         e > o for n, (e, o) in enumerate(zip(shape_of(x), shape_of(other), strict=True)) if n not in but
     ):
@@ -86,7 +86,7 @@ def gather_nd(x, indices, *, batch_dims=0):
 
 # --- scattering --------------------------------------------------------------------------------------------------------
 
-# What is left of an element and an update of it.
+# The new value of an element x by an update y.
 REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "none": lambda x, y: y, "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "max": larger, "min": smaller,
 }  # fmt: skip
@@ -99,8 +99,8 @@ def scattered(
     update: Callable[[Sequence[Expr]], Expr],
     reduction: str,
 ) -> te.Tensor:
-    """`x` with an update for each point of a domain, in order. `place(k)` gives an index of each dimension of `x`; those that are
-    read from a tensor may count from the end, and where one lies outside nothing is done."""
+    """`x` with an update for each point of a domain, in order. `place(k)` gives an index of each dimension of `x`. Indices from a
+    tensor may count from the end; an update out of bounds is skipped."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be {', '.join(REDUCTIONS)}, got {reduction!r}")
 
@@ -122,7 +122,7 @@ def scattered(
 @operator("Scatter", 9)
 @operator("ScatterElements", 11)
 def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
-    """`x` with each update at its own place but for the index along `axis`, which is an element of `indices`."""
+    """`x` with each update at its own place, with elements of `indices` as the indices along `axis`."""
     (along,) = normal_axes([axis], x.ndim)
     need("the indices", indices, dtype="integer", ranks=[x.ndim])
     need("the updates", updates, shape_of(indices), x.dtype)
@@ -156,7 +156,7 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
     need("the update", update, [new if n == along else e for n, e in enumerate(shape_of(past))], past.dtype)
     need("the start", start, shape_of(past)[:1], "integer")
     if mode not in ("linear", "circular") or new > extent or along == 0:
-        raise ValueError(f"{new} elements along axis {axis} do not fit {list(shape_of(past))}, or mode {mode!r} is not there")
+        raise ValueError(f"{new} elements along axis {axis} do not fit {list(shape_of(past))}, or mode {mode!r} is not supported")
 
     if not new:
         return te.compute(past.shape, lambda *i: past[i], name="copy")
@@ -173,7 +173,7 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
 
 @operator("OneHot", 9, operands={1: "depth"})
 def one_hot(indices, values, *, depth, axis=-1):
-    """The second of `values` at the place along a new axis that an index names, the first elsewhere."""
+    """`values[1]` where the index along a new axis is an element of `indices`, `values[0]` elsewhere."""
     need("the indices", indices, dtype="number")
     need("the values", values, (2,))
     depth = int(scalar("the depth", depth))
@@ -189,7 +189,7 @@ def one_hot(indices, values, *, depth, axis=-1):
 
 @operator("ReverseSequence", 10)
 def reverse_sequence(x, lengths, *, batch_axis=1, time_axis=0):
-    """The first elements in time of each batch, as many as `lengths` says, in reverse order."""
+    """Each batch with its first `lengths` elements in time in reverse order."""
     batch, time = (normal_axes([a], x.ndim)[0] for a in (batch_axis, time_axis))
     need("the lengths", lengths, [shape_of(x)[batch]], "integer")
 

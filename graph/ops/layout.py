@@ -42,7 +42,7 @@ def _viewed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
 
 @operator("Reshape", operands={1: "shape"}, view=True)
 def reshape(x, *, shape, allowzero=0):
-    """In `shape`, 0 stands for the extent of `x` there (unless `allowzero`), and -1, once, for what is left."""
+    """`x` in `shape`, in which 0 stands for its own extent (unless `allowzero`), and one -1 for the remaining extent."""
     if not allowzero and any(d == 0 and n >= x.ndim for n, d in enumerate(shape)):
         raise ValueError(f"a 0 in {list(shape)} stands for no extent of {list(shape_of(x))}")
     wanted = [shape_of(x)[n] if d == 0 and not allowzero else d for n, d in enumerate(shape)]
@@ -58,7 +58,7 @@ def reshape(x, *, shape, allowzero=0):
 def flatten(x, *, axis=1):
     """A matrix: dimensions before `axis` are rows."""
     if not -x.ndim <= axis <= x.ndim:
-        raise ValueError(f"axis {axis} is not there; the tensor has {x.ndim} dimension(s)")
+        raise ValueError(f"axis {axis} does not exist; the tensor has {x.ndim} dimension(s)")
     first = axis if axis >= 0 else axis + x.ndim
     return _viewed(x, [prod(shape_of(x)[:first]), prod(shape_of(x)[first:])])
 
@@ -127,7 +127,7 @@ def concat(*xs, axis):
             return xs[n][replaced(index, along, index[along] - begin if begin else index[along])]
 
         def among(first: int, end: int) -> Expr:
-            """The element, which is in one of these parts."""
+            """The element, from one of the parts `first` to `end`."""
             if end == first + 1:
                 return part(first)
             middle = (first + end) // 2
@@ -151,7 +151,7 @@ def _strided(x: te.Tensor, begins: Sequence[int], steps: Sequence[int], shape: S
 
 @operator("Slice", operands={1: "starts", 2: "ends", 3: "axes", 4: "steps"})
 def slice_(x, *, starts, ends, axes=None, steps=None):
-    """Slices as of numpy, along the named axes."""
+    """Slices as in numpy, along the named axes."""
     taken = [slice(0, e, 1) for e in shape_of(x)]
     axes = range(len(starts)) if axes is None else axes
     normal_axes(axes, x.ndim)
@@ -192,7 +192,7 @@ def split(x, *, axis=0, split=None, num_outputs=None):
 
 @operator("Expand", 8, operands={1: "shape"})
 def expand(x, *, shape):
-    """Broadcast with `shape`, in which an extent of 1 keeps that of `x`."""
+    """`x` broadcast with `shape`, in which an extent of 1 keeps that of `x`."""
     like = te.compute(shape, lambda *_: te.const(0, x.dtype), name="like")
     widest = elementwise("widest", lambda a, b: a, x, like)
     rank = widest.ndim - x.ndim
@@ -206,7 +206,7 @@ def expand(x, *, shape):
 
 @operator("Pad", 2, operands={1: "pads", 2: "value", 3: "axes"})
 def pad(x, value=0.0, *, pads, axes=None, mode="constant"):
-    """Elements before and after each axis, as `mode` says; `pads`: all numbers before, then all after; negative ones crop."""
+    """`x` padded by `mode` before and after each axis. `pads` has all numbers before, then all after; negative ones crop."""
     named = range(x.ndim) if axes is None else [normal_axes([a], x.ndim)[0] for a in axes]
     if len(pads) != 2 * len(named) or len(set(named)) < len(named):
         raise ValueError(f"{list(pads)} are not two numbers for each of the axes {list(named)}")
@@ -237,7 +237,7 @@ def _reflected(place: Expr, extent: int) -> Expr:
     return te.minimum(place % period, period - place % period)
 
 
-# Where the element beyond the end of an axis is taken from.
+# The index of the source of an element beyond the ends of an axis.
 MODES = {
     "edge": lambda place, extent: te.minimum(te.maximum(place, 0), extent - 1),
     "reflect": _reflected,
@@ -247,7 +247,7 @@ MODES = {
 
 @operator("CenterCropPad", 18, operands={1: "shape"})
 def center_crop_pad(x, *, shape, axes=None):
-    """The middle of each axis, or zeros around it, so that it has the extent that `shape` says."""
+    """`x` cropped to the middle of each axis, or padded around it with zeros, to the extents of `shape`."""
     named = range(x.ndim) if axes is None else [normal_axes([a], x.ndim)[0] for a in axes]
     if len(shape) != len(named):
         raise ValueError(f"{list(shape)} are not the extents of axes {list(named)}")
@@ -290,7 +290,7 @@ def eye_like(x, *, dtype=None, k=0):
 
 @operator("DepthToSpace")
 def depth_to_space(x, *, blocksize, mode="DCR"):
-    """Channels become blocks of pixels; the place in a block varies slower than the channel that is left, in mode CRD faster."""
+    """Channels as blocks of pixels. The place in a block is the outer part of a channel's number, in mode CRD the inner part."""
     need("the input", x, ranks=(4,))
     (images, channels, height, width), b = shape_of(x), blocksize
     if mode not in ("DCR", "CRD") or channels % (b * b):
@@ -306,7 +306,7 @@ def depth_to_space(x, *, blocksize, mode="DCR"):
 
 @operator("SpaceToDepth", 1, 27)
 def space_to_depth(x, *, blocksize):
-    """Blocks of pixels become channels; the channel varies faster than the numbers in a block."""
+    """Blocks of pixels as channels. The place in a block is the outer part of a channel's number."""
     need("the input", x, ranks=(4,))
     (images, channels, height, width), b = shape_of(x), blocksize
     if height % b or width % b:

@@ -13,8 +13,8 @@ from tir.ir import Expr
 
 @dataclass(frozen=True)
 class Narrow:
-    """Numbers from `low` to `high`, held as `wide`. Floats have so many bits of fraction, the smallest exponent of normal ones,
-    what is too large becomes if it is not saturated (None: it always is), and perhaps no negative zero."""
+    """Numbers from `low` to `high`, held as `wide`. Floats have so many bits of `fraction`, and `exponent` as the smallest of
+    normal numbers. Larger numbers become `beyond`, or `high` if it is None or they are saturated."""
 
     wide: str
     low: float
@@ -38,18 +38,18 @@ NARROW = {
 
 
 def narrow_name(dtype: np.dtype) -> str:
-    """The name here of an element type of the package ml_dtypes; empty where there is none."""
+    """Our name for a narrow type of the package ml_dtypes; empty for other types."""
     name = dtype.name.replace("_", "").replace("e2m1fn", "e2m1")
     return name if name in NARROW else ""
 
 
 def held_as(kind: str) -> str:
-    """The element type that holds the numbers of one."""
+    """The element type that holds the numbers of a type: the wide one of a narrow type, else the type itself."""
     return NARROW[kind].wide if kind in NARROW else kind
 
 
 def narrowed(x: Expr, kind: str, saturate: bool) -> Expr:
-    """A number as one of a narrow type: floats rounded to even, integers without the bits that are too many."""
+    """A number converted to a narrow type: floats are rounded to even, integers wrap around."""
     narrow = NARROW[kind]
     if narrow.wide != "float32":
         count = int(narrow.high - narrow.low) + 1

@@ -14,9 +14,9 @@ from .rows import Rows, normal_axes
 
 @operator("BatchNormalization", 7)
 def batch_normalization(x, scale, bias, mean, variance, *, epsilon=1e-5, momentum=0.9, training_mode=0, spatial=1):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with statistics that are given, by channel: dimension 1."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given statistics of each channel, dimension 1."""
     if training_mode or not spatial:
-        raise ValueError("only inference is there, with spatial statistics")
+        raise ValueError("only inference with spatial statistics is supported")
     need("the input", x, dtype="float", ranks=range(2, 9))
     for what, given in (("the scale", scale), ("the bias", bias), ("the mean", mean), ("the variance", variance)):
         need(what, given, shape_of(x)[1:2], "float")
@@ -74,7 +74,7 @@ def mean_variance_normalization(x, *, axes=(0, 2, 3)):
 @operator("LayerNormalization", 17)
 def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +
-    epsilon). All are computed in the type of `x`, of halves in float32, in which their statistics are."""
+    epsilon). All are computed in the type of `x`; for halves in float32, the type of their statistics."""
     rows = _rows_to_scale(x, axis, scale)
     need("the bias", bias, dtype=x.dtype, broadcast=shape_of(x))
     mean = _mean(rows)
@@ -104,7 +104,7 @@ def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
 
 
 def _rows_to_scale(x: te.Tensor, axis: int, scale: te.Tensor) -> Rows:
-    """The elements along the axes from one on, which a scale fits."""
+    """The elements along the axes from `axis` on; refuses a scale that does not broadcast to `x`."""
     need("the input", x, dtype="float")
     (first,) = normal_axes([axis], x.ndim)
     need("the scale", scale, dtype=x.dtype, broadcast=shape_of(x))

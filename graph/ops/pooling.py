@@ -34,7 +34,7 @@ def _pooled(
 def max_pool(
     x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, storage_order=0
 ):  # fmt: skip
-    """The largest elements, and where each lies in `x` as a vector: row by row, or with `storage_order` column by column."""
+    """The largest elements, and the index of each in `x` as a vector: row-major, or column-major with `storage_order`."""
     moved = _pool(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     low = dtypes.limits(x.dtype)[0]
     top = _pooled(x, moved, te.max, low, "max_pool", lambda e: e)
@@ -96,7 +96,7 @@ def lp_pool(x, *, kernel_shape, p=2, strides=None, dilations=None, pads=None, au
 
 @operator("MaxUnpool", 9, operands={2: "output_shape"})
 def max_unpool(x, indices, *, kernel_shape, strides=None, pads=None, output_shape=None):
-    """Zeros, but for the elements of `x` where `indices` of MaxPool say."""
+    """Zeros with the elements of `x` at the `indices` of a MaxPool."""
     need("the input", x, dtype="float", ranks=RANKS)
     need("the indices", indices, shape_of(x), "int64")
     images, channels, *extents = shape_of(x)

@@ -50,7 +50,7 @@ def _batched(place: tuple[Expr, ...], extents: list[int], inner: tuple[Expr, ...
 
 
 def scaled(x: Expr, factor: float) -> Expr:
-    """The product with a number, of integers truncated."""
+    """The product with a number, truncated for integers."""
     if factor == 1:
         return x
     real = x if dtypes.is_float(x.dtype) else x.astype("float64")
@@ -59,7 +59,7 @@ def scaled(x: Expr, factor: float) -> Expr:
 
 @operator("Gemm", 7)
 def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    """alpha A B + beta C, with A and B transposed where `transA` and `transB` say so, and C broadcast."""
+    """alpha A B + beta C, with A and B transposed by `transA` and `transB`, and C broadcast."""
     need("A", a, (None, None), "number")
     need("B", b, (None, None), a.dtype)
     (rows, length), (other, columns) = (shape_of(x)[::-1] if turned else shape_of(x) for x, turned in ((a, transA), (b, transB)))
@@ -84,8 +84,8 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 
 @operator("Einsum", 12)
 def einsum(*xs, equation):
-    """The sums of products that `equation` says, as numpy's einsum: one term of labels for each tensor, and the labels that stay.
-    Without an arrow those stay that occur once, in alphabetical order, after what an ellipsis stands for."""
+    """Sums of products by `equation`, as in numpy's einsum: a term of labels for each tensor, then those of the result. Without
+    an arrow the result has the labels that occur once, in alphabetical order, after the dimensions of an ellipsis."""
     same_type(*xs, dtype="number")
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -121,7 +121,7 @@ def einsum(*xs, equation):
 
 
 def _labels(term: str, rest: int) -> list[str]:
-    """The labels of a term, with one for each of the `rest` dimensions that an ellipsis stands for; those lie to the right."""
+    """The labels of a term, with one for each of the `rest` dimensions of its ellipsis, which align at the last."""
     before, dots, after = term.partition("...")
     return [*before, *(f".{n}" for n in reversed(range(rest))), *after] if dots else [*term]
 
@@ -133,7 +133,7 @@ def determinant(x):
     size = shape_of(x)[-1]
     need("the input", x, [*(None for _ in shape_of(x)[:-2]), size, size])
     if size > LARGEST_LEIBNIZ:
-        raise ValueError(f"determinants are there of matrices up to {LARGEST_LEIBNIZ} x {LARGEST_LEIBNIZ}, got {size} x {size}")
+        raise ValueError(f"matrices of up to {LARGEST_LEIBNIZ} x {LARGEST_LEIBNIZ} are supported, got {size} x {size}")
 
     def formula(*i: Expr) -> Expr:
         def term(columns: Sequence[int]) -> Expr:
@@ -147,4 +147,4 @@ def determinant(x):
     return te.compute(shape_of(x)[:-2], formula, name="det")
 
 
-LARGEST_LEIBNIZ = 4  # rows from which on a sum over permutations is too long
+LARGEST_LEIBNIZ = 4  # most rows of a determinant: the sum has a term for each of their permutations

@@ -31,7 +31,7 @@ class Parameters:
             need(what, given, [extents[self.axis]])
 
     def at(self, i: Sequence[Expr]) -> Expr:
-        """The one for a place of the tensor."""
+        """The scale or the zero point at a place of the tensor."""
         if self.scalar:
             return self.given[tuple(te.const(0) for _ in range(self.given.ndim))]
         if self.block:
@@ -99,7 +99,7 @@ def dequantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, output
 
 
 def _shifted(apply: Apply, x: Value, zero: Value | None, shape: Sequence[int] | None = None) -> Value:
-    """An integer tensor as int32, less its zero point, if it has one, which is brought into `shape`."""
+    """An integer tensor as int32, less its zero point, if any, reshaped to `shape`."""
     wide = apply("Cast", x, to="int32")
     if zero is None:
         return wide
@@ -108,14 +108,14 @@ def _shifted(apply: Apply, x: Value, zero: Value | None, shape: Sequence[int] | 
 
 
 def _along(value: Value | None, shape: Sequence[int]) -> Sequence[int] | None:
-    """The shape into which scales or zero points along an axis are brought; None where there is one number."""
+    """The shape for scales or zero points along an axis; None for a single number."""
     return shape if value is not None and len(value.shape) == 1 and value.shape[0] > 1 else None
 
 
 def _quantised(
     apply: Apply, total: Value, scales: Sequence[tuple[Value, Sequence[int] | None]], scale: Value, zero: Value
 ) -> Value:
-    """An int32 times scales, each brought into a shape, quantised by a scale and a zero point."""
+    """An int32 tensor times scales, each reshaped, quantised by a scale and a zero point."""
     real = apply("Cast", total, to="float32")
     for factor, shape in scales:
         shaped = factor if shape is None else apply("Reshape", factor, shape=tuple(shape))

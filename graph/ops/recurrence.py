@@ -1,7 +1,7 @@
 """Recurrences, RNN, GRU and LSTM: loops over time that call one step.
 
 The contribution of the input to a step does not depend on the state: it is one product for all time steps. The steps are
-operators of their own. Shapes are of T time steps, N sequences and H hidden units. A state that is left out is zero.
+operators of their own. Shapes are of T time steps, N sequences and H hidden units. An omitted state is zero.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ACTIVATIONS = (*ALPHA, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 
 
 def _activation(name: str, alpha: float | None, beta: float | None, clip: float | None) -> Callable[[te.Tensor], te.Tensor]:
-    """An activation of elements that are first cut off at -clip and clip."""
+    """An activation of elements that are first clipped to -clip and clip."""
     given = {key: value for key, value in (("alpha", alpha), ("beta", beta)) if value is not None}
     if name not in ACTIVATIONS:
-        raise ValueError(f"the activation {name!r} is not there; there are {', '.join(ACTIVATIONS)}")
+        raise ValueError(f"the activation {name!r} is not supported; expected one of {', '.join(ACTIVATIONS)}")
     if name in ("Affine", "ScaledTanh") and len(given) < 2:
         raise ValueError(f"the activation {name} needs alpha and beta")
 
@@ -45,7 +45,7 @@ def _activation(name: str, alpha: float | None, beta: float | None, clip: float 
 
 
 def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float], *clips: float | None) -> list[Any]:
-    """The activations of a step, with a bound of each; `alphas` and `betas` in order, then the operators' defaults."""
+    """The activations of a step, each clipped; `alphas` and `betas` are taken in order, then the operators' defaults."""
     alpha, beta = iter(alphas), iter(betas)
     return [
         _activation(n, next(alpha, None) if n in ALPHA else None, next(beta, None) if n in BETA else None, clip)
@@ -79,8 +79,8 @@ def _peephole(gate: te.Tensor, p: te.Tensor | None, number: int, c: te.Tensor | 
 
 
 def _kept(live: te.Tensor | None, *states: tuple[te.Tensor, te.Tensor | None]) -> tuple[te.Tensor, ...]:
-    """The new value of each state (N, H) where `live` (N) says that the sequence goes on, else the old one; and, where there is
-    `live`, the first of the new ones with zeros where the sequence has ended."""
+    """The new value of each state (N, H) where the sequence is `live` (N), else the old one. With `live` also the first new state
+    with zeros where the sequence has ended."""
     if live is None:
         return tuple(new for new, _ in states)
 
@@ -105,7 +105,7 @@ def gru_step(
     """x (N, 3 H) of the update, reset and hidden gates, h (N, H), live (N) -> the next h, see `_kept`.
 
     Where the reset is applied to products, r is (3 H, H), with a bias (3 H). Where it is applied to the state, r is (2 H, H), and
-    what it leaves of the state is multiplied with `hidden` (H, H)."""
+    the reset state is multiplied with `hidden` (H, H)."""
     f, g = _activations(activations, alphas, betas, clip, clip)
     rows, units = shape_of(x)[0], shape_of(x)[1] // 3
     product = _product(h, r, bias)
@@ -153,7 +153,7 @@ def lstm_step(
 
 @operator("SequenceMask", NEWEST)
 def sequence_mask(lengths, *, steps):
-    """(T, N): whether time step t belongs to sequence n, which has `lengths[n]` of the steps."""
+    """A mask (T, N): True where time step t belongs to sequence n, which has `lengths[n]` steps."""
     need("sequence_lens", lengths, (None,), "integer")
     return te.compute((steps, *lengths.shape), lambda t, n: t.astype(lengths.dtype) < lengths[n], name="mask")
 
@@ -185,7 +185,7 @@ class _Recurrence:
     def __init__(self, apply: Apply, x, w, r, b, gates: int, direction: str, hidden_size, sequence_lens, layout: int):
         directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         if direction not in directions:
-            raise ValueError(f"the direction {direction!r} is not there; there are {', '.join(directions)}")
+            raise ValueError(f"the direction {direction!r} is not supported; expected one of {', '.join(directions)}")
         self.apply, self.layout, self.backward = apply, layout, directions[direction]
         self.w, self.r, self.b = w, r, b
         self.x = self.turned(x)
@@ -202,7 +202,7 @@ class _Recurrence:
         self.live = self._live(sequence_lens)
 
     def _live(self, lengths: Any) -> Value | None:
-        """True where each step belongs to each sequence (T, N), from the `lengths` of these; None where all do."""
+        """The mask (T, N) of the steps of each sequence, from their `lengths`; None where all sequences have all steps."""
         count = self.sequences if lengths is None else lengths.shape[0] if isinstance(lengths, Value) else len(lengths)
         known = () if isinstance(lengths, Value) else lengths or (self.steps,)
         if count != self.sequences or not all(0 <= length <= self.steps for length in known):
@@ -214,7 +214,7 @@ class _Recurrence:
         return self.apply("SequenceMask", self.apply.constant(known, "int32") if known else lengths, steps=self.steps)
 
     def turned(self, x: Any) -> Any:
-        """The first two dimensions exchanged, where the layout asks for it."""
+        """`x` with its first two dimensions exchanged if the layout is 1."""
         return self.apply("Transpose", x, perm=(1, 0, *range(2, len(shape_of(x))))) if self.layout and x is not None else x
 
     def bias(self, number: int) -> tuple[Any, Any]:
@@ -233,7 +233,7 @@ class _Recurrence:
 
     def run(self, start: Callable[[int], tuple[Any, Callable[..., Any]]], *initial: Any) -> tuple[Any, ...]:
         """All outputs as ONNX has them, from initial states. For each direction `start` gives the bias of the inputs, and the
-        step, a function of its input (N, gates H), its states, and which sequences go on."""
+        step: a function of its input (N, gates H), its states and the live sequences."""
         apply, count = self.apply, len(self.backward)
         if not self.steps:
             zeros = apply.constant(np.zeros((count, self.sequences, self.units), self.x.dtype))
@@ -261,7 +261,7 @@ class _Recurrence:
         return (y, *(self.turned(state) for state in ends))
 
     def activations(self, number: int, each: int, names, alphas: Sequence[float], betas: Sequence[float]) -> dict[str, Any]:
-        """The attributes of the steps of one direction that say which of the `each` activations they have."""
+        """The attributes of the steps of one direction for their `each` activations."""
         if names is None:
             return {}
         if len(names) != each * len(self.backward):
@@ -336,7 +336,7 @@ def lstm(
 def _of_open_lengths(name: str, define: Callable[..., tuple[Any, ...]]) -> None:
     @composite(name)
     def recurrence(apply, x, w, r, b=None, sequence_lens=None, initial_h=None, *others, **attributes):
-        """The recurrence with lengths of sequences that are not known before."""
+        """The recurrence with lengths of sequences that are not constant."""
         return define(apply, x, w, r, b, initial_h, *others, sequence_lens=sequence_lens, **attributes)
 
 

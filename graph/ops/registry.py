@@ -3,10 +3,10 @@
     @operator("Softmax", since=13)
     def softmax(x, *, axis=-1): ...
 
-Positional parameters are inputs, keyword ones attributes, named as in ONNX; what has no default must be given. Shapes, element
+Positional parameters are inputs, keyword ones attributes, named as in ONNX; those without a default are required. Shapes, element
 types, the number of operations and the reference follow from the tensor expressions that the function returns.
 
-An operator that is several calls of others is a composite. A file that is read has those in its place.
+A composite is an operator that is defined by calls of others. An imported graph has those in its place.
 
     @composite("CastLike", 15)
     def cast_like(apply, x, target):
@@ -34,7 +34,7 @@ from ..ir import Call, Value
 if TYPE_CHECKING:
     import onnx
 
-NEWEST = 1 << 30  # a version above all; what is there since then is in graphs alone, not in files
+NEWEST = 1 << 30  # a version above all; operators since then exist in graphs alone, not in files
 
 KINDS: dict[str, tuple[str, ...]] = {
     "float": tuple(filter(dtypes.is_float, dtypes.TABLE)),
@@ -69,10 +69,10 @@ class Apply(Protocol):
 class Operator:
     """An operator in the versions `since` to `until` of the operator set.
 
-    `define` makes tensors of tensors; of a composite, values of an `Apply` and values. `operands` are the positions of inputs
-    that become the attributes of those names, as they are constants. They must be, but where the name is that of a positional
-    parameter: such operands are attributes if all of them are constants, else tensors. A `view` has the elements of its first
-    input in their order, so that it needs no kernel.
+    `define` makes tensors of tensors; of a composite, values of an `Apply` and values. `operands` are the attributes that inputs
+    become, by the positions of these. Such inputs must be constants, unless the name is a positional parameter, too: those
+    are attributes if all of them are constants, else tensors. A `view` has the elements of its first input in their order, so
+    that it needs no kernel.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Operator:
         return list(inspect.signature(self.define).parameters.values())[self.composite :]
 
 
-MAX_KNOWN_CALLS = 1024  # whose answers are kept: those of one network, the largest have some hundreds of different ones
+MAX_KNOWN_CALLS = 1024  # calls in each cache: those of one network, of which the largest have some hundreds of different ones
 
 _TABLE: dict[str, list[Operator]] = {}
 
@@ -165,7 +165,7 @@ def find(name: str, opset: int = 0) -> Operator | None:
 
 
 def alternatives(name: str, opset: int = 0) -> list[Operator]:
-    """The operators of that name in a version of the operator set: the first that takes a call is meant."""
+    """The operators of that name in a version of the operator set: the first that takes a call defines it."""
     return [o for o in _TABLE.get(name, ()) if o.since <= (opset or NEWEST) <= o.until]
 
 
@@ -209,7 +209,7 @@ def _result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
     types = tuple((shape_of(t), t.dtype) for t in tensors(call, places))
     if any(0 in v.shape for v in call.values):
         outputs = tuple(Value(f"out{n}", *type_) for n, type_ in enumerate(types))
-        if any(check_bounds(without_empty(function(replace(call, outputs=outputs))))):  # what operators read is inside
+        if any(check_bounds(without_empty(function(replace(call, outputs=outputs))))):  # operators read in bounds
             shapes = " and ".join(str(list(v.shape)) for v in call.values if 0 in v.shape)
             raise ValueError(f"it reads elements of {shapes}, which has none")
     return types
@@ -291,7 +291,7 @@ def narrow(x: te.Tensor, dtype: str) -> te.Tensor:
 
 
 def scalar(what: str, value: Any) -> Any:
-    """The number that an operand of one element is, with or without dimensions; None where it is left out."""
+    """The number of an operand of one element, with or without dimensions; None for an omitted one."""
     if isinstance(value, tuple):
         if len(value) != 1:
             raise ValueError(f"{what} must be one number, got {list(value)}")
@@ -300,7 +300,7 @@ def scalar(what: str, value: Any) -> Any:
 
 
 def element(what: str, given: Any, dtype: str) -> Any:
-    """An operand of one element, a number or a tensor, as an expression of an element type; None where it is left out."""
+    """An operand of one element, a number or a tensor, as an expression of an element type; None for an omitted one."""
     if isinstance(given, te.Tensor):
         need(what, given, dtype=dtype)
         if prod(shape_of(given)) != 1:

@@ -13,7 +13,7 @@ from .rows import normal_axes, replaced
 
 @operator("Resample", NEWEST)
 def resample(x, indices, weights, *, axis):
-    """Sums along an axis of the elements of `x` at `indices` (extent, taps) times `weights`. Resize is written out as these."""
+    """Sums along an axis of the elements of `x` at `indices` (extent, taps) times `weights`. Resize is a composite of these."""
     (along,) = normal_axes([axis], x.ndim)
     need("the indices", indices, (None, None), "int32")
     need("the input", x, dtype="float")
@@ -51,14 +51,14 @@ def affine_grid(theta, *, size, align_corners=0):
 @operator("GridSample", 20)
 @operator("GridSample", 16, 19)
 def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0):
-    """x (N, C, extents ...) at the places (N, places ..., r) of `grid`, which go from -1 to 1 along each axis, the last axis
-    first: the nearest element, or what is interpolated between the 2 or 4 that are nearest along each axis."""
+    """x (N, C, extents ...) at the places (N, places ..., r) of `grid`, from -1 to 1 along each axis, the last axis first: the
+    nearest element, or an interpolation of the nearest 2 or 4 along each axis."""
     need("the input", x, dtype="float", ranks=range(3, 6))
     rank = x.ndim - 2
     need("the grid", grid, [shape_of(x)[0], *(None for _ in range(rank)), rank], "float")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     if mode not in ("linear", "nearest", "cubic") or padding_mode not in ("zeros", "border", "reflection"):
-        raise ValueError(f"mode {mode!r} with padding_mode {padding_mode!r} is not there")
+        raise ValueError(f"mode {mode!r} with padding_mode {padding_mode!r} is not supported")
     axes = [SampledAxis(e, bool(align_corners), padding_mode) for e in shape_of(x)[2:]]
 
     if padding_mode == "zeros" and 0 in shape_of(x)[2:]:
@@ -99,7 +99,7 @@ Tap = tuple[Expr, tuple[Expr, ...], Expr | None]
 
 @dataclass(frozen=True)
 class SampledAxis:
-    """One axis of an image that is sampled between its elements: how -1 to 1 lie on it, and what lies beyond its ends."""
+    """One axis of a sampled image: its extent, the alignment of -1 to 1 on it, and the padding beyond its ends."""
 
     extent: int
     align_corners: bool
@@ -110,8 +110,8 @@ class SampledAxis:
         return (0.0, self.extent - 1.0) if self.align_corners else (-0.5, self.extent - 0.5)
 
     def coordinate(self, place: Expr, mode: str) -> Expr:
-        """The element at a place from -1 to 1, brought into the image where padding does so, else close to it; of
-        cubic sums `_tap` does, for each element."""
+        """The coordinate, in elements, of a place from -1 to 1: in the image where padding brings it there, else close to it. For
+        cubic sums `_tap` brings each element into the image."""
         low, high = self.ends
         real = (place + 1.0) * ((high - low) / 2) + low
         at: Expr = te.nearbyint(real) if mode == "nearest" else real
@@ -122,7 +122,7 @@ class SampledAxis:
         return te.minimum(te.maximum(-beyond, at), self.extent - 1.0 + beyond)
 
     def _reflected(self, at: Expr) -> Expr:
-        """Back and forth between the ends."""
+        """A coordinate reflected at the ends."""
         low, high = self.ends
         width = high - low
         if width == 0:
@@ -132,7 +132,7 @@ class SampledAxis:
         return te.minimum(rest, 2 * width - rest) + low
 
     def taps(self, at: Expr, mode: str) -> list[Tap]:
-        """The elements that count, with the conditions that they are there, and their weights."""
+        """The terms of the sum at a coordinate: elements, the conditions that they are in the image, and weights."""
         if mode == "nearest":
             return [self._tap(at, None)]
         first = te.floor(at)

@@ -1,5 +1,5 @@
-"""Resizing: along each axis, every element of the result is a sum of a few elements of the input, whose places and weights follow
-from the extents and are constants."""
+"""Resizing: along each axis, an element of the result is a weighted sum of a few elements of the input. Their indices and weights
+follow from the extents and are constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rows import normal_axes
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its number, its extents before and after, what scales it, and the part of it that is looked at."""
+    """One axis: its number, its extents before and after, its scale, and the part of it that is resized (0 to 1)."""
 
     number: int
     before: int
@@ -47,7 +47,7 @@ def coordinates(axis: Axis, mode: str) -> np.ndarray:
             step = place * width * last / (resized - 1) if resized != 1 else place * 0 + width * last / 2
             return axis.begin * last + step
         case _:
-            raise ValueError(f"coordinate_transformation_mode {mode!r} is not there")
+            raise ValueError(f"coordinate_transformation_mode {mode!r} is not supported")
 
 
 def nearest(place: np.ndarray, mode: str) -> np.ndarray:
@@ -62,7 +62,7 @@ def nearest(place: np.ndarray, mode: str) -> np.ndarray:
         case "ceil":
             return np.ceil(place).astype(np.int64)
         case _:
-            raise ValueError(f"nearest_mode {mode!r} is not there")
+            raise ValueError(f"nearest_mode {mode!r} is not supported")
 
 
 def linear(distance: np.ndarray) -> np.ndarray:
@@ -87,7 +87,7 @@ class Interpolation:
     exclude_outside: bool
 
     def taps(self, axis: Axis, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The indices and the weights of the elements that each element of the result is a sum of: arrays of (after, taps)."""
+        """The indices and the weights of the terms of each element of the result: arrays of (after, taps)."""
         stretch = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil({"linear": 1, "cubic": 2}[self.mode] / stretch))
         indices = np.floor(place).astype(np.int64)[:, None] + 1 - reach + np.arange(2 * reach)
@@ -136,7 +136,7 @@ def resize(
 ):  # fmt: skip
     """Resize along one axis after the other; places outside of the input become `extrapolation_value` if the mode asks for it."""
     if mode not in ("nearest", "linear", "cubic"):
-        raise ValueError(f"mode {mode!r} is not there")
+        raise ValueError(f"mode {mode!r} is not supported")
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
     if cropped and isinstance(roi, Value):
         raise ValueError(f"its roi, `{roi.name}`, must be constant")

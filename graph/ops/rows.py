@@ -14,10 +14,10 @@ from .registry import composite, narrow, need, operator, scalar, shape_of, wide
 
 
 def normal_axes(axes: Sequence[int], rank: int) -> list[int]:
-    """Axes counted from the front, in ascending order. Raises ValueError for one that is not there, or is named twice."""
+    """Axes counted from the front, in ascending order. Raises ValueError for one that does not exist, or is named twice."""
     for axis in axes:
         if not -rank <= axis < rank:
-            raise ValueError(f"axis {axis} is not there; the tensor has {rank} dimension(s)")
+            raise ValueError(f"axis {axis} does not exist; the tensor has {rank} dimension(s)")
     found = sorted(axis % rank for axis in axes)
     if len(set(found)) < len(found):
         raise ValueError(f"an axis is named twice in {list(axes)}")
@@ -66,7 +66,7 @@ def _reduction(
     last: Callable[..., Expr] | None = None,
     dtype: str | None = "number",
 ) -> None:
-    """An operator that reduces `each(element)`, then applies `last(result, count)`. Halves are reduced in float32."""
+    """Register an operator that reduces `each(element)`, then applies `last(result, count)`. Halves are reduced in float32."""
     label = name.lower()
 
     @operator(name, operands={1: "axes"})
@@ -89,7 +89,7 @@ def _first(value: Expr, _: Expr) -> Expr:
 
 
 def _root(value: Expr, _: Expr) -> Expr:
-    """The square root, of integers that of a float, truncated."""
+    """The square root; of integers computed in float64 and truncated."""
     return te.sqrt(value) if dtypes.is_float(value.dtype) else te.sqrt(value.astype("float64")).astype(value.dtype)
 
 
@@ -125,7 +125,7 @@ def reduce_log_sum_exp(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
 
 
 def _extreme(name: str, reducer: Callable[..., Expr]) -> None:
-    """An operator that finds where along an axis the largest, or the smallest, element is."""
+    """Register an operator that gives the index along an axis of the largest, or the smallest, element."""
     label = name.lower()
 
     @operator(name)
@@ -154,7 +154,7 @@ _extreme("ArgMin", te.min)
 
 
 def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral: int) -> None:
-    """An operator that combines, for each element, those up to it along an axis: `exclusive` without itself, or from it on."""
+    """Register an operator that combines the elements up to each along an axis, `exclusive` of itself, or in `reverse`."""
     label = name.lower()
 
     @operator(name, since, operands={1: "axis"})
@@ -180,7 +180,7 @@ def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral:
 
     @composite(name, since)
     def along_any(apply, x, axis, **attributes):
-        """The result along the axis that an operand chooses, of those along each axis."""
+        """The result along an axis that is not constant, chosen from those along each axis."""
         if not isinstance(axis, Value) or prod(axis.shape) != 1:
             raise ValueError("the axis must be one number")
         rank = len(x.shape)
@@ -195,20 +195,20 @@ _scan("CumSum", 11, lambda x, y: x + y, 0)
 _scan("CumProd", 26, lambda x, y: x * y, 1)
 
 
-BLOCKS = (16, 4)  # elements of which the first one decides whether they may be among the first of all
-MIN_BLOCKS = 2  # times as many blocks as elements wanted, from which on choosing blocks pays
+BLOCKS = (16, 4)  # elements of a block, whose first one decides whether it is searched
+MIN_BLOCKS = 2  # least ratio of blocks to wanted elements for which choosing blocks pays
 
 
 @operator("TopK", 10, operands={1: "k"})
 @operator("TopK", 1, 9)
 def top_k(x, *, k, axis=-1, largest=1, sorted=1):
-    """The `k` largest, or smallest, elements along an axis in order, and their indices; of equal ones the first comes first, and
-    a NaN is larger than all numbers, as for numpy."""
+    """The `k` largest, or smallest, elements along an axis in order, and their indices. Equal elements keep their order, and a
+    NaN is larger than all numbers, as in numpy."""
     need("the input", x, dtype="number")
     (along,) = normal_axes([axis], x.ndim)
     extent, count = shape_of(x)[along], int(scalar("k", k))
     if not 0 <= count <= extent:
-        raise ValueError(f"there are no {count} of {extent} elements")
+        raise ValueError(f"k must be from 0 to {extent}, got {count}")
 
     def first(a: Expr, b: Expr) -> Expr:
         """True where an element comes before another that it does not equal."""
@@ -224,7 +224,7 @@ def top_k(x, *, k, axis=-1, largest=1, sorted=1):
 
 
 def _within(place: Expr, extent: int) -> Expr:
-    """An index that was computed, which lies in the extent, so that it is seen to do so."""
+    """A computed index clamped to an extent in which it lies, so that this is provable."""
     return te.minimum(te.maximum(place, te.const(0, place.dtype)), te.const(extent - 1, place.dtype))
 
 
@@ -234,8 +234,8 @@ First = Callable[[Expr, Expr], Expr]
 def _first_places(x: te.Tensor, count: int, first: First) -> te.Tensor:
     """The places of the first `count` elements along the last axis, in order.
 
-    Of many elements only the blocks count that have the first `count` of all blocks' first elements: before an element of
-    another block there are theirs.
+    Of many elements only the blocks are searched whose first elements are the first `count` of all blocks': an element of
+    another block comes after these.
     """
     *outer, extent = shape_of(x)
     size = next((b for b in BLOCKS if count and extent >= count * b * MIN_BLOCKS), 1)
@@ -265,10 +265,10 @@ def _best(x: te.Tensor, first: First) -> te.Tensor:
 
 
 def _sorted_places(x: te.Tensor, places: te.Tensor | None, end: int, count: int, first: First) -> te.Tensor:
-    """As `_first_places`, of elements whose places are given, else their indices; those from `end` on are none.
+    """As `_first_places`, of elements with given `places`, else their indices; elements at places from `end` on do not count.
 
     Runs of 1, 2, 4, ... elements are merged in one scan, of which a step takes the next element of two runs. Its result has the
-    index of the element, and above 32 bits how many are taken from the left run.
+    index of the element, and above 32 bits the number of elements taken from the left run.
     """
     *outer, extent = shape_of(x)
     levels = max(1, (extent - 1).bit_length())
@@ -333,7 +333,7 @@ def _log_softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
 
 
 def _along_axes(name: str, define: Callable[[te.Tensor, Sequence[int]], te.Tensor]) -> None:
-    """An operator along one axis; before version 13 along all axes from `axis` on."""
+    """Register an operator along one axis; before version 13 along all axes from `axis` on."""
 
     @operator(name, 13)
     def along_one(x, *, axis=-1):

@@ -21,7 +21,7 @@ def joined(apply: Apply, tensors: Sequence[Value], axis: int) -> Value:
 
 @composite("SplitToSequence", 11, operands={1: "split"})
 def split_to_sequence(apply, x, *, split=None, axis=0, keepdims=1):
-    """Parts of the sizes given, or of one size, the last perhaps smaller; without a size of 1, kept as an axis or not."""
+    """Parts of the given sizes, or of one size, the last perhaps smaller; by default of size 1, without the axis unless kept."""
     extent = x.shape[normal_axes([axis], len(x.shape))[0]]
     step = 1 if split is None else split
     sizes = split if isinstance(split, tuple) else [min(step, extent - start) for start in range(0, extent, step)]
@@ -51,7 +51,7 @@ def sequence_at(apply, sequence, *, position):
 
 @composite("SequenceAt", 11)
 def sequence_at_open(apply, sequence, position):
-    """One of tensors of one type, at a position that is not constant."""
+    """The tensor at a position that is not constant, of a sequence of equal types."""
     if not sequence.tensors or len({(x.shape, x.dtype) for x in sequence.tensors}) > 1:
         raise ValueError("its position must be constant, as the tensors of the sequence differ in type")
     return apply("Gather", joined(apply, sequence.tensors, 0), apply("Reshape", position, shape=()), axis=0)
@@ -80,7 +80,7 @@ def concat_from_sequence(apply, sequence, *, axis, new_axis=0):
 
 
 def _place(sequence: TensorSequence, position: int | tuple[int, ...], more: int) -> int:
-    """A position counted from the front, of those that there are and `more`."""
+    """A position counted from the front; it may be `more` than the last one."""
     number, count = int(scalar("the position", position)), len(sequence.tensors)
     if not -count <= number < count + more:
         raise ValueError(f"the sequence has {count} tensors, none at {number}")

@@ -23,8 +23,8 @@ from tir.ir import Expr
 from .convolution import pad, windows
 from .registry import NEWEST, need, operator, shape_of
 
-# The finite points, by their number, in pairs that differ in the sign, so that their polynomials share terms. The three need no
-# multiplications in the transforms of F(2, 3). The five have few bits, and F(4, 3) is off half as much as with 0, 1, -1, 2, -2.
+# The finite points, by their number, in pairs of opposite signs, so that their polynomials share terms. The three need no
+# multiplications in the transforms of F(2, 3). The five have few bits, and half the error in F(4, 3) of 0, 1, -1, 2, -2.
 POINTS = {3: (0, 1, -1), 5: (0, Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2))}
 
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -81,7 +81,7 @@ def transformed_weights(weight: np.ndarray, tile: Sequence[int]) -> np.ndarray:
 @operator("WinogradConv", NEWEST)
 def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
     """x (N, C, ...), weight (points ..., C, M), bias (M) -> (N, M, ...): a convolution of stride 1 with a kernel of this size, by
-    tiles of `tile` outputs; along an axis on which both are 1 nothing is transformed, and there are no points."""
+    tiles of `tile` outputs. An axis along which both are 1 is not transformed, and has no points."""
     need("the input", x, dtype="float")
     images, channels, *extents = shape_of(x)
     need("the weight", weight, [*_points(tile, kernel), channels, None], x.dtype)
@@ -114,17 +114,17 @@ def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
 
 
 def _points(tile: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """The number of points along each axis that is transformed. Raises ValueError where there is no F(m, r)."""
+    """The number of points along each axis that is transformed. Raises ValueError for an F(m, r) that is not supported."""
     pairs = [(m, r) for m, r in zip(tile, kernel, strict=True) if (m, r) != (1, 1)]
     for m, r in pairs:
         if min(m, r) < 2 or m + r - 2 not in POINTS:
-            raise ValueError(f"there is no F({m}, {r}): its points are not there")
+            raise ValueError(f"F({m}, {r}) is not supported")
     return [m + r - 1 for m, r in pairs]
 
 
 def _inputs(x: te.Tensor, point: int, place: int, count: int, f: Filtering) -> te.Tensor:
     """A stage that transforms the inputs of `count` tiles along the axis `place` of `x` (points ..., images, tiles ..., pixels
-    ..., channels); the new points are axis `point` of the result."""
+    ..., channels). The new points are axis `point` of the result."""
     shape, m = list(shape_of(x)), len(f.outputs)
     shape[place] = count
     parities = [range(first, len(f.inputs), 2) for first in (0, 1)]
@@ -150,7 +150,7 @@ def _products(x: te.Tensor, weight: te.Tensor, points: int) -> te.Tensor:
 
 
 def _outputs(x: te.Tensor, point: int, place: int, f: Filtering) -> te.Tensor:
-    """A stage that makes tiles' outputs of the products at the points, axis `point` of `x`; they become the axis `place`."""
+    """A stage that transforms the products at the points, axis `point` of `x`, to the outputs of tiles, axis `place`."""
     shape, sizes = list(shape_of(x)), [abs(p) for p in f.points]
     pairs = [[j for j, other in enumerate(sizes) if other == size] for size in dict.fromkeys(sizes)]
     del shape[point]

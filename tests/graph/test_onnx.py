@@ -106,7 +106,7 @@ def test_all_that_is_not_there_is_listed():
         proto,
         "test: 8 nodes cannot be imported\n"
         "  node `first` NonZero of opset 18: there is no such operator\n"
-        "  node `second` Relu of opset 18: the attribute slope is not there\n"
+        "  node `second` Relu of opset 18: the attribute slope is not supported\n"
         "  node `fourth` Reshape of opset 18: its shape, `t`, must be constant\n"
         "  node number 4, of `e`, org.example.Fancy of opset unknown: the file does not say which version of this domain it means\n"
         "  node number 5, of `f`, Conv of opset 18: it has 1 input(s)\n"
@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_listed():
         "test: 3 nodes cannot be imported\n"
         "  node `product` MatMul of opset 18: [2, 3] and [2, 3] cannot be multiplied\n"
         "  node `sum` Add of opset 18: element types differ: float32, float64\n"
-        "  node `pool` MaxPool of opset 18: its output 2, `more`, is not there",
+        "  node `pool` MaxPool of opset 18: its output 2, `more`, is not supported",
     )
 
 
@@ -302,10 +302,10 @@ def test_nodes_that_no_order_fits():
 
 
 def test_element_types():
-    refused(relu(x=(TensorProto.STRING, [3])), "test: the input `x` has the element type string, which is not there")
+    refused(relu(x=(TensorProto.STRING, [3])), "test: the input `x` has the element type string, which is not supported")
     proto = relu()
     proto.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT8E8M0, [1], [1.0]))
-    refused(proto, "test: the constant `w` has the element type float8_e8m0fnu, which is not there")
+    refused(proto, "test: the constant `w` has the element type float8_e8m0fnu, which is not supported")
 
 
 def test_constants_that_are_cut_off():

@@ -163,12 +163,12 @@ def test_a_step_is_one_kernel_and_writes_where_it_is_read():
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ({"direction": "backward"}, "the direction 'backward' is not there; there are forward, reverse, bidirectional"),
+        ({"direction": "backward"}, "the direction 'backward' is not supported; expected one of forward, reverse, bidirectional"),
         ({"lengths": [5, 5]}, "sequence_lens [5, 5] do not fit 3 sequence(s) of 5 steps"),
         ({"lengths": [5, 6, 1]}, "sequence_lens [5, 6, 1] do not fit 3 sequence(s) of 5 steps"),
         ({"hidden_size": 7}, "hidden_size 7 contradicts the weights, [1, 18, 6]"),
         ({"activations": ["Tanh"]}, "2 activation(s) are needed in each direction, got Tanh"),
-        ({"activations": ["Tanh", "Sine"]}, "it is written out with GRUStep: the activation 'Sine' is not there; there are Affine, LeakyRelu, ThresholdedRelu, "
+        ({"activations": ["Tanh", "Sine"]}, "it is written out with GRUStep: the activation 'Sine' is not supported; expected one of Affine, LeakyRelu, ThresholdedRelu, "
          "ScaledTanh, HardSigmoid, Elu, Relu, Tanh, Sigmoid, Softsign, Softplus"),
         ({"activations": ["Tanh", "Affine"], "activation_alpha": [1.0]}, "it is written out with GRUStep: the activation Affine needs alpha and beta"),
     ],
