@@ -107,8 +107,8 @@ def need_dtype(found: Given) -> str:
 
 
 def like(arrays: Iterable[Any]) -> Back | None:
-    """The conversion of results to the first library among the arguments that is not numpy, or to ml_dtypes' bfloat16 where one
-    has it; None where results stay plain numpy."""
+    """The conversion of results to the first library among the arguments that is not numpy, or to ml_dtypes' bfloat16. None where
+    results stay plain numpy."""
     back: Back | None = None
     for a in arrays:
         if isinstance(a, np.ndarray):

@@ -126,7 +126,8 @@ def holds(wide: str, narrow: str) -> bool:
 
 
 def promote(a: str, b: str) -> str:
-    """The dtype of an operation on `a` and `b`: the wider of the same kind; floats win over integers, integers over bool."""
+    """The dtype of an operation on `a` and `b`: the wider of one kind; floats win over integers, integers over bool. Signed and
+    unsigned give the signed dtype that holds both, at most int64; float16 and bfloat16 give float32."""
     if a == b:
         return a
     rank = {"bool": 0, "uint": 1, "int": 2, "float": 3}

@@ -211,7 +211,7 @@ def _shifted(shift: Callable, op: str, a, b) -> Expr:
 
 
 def infinity(dtype: str) -> Expr:
-    """The largest float of a dtype, infinity."""
+    """Infinity in a floating dtype; TypeError for other dtypes."""
     if not dtypes.is_float(dtypes.check(dtype)):
         raise TypeError(f"infinity is for floats, not {dtype}")
     return const(float("inf"), dtype)

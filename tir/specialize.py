@@ -1,4 +1,4 @@
-"""A function whose sizes are variables, for sizes that are known."""
+"""Specialization of a function with symbolic sizes to constant ones."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def compute(
     `fcompute` returns an expression or a reduction; for a tuple of these the result is a tuple of tensors of one shape, computed
     together. Its parameters name the axes; the dtype of its expression is the tensor's. `attrs`, JSON data, become annotations of
     the block. Raises TypeError for another number of indices than of dimensions, for other results, and for a reduction that is
-    not the whole body; ValueError for a body that is too large.
+    not the whole body. Raises ValueError for a body that is too large.
     """
     shape = _shape(shape, need_name(name))
     _need_function(fcompute, f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`")
@@ -362,7 +362,7 @@ def compute(
 
 
 def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str = "float32", name: str = "scan") -> Tensor:
-    """A tensor computed in order along `axis`: `fcompute(y, i, j, ...)` may read elements before it in the tensor itself, `y`.
+    """A tensor computed in order along `axis`: `fcompute(y, i, j, ...)` may read earlier elements of the tensor itself, `y`.
 
     A running sum: `te.scan((n,), lambda y, i: x[i] + te.if_then_else(i >= 1, y[i - 1], 0.0), axis=0)`. Raises as `compute` does,
     and ValueError for an axis that does not exist.
@@ -465,10 +465,9 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main", constants
 
     `args` are the parameters in call order; symbolic sizes that are not listed follow, and a kernel's call may leave them out.
     Other computed tensors become allocated buffers. Every compute becomes one block, named like its tensor; loops are named like
-    its axes, with a suffix where a name is taken. `constants` are inputs with the same elements at every call, such as weights;
-    values of a schedule that depend on them alone, such as packed weights, are prepared once. Raises TypeError for arguments that
-    are neither tensors nor sizes. Raises ValueError for an input that is missing or listed twice, a constant that is not listed,
-    or no formula.
+    its axes, with a suffix where a name is taken. `constants` are inputs with the same elements at every call, such as weights:
+    what depends on them alone, such as packed copies, is prepared once. Raises TypeError for arguments that are neither tensors
+    nor sizes. Raises ValueError for an input that is missing or listed twice, a constant that is not listed, or no formula.
     """
     args = list(args) if isinstance(args, Sequence) else [args]
     for a in args:

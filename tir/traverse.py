@@ -232,8 +232,8 @@ def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
 
 
 def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
-    """Replace free variables, all at once; keys are variables or their names. The node stays well typed where a value has another
-    dtype than its variable: index arithmetic around it is widened, a value from memory is cast."""
+    """Replace free variables, all at once; keys are variables or their names. Where a value has another dtype than its variable,
+    the node stays well typed: index arithmetic is widened, a value from memory is cast."""
     if not mapping or type(node) is Const:
         return node
     by_name = {k if type(k) is str else k.name: v for k, v in mapping.items()}  # type: ignore[union-attr]
@@ -414,7 +414,7 @@ def loads(node: Node) -> list[Load]:
 
 
 def divisions(*nodes: Node) -> list[Binary]:
-    """The quotients and remainders of integers."""
+    """The nodes `//` and `%`."""
     return [n for node in nodes for n in walk(node) if type(n) is Binary and n.op in ("//", "%")]
 
 

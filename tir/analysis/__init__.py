@@ -1,1 +1,1 @@
-"""Facts of a program as it stands: contexts of accesses, regions, dependences, what is written before it is read."""
+"""Analyses of a program: contexts of accesses, regions, dependences, proofs of writes before reads."""

@@ -1,4 +1,4 @@
-"""The conditions under which a block runs, over its axes in place of the loops that they are bound to."""
+"""Predicates of blocks over their axes, in place of the loops that these are bound to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..traverse import substitute, variables
 
 
 def axis_conditions(block: Block, ranges: Ranges, outside: Collection[str] = ()) -> list[Expr]:
-    """The conditions of a block's predicate that are on its axes, and on variables from `outside`, or that never hold."""
+    """The conditions of a block's predicate that are over its axes and variables from `outside`, or that never hold."""
     bound: dict[str, Expr] = {it.binding.name: it.var for it in block.iters if type(it.binding) is Var}
     axes = {it.var.name for it in block.iters}
     visible = axes.union(outside)

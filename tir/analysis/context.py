@@ -18,8 +18,8 @@ C = TypeVar("C", bound="Context")
 class Access:
     """A load or store of an element, its indices and `conditions` over loop variables.
 
-    `stmt` is the statement that it is a part of; `loops` are those inside the statement that was asked about, each with its
-    extent; `guarded` says that the access happens only under some condition.
+    `stmt` is the statement that it is a part of. `loops` are those around it within the analysed statement, with their extents.
+    `guarded` if it happens only under a condition.
     """
 
     buffer: Buffer
@@ -41,9 +41,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of a node, outermost first: the loops, the blocks, and the conditions that hold of statements, that do not
-    (`otherwise`), and that hold of lazy selects (`selected`); `stmt` is the statement that the node is a part of. `bindings` maps
-    the variables of lets and blocks to their values over loop variables."""
+    """The surroundings of a node, outermost first. `conditions` of statements and `selected` ones of lazy selects hold;
+    `otherwise` are conditions of statements that do not. `stmt` is the statement that the node is a part of. `bindings` maps the
+    variables of lets and blocks to their values over loop variables."""
 
     loops: tuple[For, ...] = ()
     conditions: tuple[Expr, ...] = ()
@@ -83,11 +83,11 @@ class Context:
         return replace(self, conditions=(*self.conditions, *conjuncts(condition)))
 
     def unless(self, condition: Expr, *, selected: bool = False) -> Self:
-        """The context where it does not hold."""
+        """The context where a condition does not hold."""
         return self if selected else replace(self, otherwise=(*self.otherwise, condition))
 
     def first(self, block: Block) -> Self:
-        """The context of a block's init; this is the one of its body."""
+        """The context of a block's init, from that of its body."""
         return self
 
 

@@ -1,10 +1,10 @@
 """Proofs that two iterations of a loop nest touch different elements.
 
-Accesses are index tuples over loop variables (block variables and lets substituted). Two instances of a nest are compared
-through a relation: for each loop of interest the first instance's variable is less than, greater than, equal to, or unrelated
-to the second's. An index pair never coincides if in some dimension the difference of the two polynomials is provably not zero:
-by its bounds, or because a sum of terms c x with |x| small enough represents each number once (mixed radix; Euclid's division).
-Loops whose variables appear under // or % by constants, as those made by fuse do, are first split by these.
+Accesses are index tuples over loop variables (block variables and lets substituted). Two instances of a nest are compared under
+a relation: a loop variable of the first is less than, greater than, equal or unrelated to the second's. Index tuples never
+coincide if in some dimension the difference of their polynomials is provably not zero. The proof is by bounds, or by uniqueness:
+a sum of terms c x with small |x| represents each number once (mixed radix; Euclid's division). Loops whose variables appear under
+// or % by constants, as after fuse, are first split by these.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Unit:
 
     @property
     def by_buffer(self) -> dict[str, list[Access]]:
-        """The accesses, different ones only, by the name of their buffer."""
+        """The distinct accesses, by the name of their buffer."""
         if self._accesses is None:
             found: list[Access] = []
             for n, around in (x for part in self.parts for x in accesses(part, Context(bindings=self.env))):
@@ -57,7 +57,7 @@ class Unit:
 
 
 def units(stmt: Stmt) -> list[Unit]:
-    """The units below a statement, in program order. Blocks without iteration variables are no units; those inside them are."""
+    """The units below a statement, in program order. A block without iteration variables stands for the units inside it."""
     result: list[Unit] = []
 
     def visit(s: Stmt, env: dict[str, Expr]) -> None:
@@ -92,12 +92,12 @@ def local_buffers(stmt: Stmt) -> set[str]:
 # --- instances -----------------------------------------------------------------------------------------------------------
 
 LESS, GREATER, SAME, ANY = "<", ">", "=", "*"
-Case = tuple[dict[str, Polynomial], dict[str, Polynomial], Ranges]  # what the variables of either instance become; their ranges
+Case = tuple[dict[str, Polynomial], dict[str, Polynomial], Ranges]  # substitutions for the variables of either instance; ranges
 
 
 class Instances:
-    """Pairs of instances of a loop nest: `nest` are the loops of interest, `around` those outside (the same in both instances),
-    `below` those inside (unrelated in the two)."""
+    """Pairs of instances of a loop nest, over the loops of `nest`. Those outside, `around`, are the same in both instances; those
+    inside, `below`, are unrelated."""
 
     def __init__(self, around: Iterable[For], nest: Iterable[For], below: Iterable[For], indices: Iterable[Indices]):
         self.around, self.nest, self.below_loops = list(around), list(nest), list(below)
@@ -126,7 +126,7 @@ class Instances:
         self._known_cases: dict[tuple, list[Case]] = {}
 
     def polynomial(self, e: Expr) -> Polynomial:
-        """An index as a polynomial over the parts of the loops that are split, all variables of one dtype, as new ones are."""
+        """An index as a polynomial over the parts of split loops; all variables are int32, as new ones are."""
         known = self._polynomials.get(e)
         if known is None:
             known = _with_atoms(polynomial(e), self._expanded)
@@ -141,8 +141,8 @@ class Instances:
         return polynomial(self.expansion[atom.name]) if atom.name in self.expansion else None
 
     def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
-        """True where `a` in the first instance and `b` in the second are provably different, under a relation between the loop
-        variables of the two instances (SAME for loops that are not in it)."""
+        """True where `a` in the first instance and `b` in the second are provably different, under a relation of their loop
+        variables. Loops that are not in it are SAME."""
         for x, y in zip(a, b, strict=True):
             if type(x) is Var and type(y) is Var and x.name == y.name and relation.get(x.name) in (LESS, GREATER):
                 return True
@@ -236,7 +236,7 @@ def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Pol
 
 
 def _with_atoms(p: Polynomial, of: Callable[[Expr], Polynomial | None]) -> Polynomial:
-    """A polynomial with others in the place of atoms; those for which there is None stay."""
+    """A polynomial with `of(atom)` in place of each atom, which stays where that is None."""
     result: Polynomial = {}
     for m, c in p.items():
         term = constant(c)
@@ -259,8 +259,8 @@ Term = tuple[int, int | None, int | None]  # |coefficient|, lowest and highest v
 def _never_zero(const: int, terms: list[Term]) -> bool:
     """True where const + a multiple of each coefficient, within its bounds, is never zero.
 
-    With P the terms of small coefficients and S the others, all multiples of g: a zero needs a multiple of g among the values
-    of P. If there is none the sum is never zero; if it is m alone, P = m and S = -m must both be possible.
+    Let P be const and the terms of small coefficients, and S the other terms, all multiples of g. A zero needs a multiple of g
+    among the values of P. If P has none, the sum is never zero; if it has m alone, P = m and S = -m must both be possible.
     """
     low, high = _sum_interval(const, terms)
     if (low is not None and low > 0) or (high is not None and high < 0):
@@ -298,8 +298,8 @@ def spatial_bindings(block: Block, env: Mapping[str, Expr]) -> Indices:
 def conflicts(
     ignored: set[str], first: Sequence[Unit], second: Sequence[Unit] | None = None
 ) -> Iterator[tuple[int, int, list[tuple[Access, Access]]]]:
-    """The numbers of two units, in order, and the pairs of their accesses of which at least one writes, to one buffer that is not
-    `ignored`. Without `second`, those of the units of `first` among each other, but for the instances of one block."""
+    """Pairs of conflicting units, by number, with the pairs of their accesses to one buffer, not `ignored`, of which one is a
+    store. Without `second`, the units of `first` are paired among each other, but no block with itself."""
     users: dict[str, list[int]] = {}
     for m, unit in enumerate(first if second is None else second):
         for name in unit.by_buffer.keys() - ignored:
@@ -334,8 +334,8 @@ def find_collision(loop: For, around: Iterable[For], below: Iterable[For], a: Ac
 def touched_elements(
     around: Iterable[For], nest: Sequence[For], below: Iterable[For], access: Access
 ) -> list[tuple[tuple, tuple]]:
-    """Iterations of a nest, and the elements that an access touches in them, while the loops around are in their first iteration;
-    only in the first and last iterations where there are many, and none where that is not known before the program runs."""
+    """Iterations of a nest with the elements that an access touches in them, in the first iteration of the loops around. Where
+    there are many, only first and last ones; [] where they are unknown before the program runs."""
     loops = (*nest, *below)
     ranges = ranges_of((*around, *loops))
     extents = {x.name: None if (high := ranges[x.name][1]) is None else int(high) + 1 for x in loops}

@@ -61,9 +61,8 @@ def hull(a: Range, b: Range) -> Range | None:
 def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | None = None) -> tuple[Regions, Regions]:
     """The regions that `stmt` reads and writes, by buffer (all, or `only` some), as boxes over the variables free in it.
 
-    Loops and block variables inside `stmt` are relaxed. `ranges` bounds the free variables. The elements that a guard excludes
-    are not subtracted: a region may reach past the buffer where a predicate or a lazy select keeps the access inside; see `clip`.
-    Regions that the author of a block stated are trusted.
+    Loops and block variables inside `stmt` are relaxed. `ranges` bounds the free variables. Guards do not shrink a region: it may
+    exceed the buffer where a predicate or a lazy select keeps the access inside; see `clip`. Stated regions are trusted.
     """
     return _accessed([stmt], ranges or {}, only)
 
@@ -107,8 +106,8 @@ def with_regions(block: Block) -> Block:
 
 
 def clip(region: Region, ranges: Ranges) -> Region:
-    """The region cut to the shape of its buffer, dimension by dimension, where its place and both lengths are constant, or it is
-    no shorter than that."""
+    """The region clipped to its buffer, in dimensions where its start and both extents are constant, or where it is no shorter
+    than the buffer."""
     result = []
     for r, dim in zip(region.ranges, region.buffer.shape, strict=True):
         low, high = bounds(r.min, ranges)

@@ -44,7 +44,7 @@ class _Extent:
     last: Polynomial | None = None
 
     def runs(self) -> list[tuple[int, int]]:
-        """The steps with the largest stride first; those that follow one another without gaps as one."""
+        """The steps by decreasing stride, adjacent ones merged where they leave no gaps."""
         found: list[tuple[int, int]] = []
         for stride, count in sorted(self.steps, reverse=True):
             if found and found[-1][0] % stride == 0 and found[-1][0] <= stride * count:
@@ -54,7 +54,7 @@ class _Extent:
         return found
 
     def length(self) -> int | None:
-        """The number of these integers, which follow one another from `base` on; None where they have gaps, or it is unknown."""
+        """The number of these integers if they are consecutive; None where they have gaps, or it is unknown."""
         runs = self.runs() or [(1, 1)]
         if len(runs) > 1 or runs[0][0] != 1:
             return None
@@ -64,7 +64,7 @@ class _Extent:
         return None if after is None or after < 0 else min(runs[0][1], int(after) + 1)
 
     def with_next(self, other: _Extent) -> _Extent | None:
-        """These and those of `other`, if it begins among these or right after them, and both have no gaps."""
+        """The union with `other`, if that begins within these or right after them, and both are consecutive."""
         length, more, gap = self.length(), other.length(), as_constant(add(other.base, self.base, -1))
         if length is None or more is None or gap is None or not 0 <= gap <= length:
             return None
@@ -82,9 +82,9 @@ class _Box:
 def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bool:
     """True where every element of `buffer` that `body` reads is certainly written before, in the same execution of `body`.
 
-    A write is certain if it has no condition; or if its condition only keeps its index within the buffer; or if its condition
-    holds in the first iteration of loops within `body` on which its index does not depend, as the one of an init does; or, for a
-    read in the same iteration, if its condition holds there, too.
+    A write is certain without a condition, or with one that only keeps its index within the buffer. So is one whose condition
+    holds in the first iteration of loops in `body` that its index does not depend on, as of an init. For a read in the same
+    iteration, a condition that holds there suffices.
     """
     reader = _Reader(buffer, outer)
     reader.stmt(body, [], Context())
@@ -92,8 +92,8 @@ def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) 
 
 
 def lives(s: Stmt, buffer: Buffer, outer: Ranges) -> Iterator[Stmt]:
-    """`s`, which holds all accesses of a buffer, and the statements in it that could each have a buffer of their own: such a one
-    writes what it reads, and nothing reads what it leaves."""
+    """The live ranges of a buffer: `s`, which holds all its accesses, and the statements in it that could have a buffer of their
+    own. Such a statement writes what it reads, and no other reads what it wrote."""
     yield s
     parts = [x for x in substatements(s) if buffer.name in accessed_names(x)]
     if any(buffer.name in accessed_names(x) for x in children(s) if not isinstance(x, Stmt)):
@@ -150,7 +150,7 @@ class _Reader:
                 return self.stmt(inner, written, around.inside(s))
             case Allocate(_, inner):
                 return self.stmt(inner, written, around)
-            case Opaque(body=effect):  # it may write, and reads what it is given
+            case Opaque(body=effect):  # it reads, and only may write
                 self.stmt(effect, written, around)
                 return []
             case Block():
@@ -202,7 +202,7 @@ def _holds(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: dict[str,
 
 
 def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
-    """The boxes after all iterations of a loop, of those written in one."""
+    """The boxes that a whole loop writes, from those of one iteration."""
     if not (isinstance(extent, Const) and extent.value > 0):  # it may not run at all
         return []
     result: list[_Box] = []
@@ -221,8 +221,8 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
 
 
 def _steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[int, int]] | None:
-    """The step by which a loop moves each index that it moves, and the number of places: it moves one, or its quotient one and
-    its remainder another, which then take all pairs of values. None where it is otherwise, or moves one back."""
+    """The step and the number of values of each index that a loop moves. It moves one index; or two, by its quotient and its
+    remainder, which then take all pairs of values. None in other cases, or for a step below 1."""
     if len(indices) < 2:
         found = [(coefficient(p, name), extent) for p in indices]
     else:
@@ -238,7 +238,7 @@ def _steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[
 
 
 def _join(boxes: list[_Box], box: _Box) -> None:
-    """Add a box to others; with one that it continues along a dimension, as pieces of a cut loop do, it becomes one."""
+    """Add a box to `boxes`, merged with one that it continues along a dimension, as the pieces of a cut loop do."""
     for n, other in enumerate(boxes):
         pairs = [*zip(other.dims, box.dims, strict=True)]
         differing = [d for d, (x, y) in enumerate(pairs) if (x.base, x.runs(), x.last) != (y.base, y.runs(), y.last)]
@@ -257,7 +257,7 @@ def _join(boxes: list[_Box], box: _Box) -> None:
 
 
 def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str], ranges: Ranges) -> _Box | None:
-    """A box that is written under a condition; None where what is in memory decides, which may have changed when it is read."""
+    """A box that is written under a condition; None where memory decides, since it may change before the read."""
     for c in conjuncts(condition if wraps(condition) else simplify(condition, ranges)):
         if wraps(c):
             return None
@@ -267,7 +267,7 @@ def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str], ranges: 
 
 
 def _cut(condition: Expr, box: _Box) -> _Box | None:
-    """The part of a box that the condition leaves, where it says how large an index may be; else None."""
+    """The part of a box under a condition that is an upper bound of an index; None for any other condition."""
     limits = [] if wraps(condition) else nonnegative(simplify(condition))
     if len(limits) != 1:
         return None

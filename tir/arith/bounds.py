@@ -38,5 +38,5 @@ def ranges_of(stmts: Iterable[Stmt], outside: Ranges = MappingProxyType({})) -> 
 
 
 def without_units(ranges: Ranges) -> dict[str, Interval]:
-    """The ranges of the variables with more than one value: simplification with them keeps the other variables."""
+    """The ranges of the variables with more than one value: simplification with them keeps variables of one value, too."""
     return {name: interval for name, interval in ranges.items() if interval[0] is None or interval[0] != interval[1]}

@@ -19,7 +19,7 @@ from .simplify import simplify
 def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Ranges) -> set[str]:
     """The variables that follow from the values of some expressions and from the `known` variables.
 
-    The value of `c a + r`, with r in an interval narrower than |c|, determines a and r: terms are peeled off by decreasing
+    The value of `c a + r`, with r in an interval narrower than |c|, determines a and r. Terms are peeled off by decreasing
     coefficient. From `x // c` and `x % c` follows x.
     """
     equations = list(values)

@@ -81,7 +81,7 @@ def _int_limits(dtype: str) -> tuple[int, int]:
 
 
 def expr_bounds(expr: Expr, ranges: Ranges) -> Interval:
-    """An interval that contains all values of an expression, which is not simplified."""
+    """An interval that contains all values of an expression, without simplification."""
     if isinstance(expr, (Binary, Unary, Select)) and wraps(expr):  # then it is no sum of products
         return _atom_bounds(expr, ranges)
     return polynomial_bounds(polynomial(expr), ranges)

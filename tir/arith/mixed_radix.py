@@ -1,4 +1,4 @@
-"""Mixed radix: variables split into digits, and sums of digits such as `i * 12 + j * 4 + k` with j < 3 and k < 4."""
+"""Mixed radix: variables split into parts, and sums of parts such as `i * 12 + j * 4 + k`, where j < 3 and k < 4."""
 
 from __future__ import annotations
 

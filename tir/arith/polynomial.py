@@ -2,7 +2,7 @@
 
 A polynomial maps monomials to integer coefficients. A monomial is a sorted tuple of atoms. An atom is a variable (of a loop, or
 a symbolic size) or an opaque expression: `x // c`, `x % c`, `min`, a load. So `i * 16 + j` and `i * n + j` have the same form.
-Terms keep their order: an expression that is converted to a polynomial and back prints unchanged.
+Terms keep their order: an expression in normal form prints unchanged after conversion to a polynomial and back.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _divided(op: str, a: int, b: int) -> int:
 
 
 class SymbolicInt(int):
-    """An integer with a formula, as have the results of arithmetic on it.
+    """An integer with a formula; the results of arithmetic on it have one, too.
 
     The integer is a witness: a program on integers runs on it unchanged, comparisons included. The formulas of its results say
     how they depend on the columns (concolic execution; Sen, Marinov and Agha, "CUTE", ESEC/FSE 2005). A formula holds for the

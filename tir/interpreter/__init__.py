@@ -10,15 +10,14 @@
 
 Traps, which make an incorrect program fail instead of giving the right result by chance:
 
-- Parallel, vectorised and thread loops run in a shuffled order that is never the ascending one; only threads that reduce
-  together (see `bind`) run in order.
+- Parallel, vectorised and thread loops run in a shuffled order, never the ascending one. Only threads that reduce together (see
+  `bind`) run in order.
 - Allocated buffers start as NaN, or as an integer that programs are unlikely to compute.
-- A negative or too large index raises `OutOfBounds` with the values of all variables around it, and so does the binding of a
-  block iteration variable outside its domain.
+- An index outside its buffer, or a binding outside its domain, raises `OutOfBounds` with the values of all variables around it.
 - A reduction block that updates an element before it has initialised it raises (plain Python only; numba leaves it to the NaN).
 
-Read on in `generate`, which turns a function into Python; `plain` and `fast` hold the functions that this Python calls, without
-and with numba; `program` runs it and explains the traps that fire.
+`generate` turns a function into Python. `plain` and `fast` hold the functions that this Python calls, without and with numba.
+`program` runs it and explains the traps that fire.
 """
 
 from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised

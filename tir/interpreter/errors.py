@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class InterpreterError(Exception):
-    """A program without a meaning: a trap fired while it ran, or it could not be turned into Python at all."""
+    """Error of a program without a meaning: a trap fired while it ran, or it could not be turned into Python."""
 
 
 class OutOfBounds(InterpreterError, IndexError):
@@ -16,7 +16,7 @@ class DivisionByZero(InterpreterError, ZeroDivisionError):
 
 
 class InvalidShift(InterpreterError):
-    """A shift by less than 0 bits, or by as many as its dtype has, or more."""
+    """A shift by a negative number of bits, or by at least the width of its dtype."""
 
 
 class Uninitialised(InterpreterError):

@@ -1,4 +1,4 @@
-"""A function of the IR as the text of a Python program."""
+"""Generation of Python text from a function of the IR."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The meaning of a name of the IR here: its Python name, and its exclusive bound if it counts from 0."""
+    """The Python name of a variable of the IR, and its exclusive bound if it counts from 0."""
 
     python: str
     extent: int | None = None
@@ -67,7 +67,7 @@ class _Binding:
 
 @dataclass(slots=True)
 class _Body:
-    """The lines of one generated function, and how deep in loops the next one is."""
+    """The lines of one generated function; `depth` is the indentation of the next, `loops` the number of loops around it."""
 
     lines: list[str] = field(default_factory=list)
     depth: int = 1
@@ -220,7 +220,7 @@ class Generator:
             self._body.loops -= 1
 
     def _init_of_nothing(self, loop: For) -> None:
-        """The inits that are left of a loop that takes the steps of reductions, where a size makes it one of none."""
+        """Generate the inits of reductions over a loop, for calls whose sizes leave it no iterations."""
         if isinstance(loop.extent, Const) or not variables(loop.extent) <= {p.name for p in self.func.sizes}:
             return
         reduces = any(b.init and loop.name in only_reducing(b) for b in blocks(loop))
@@ -318,7 +318,7 @@ class Generator:
                 return False
 
     def _typed(self, value: Expr) -> str:
-        """A value to be stored: exact index arithmetic is brought into the range of its dtype."""
+        """A value to be stored; exact index arithmetic is wrapped into the range of its dtype."""
         text = self._expr(value)
         exact = dtypes.is_int(value.dtype) and not isinstance(value, Const) and not wraps(value)
         return f"{value.dtype}({text})" if exact else text
@@ -398,12 +398,12 @@ class Generator:
 
 
 def _accumulates(loop: For) -> bool:
-    """True where this is a loop over threads that reduce together: its first iteration initialises for all."""
+    """True for a loop over threads that reduce together: its first iteration initialises for all."""
     return loop.kind is Kind.THREAD and any(b.init and loop.name in driving(b, Axis.REDUCE) for b in blocks(loop))
 
 
 def _cut(text: str, dtype: str, *choices: Expr) -> str:
-    """One of some values, brought into the range of its dtype where an index is beside one that wraps."""
+    """A choice among values, wrapped into the range of its dtype where exact index arithmetic is beside wrapping arithmetic."""
     low, high = dtypes.limits(dtype)
     kinds = {wraps(x) for x in choices if not (isinstance(x, Const) and low <= x.value <= high)}
     return f"{dtype}({text})" if dtypes.is_int(dtype) and len(kinds) == 2 else text
@@ -414,7 +414,7 @@ def _rounded(text: str, dtype: str) -> str:
 
 
 def _braces(text: str, literal: bool = False) -> str:
-    """The text for `str.format`: only the field {value} is kept, and not even that where everything is literal."""
+    """The text escaped for `str.format`, but for the field {value} unless all is `literal`."""
     text = text.replace("{", "{{").replace("}", "}}")
     return text if literal else text.replace("{{value}}", "{value}")
 

@@ -1,6 +1,6 @@
 """The functions that generated code calls when it runs in plain Python.
 
-Those outside of `plain_names` are also compiled by numba, unchanged; see `fast`.
+`fast` compiles most of them with numba, unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def floormod(a, b, site):
 
 
 def float_division(one):
-    """The floor division of floats and its remainder, as numpy has them; `one` is 1 of their dtype."""
+    """The floor division of floats and its remainder, as in numpy; `one` is 1 of their dtype."""
 
     def quotient(a, b):
         if b == 0:
@@ -59,7 +59,7 @@ def float_division(one):
 
 
 def saturation(dtype: str, number: Callable) -> Callable:
-    """The conversion of floats to an integer dtype, of whose values `number` makes what programs compute with."""
+    """The saturating conversion of floats to an integer dtype; `number` makes its results."""
     lowest, highest, none = (number(n) for n in (*dtypes.limits(dtype), 0))
     low, high = map(float, dtypes.limits(dtype))
 
@@ -175,7 +175,7 @@ def garbage(dtype: str) -> int | float | bool:
 
 
 def shuffle(n, rng):
-    """The integers below `n` in an order that is not ascending, where there is another."""
+    """The integers below `n` in a random order, never the ascending one if n > 1."""
     order = rng.permutation(n)
     for i in range(n):
         if order[i] != i:

@@ -1,4 +1,4 @@
-"""Blocks of a script: their axes, and what they state about themselves."""
+"""Blocks of a script: their axes, predicates, regions, annotations and inits."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Blocks(Declarations):
         frame.stated["init"] = init
 
     def state(self, form: Any, node: ast.Call) -> None:
-        """The header of a block: its predicate, its regions, its annotations."""
+        """Note a statement of a block's header: its predicate, regions or annotations."""
         frame = self.frame(node)
         arguments = self.arguments(form, node)
         if form is namespace.block_attr:

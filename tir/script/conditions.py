@@ -1,4 +1,4 @@
-"""Conditions that are given as text."""
+"""Conditions as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .source import Source, python_tree
 
 
 def read_condition(text: str, visible: Mapping[str, Var]) -> Expr:
-    """The condition that a text means, over the variables that are visible. Raises ScriptError."""
+    """The condition in a text, over the visible variables. Raises ScriptError."""
     try:
         node = python_tree(text.strip(), mode="eval").body
     except SyntaxError as e:

@@ -25,14 +25,14 @@ from .views import View
 NUMBER = (bool, int, float)
 
 
-# Texts come from files of others, too: what they have Python compute takes no time and no memory.
+# Texts may come from files of others: these limits bound the time and the memory of Python's computations in them.
 MAX_BITS = 1024  # of a number: the largest float has as many
 MAX_ITEMS = 100_000  # of a tuple, a list or a string
 
 
 @dataclass
 class Lane:
-    """The number of an element within the vectors of a statement, and how many they have, once that is known."""
+    """The number of an element within the vectors of a statement; `count` is their length, once that is known."""
 
     var: Var
     count: Expr | None = None

@@ -56,8 +56,8 @@ class Frame:
     allocs: list[Buffer] = field(default_factory=list)
     annotations: dict[str, Any] = field(default_factory=dict)
     stated: dict[str, Any] = field(default_factory=dict)  # the other fields of the block
-    begun: bool = False  # whether a statement has been read
-    lets: dict[str, Expr] = field(default_factory=dict)  # bound directly in it: what it states may use them
+    begun: bool = False  # True once a statement has been read
+    lets: dict[str, Expr] = field(default_factory=dict)  # bound directly in it; its header may use them
 
     def closed(self, node: N) -> N:
         """The node without the lets of this block, which start only after its header."""
@@ -81,7 +81,7 @@ class Declarations(Expressions):
         self.names: Names
         self.frames: list[Frame] = []
         self.sizes: list[Var] = []  # symbolic sizes that the body declares
-        self.passed: dict[str, Buffer] = {}  # parameters, by name, in the shape in which they are passed, where it is another
+        self.passed: dict[str, Buffer] = {}  # by name, parameters that callers pass in another shape
         self.domains: dict[Expr, Domain] = {}
         self.root = self.scope
         self.line = 0  # of the statement being read
@@ -237,15 +237,15 @@ class Declarations(Expressions):
         return tuple(self.integer(v, node) for v in items)
 
     def symbolic(self, node: ast.Constant) -> Expr:
-        """A dimension in quotation marks, so that Python need not know its names: one that is new becomes a size."""
+        """A dimension in quotation marks, whose names Python need not know; a new name becomes a size."""
         inner = self.annotation(node)
         if isinstance(inner, ast.Name) and self.scope.find(inner.id) is None and inner.id not in self.captured:
             self.declare_size(inner, "int32", node)
         return self.index(inner)
 
     def declaration(self, form: Any, node: ast.Call, region: Region | None = None) -> tuple[View, dict[str, ast.expr]]:
-        """A declared buffer, still without a name, or the window that shows a region of another one; and all arguments.
-        Declarations that the IR cannot express are errors. Sizes that stand for strides or the offset get the values of these."""
+        """A declared buffer, still without a name, or a window on `region`; and all arguments of the call. Sizes in place of
+        strides or offset take their values. Declarations that the IR cannot express are errors."""
         arguments = self.arguments(form, node)
         shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
         for extent in shape:
@@ -282,7 +282,7 @@ class Declarations(Expressions):
         return tuple(given)
 
     def stands_for(self, given: Expr, value: Expr) -> bool:
-        """True where `given` is `value`, or a size that only names it: it is none any more."""
+        """True where `given` equals `value`, or is a declared size, which becomes a name of it."""
         if isinstance(given, Var) and any(given is size for size in self.sizes):
             self.sizes = [size for size in self.sizes if size is not given]
             for name in [n for s in self.scope.chain() for n, bound in s.names.items() if bound is given]:
@@ -314,7 +314,7 @@ class Declarations(Expressions):
             raise self.error(f"`{buffer.name}` is in {buffer.scope}, not {stated.scope}", node)
         extents = tuple(r.extent for r in region.ranges)
         shape = stated.shape if "shape" in arguments else extents
-        dims: list[int] = []  # each of the shape is the next that is as long
+        dims: list[int] = []  # for each dimension of the shape, the next of the region that is as long
         for d, extent in enumerate(extents):
             if len(dims) < len(shape) and equal(extent, shape[len(dims)], self.ranges):
                 dims.append(d)
@@ -358,12 +358,12 @@ class Declarations(Expressions):
         return lambda rest: seq(Block(label, (), seq(*stores)), rest)
 
     def memory(self, target: ast.expr, arguments: dict[str, ast.expr], extents: tuple[Expr, ...]) -> Pointer:
-        """A name for memory, to be seen through views."""
+        """Bind a name to memory, which views give a shape."""
         name, dtype, scope = self.identifier(target), self.dtype(arguments), self.storage_scope(arguments)
         return self.bind(name, Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name)))
 
     def preflattened_buffer(self, node: ast.Call, form: Any) -> None:
-        """The parameter is passed in another shape: what the body calls by its name is a view of that."""
+        """Note the shape in which callers pass a parameter; its name in the body becomes a view of that."""
         view, arguments = self.declaration(form, node)
         buffer = self.value(arguments["postflattened"])
         if not isinstance(buffer, Buffer) or not isinstance(arguments["postflattened"], ast.Name) or buffer.name in self.passed:

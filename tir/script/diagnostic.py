@@ -1,4 +1,4 @@
-"""Lines of a program with marks under them, for the messages of errors: of scripts, of `verify` and of schedules."""
+"""Lines of a program with marks under them, for error messages of scripts, `verify` and schedules."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def source_line(number: int, text: str) -> str:
 
 
 def carets(start: int, end: int, note: str = "") -> str:
-    """The line below it, which marks columns `start` to `end` (from 0, `end` excluded; at least one of them)."""
+    """The line below a source line, which marks its columns `start` to `end` (from 0, `end` excluded; at least one)."""
     return f"      | {' ' * start}{'^' * max(1, end - start)} {note}".rstrip()
 
 
 def excerpt(func: PrimFunc, marks: Iterable[Mark]) -> list[str]:
-    """The lines of a function's script on which marked statements begin, each mark with its note below; the line numbers are
-    those of `func.script()`. Marks on statements that are not in the function are left out."""
+    """The lines of a function's script on which marked statements begin, each mark with its note below; line numbers are those
+    of `func.script()`. Marks on statements outside the function are left out."""
     out = printed(func)
     notes: dict[int, list[tuple[int, int, str]]] = {}
     for stmt, note in marks:

@@ -1,4 +1,4 @@
-"""Two functions side by side, as a schedule changed one into the other."""
+"""Unified diffs of functions, such as those before and after a schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements and regions of buffers, as subscripts of a script mean them."""
+"""Subscripts of a script: elements and regions of buffers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Elements(Context):
         return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
     def array(self, node: ast.expr) -> Any:
-        """A value to be indexed: memory directly as a buffer."""
+        """A value to be indexed; memory as the buffer behind it."""
         value = self.value(node)
         return value.array if isinstance(value, Pointer) else value
 

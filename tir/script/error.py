@@ -1,4 +1,4 @@
-"""The one error of the script dialect: what is wrong, where in the source, and what to try."""
+"""The one error of the script dialect: a reason, its place in the source, and a hint."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from .diagnostic import carets, source_line
 
 
 class ScriptError(SyntaxError):
-    """A script is not a program of the dialect.
+    """Error of a script that is not a program of the dialect.
 
-    It is a SyntaxError, so that Python's own traceback shows the line; `str` gives all of it: place, reason, the source line with
-    carets under the guilty part, and the hint. `lineno` and `offset` count from 1; `lineno` is None where there is no source.
+    It is a SyntaxError, so that Python's own traceback shows the line. `str` gives place, reason, the source line with carets,
+    and hint. `lineno` and `offset` count from 1; `lineno` is None without a source.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Expressions of a script: the value of each node of Python's syntax tree.
 
-The value of a node is an expression of the IR, a buffer (or a view of one), a form of the namespace `T`, or plain Python:
-numbers, strings, tuples and captured objects stay Python's own until they meet an expression.
+The value of a node is an expression of the IR, a buffer or view, a form of the namespace `T`, or plain Python.
+Numbers, strings, tuples and captured objects stay Python's own until they meet an expression.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _OF_VIEWS: dict[str, Callable[[View], Any]] = {
 # The namespaces by module name: `tir.script.tir` adds only `prim_func`, which needs the parser, to `namespace`.
 _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
 
-# What every script may use of Python itself; values only.
+# The functions and types of Python that every script may use.
 BUILTINS = ("abs", "bool", "divmod", "float", "int", "len", "list", "max", "min", "range", "round", "sum", "tuple")
 
-# The foreign calls that may be of a pure function that T has, too.
+# The foreign calls that may call a pure function of T.
 _PURE = ("call_pure_extern", "call_extern", "call_llvm_pure_intrin", "call_llvm_intrin")
 
 _OUR_MODULES = (namespace.__name__, elementwise.__name__)
@@ -119,7 +119,7 @@ class Expressions(Operators, Elements):
         if name in self.captured:
             value = self.captured[name]
             if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-                return value.item()  # numpy's scalars do not wait for their neighbour's dtype
+                return value.item()  # a Python number takes the dtype of the operand beside it, a numpy scalar would not
             return value
         if name in BUILTINS:
             return getattr(builtins, name)
@@ -141,7 +141,7 @@ class Expressions(Operators, Elements):
         return None
 
     def form(self, node: ast.AST) -> Any:
-        """The form or type that a call is of, or None."""
+        """The form or type that a call names, or None."""
         if not isinstance(node, ast.Call):
             return None
         root: ast.expr = node.func
@@ -225,14 +225,14 @@ class Expressions(Operators, Elements):
         return self.guard(called, node, *args, **keywords)
 
     def foreign(self, form: Any, node: ast.Call) -> Foreign | Expr:
-        """A foreign call; a pure function of a library, or of LLVM, that is one of T is that."""
+        """A foreign call; for a pure function of a library or of LLVM that T has, the value of that."""
         given = self.arguments(form, node)
         args = [self.foreign_argument(n) for n in given["args"].elts] if "args" in given else []  # type: ignore[attr-defined]
         dtype = self.string(given["dtype"]) if "dtype" in given else ""
         if form.name in _PURE and args:
             texts = [a.value for a in args if isinstance(a, Text)]
             values = [a for a in args if isinstance(a, Expr)]
-            values = values[1:] if "llvm" in form.name else values  # which have their number in front
+            values = values[1:] if "llvm" in form.name else values  # the first is their number
             plain = texts[-1].removeprefix("llvm.").split(".")[0] if texts else ""
             for known in (plain, plain.removesuffix("f")):
                 known = namespace.OF_LIBRARIES.get(known, known)
@@ -257,7 +257,7 @@ class Expressions(Operators, Elements):
                 return self.as_expr(value, node)
 
     def of_dtype(self, called: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        """A function of T; `dtype` of one that has no such parameter says what its result is."""
+        """A call of a function of T; `dtype`, unless it is a parameter, states the dtype of the result."""
         stated = None if "dtype" in _parameters(called) else keywords.pop("dtype", None)
         result = self.guard(called, node, *args, **keywords)
         if stated is not None and result.dtype != stated:
@@ -285,7 +285,7 @@ class Expressions(Operators, Elements):
         return result
 
     def form_value(self, form: Any, node: ast.Call) -> Any:
-        """The forms that may occur within expressions."""
+        """The value of a form within an expression."""
         match form.name:
             case "truncdiv" | "truncmod":
                 a, b = (self.scalar(n) for n in self.arguments(form, node).values())

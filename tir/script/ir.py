@@ -19,7 +19,7 @@ __all__ = ["IRModule", "ir_module", "module_attrs", "module_global_infos"]
 
 
 def ir_module(cls: type | None = None, /, **_: Any) -> Any:
-    """Class decorator: the class's functions under `@T.prim_func`, as a module; TypeError where it holds anything else."""
+    """Class decorator: the class's functions under `@T.prim_func`, as a module; TypeError for any other function."""
     if cls is None:
         return ir_module
     members = {name: value for name, value in vars(cls).items() if not (name.startswith("__") and name.endswith("__"))}
@@ -30,8 +30,8 @@ def ir_module(cls: type | None = None, /, **_: Any) -> Any:
 
 
 def module_attrs(attrs: dict[str, Any], **_: Any) -> None:
-    """Attributes of a module; read over, since nothing here depends on them."""
+    """Attributes of a module; ignored, since nothing depends on them."""
 
 
 def module_global_infos(infos: dict[str, Any]) -> None:
-    """Global information of a module; read over, since nothing here depends on it."""
+    """Global information of a module; ignored, since nothing depends on it."""

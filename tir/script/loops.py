@@ -16,7 +16,7 @@ from .values import Thread
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a `for`: start and stop of each of its variables, and how its loops run."""
+    """The header of a `for`: start and stop of each of its variables, and the kind of its loops."""
 
     spans: tuple[tuple[Expr, Expr], ...]
     kind: Kind = Kind.SERIAL

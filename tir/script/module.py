@@ -9,7 +9,7 @@ from ..ir import PrimFunc, annotation, need_func
 
 
 class Module(Mapping[str, PrimFunc]):
-    """Functions by name: `module["main"]`, or `module.main` where the name is free. It is printed with these names."""
+    """Functions by name: `module["main"]`, or `module.main` where the name is free. Functions are printed with these names."""
 
     def __init__(self, functions: Mapping[str, PrimFunc], name: str = "Module"):
         self.name = name
@@ -17,7 +17,7 @@ class Module(Mapping[str, PrimFunc]):
 
     @staticmethod
     def from_expr(func: PrimFunc) -> Module:
-        """The module of one function, called as its attribute `global_symbol` says, else by its own name."""
+        """The module of one function, named by its attribute `global_symbol`, else by its own name."""
         return Module({str(annotation(need_func(func, "Module.from_expr").attrs, "global_symbol", func.name)): func})
 
     def __getitem__(self, name: str) -> PrimFunc:

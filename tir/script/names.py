@@ -1,4 +1,4 @@
-"""The names of a function: those that its source binds, and those given to loops, blocks, buffers and variables."""
+"""The names of a function: bound by its source, and given to loops, blocks, buffers and variables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Names:
         self.source |= self._reserved
 
     def _scan(self, node: ast.AST) -> None:
-        """Note what a statement binds, and the shape under which memory is seen."""
+        """Note the names that a statement binds, and the shapes of views of memory."""
         made: ast.expr | None = None
         match node:
             case ast.For(target=target) | ast.AnnAssign(target=target):
@@ -59,7 +59,7 @@ class Names:
         return fresh(self.source.union(self.taken, self.loops, self.blocks, also or ()), wanted)
 
     def _given(self, wanted: str, names: set[str], *others: set[str]) -> str:
-        """`wanted`, or like it where it is among `names` or `others`; it is one of `names` from now on."""
+        """`wanted`, or a fresh name like it where it is among `names` or `others`; added to `names`."""
         name = self._fresh(wanted) if any(wanted in taken for taken in (names, *others)) else wanted
         names.add(name)
         return name

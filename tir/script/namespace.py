@@ -1,8 +1,7 @@
 """The names of scripts: the members of `T`, as the parser knows them. Users import them from `tir.script.tir`.
 
 Functions make values (`T.exp`, `T.max`), types convert them (`T.float32`); both may be called anywhere. Forms declare or
-structure (`T.block`, `T.grid`, `T.alloc_buffer`): they have a meaning only inside a script, which the parser gives them, and only
-a signature here.
+structure (`T.block`, `T.grid`, `T.alloc_buffer`): they have a signature here, and a meaning only in the parser.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Annotation(Form):
 
 
 class ForeignForm(Form):
-    """A function that the IR knows nothing about."""
+    """A function unknown to the IR."""
 
 
 class Type:
@@ -85,7 +84,7 @@ _STATEMENT = "stands alone as a statement"
 _VALUE = "is an expression"
 
 
-# The parameters of what declares a buffer, of a loop, and of an axis.
+# The parameters of declarations of buffers, of loops, and of axes.
 _STATES = (
     "({}, dtype='float32', data=None, strides=None, elem_offset=None, scope='global', align={}, offset_factor=0, "
     "buffer_type={!r}, axis_separators=None)"
@@ -140,7 +139,7 @@ thread_binding = Form(
     'A loop whose iterations are threads of a GPU: `thread` is "blockIdx.x", "threadIdx.y", "vthread.x", ...',
 )
 block = Form("block(name='', no_realize=False)", _WITH, 'A block: `with T.block("C"):`.')
-init = Form("init()", _WITH, "What a block does before the first iteration of its reduction.")
+init = Form("init()", _WITH, "The statements of a block that run before the first iteration of its reduction.")
 LetStmt = Form(
     "LetStmt(value, type_annotation=None, *, var=None)",
     "stands in a `with ... as`",
@@ -158,15 +157,15 @@ writes = Form("writes(*regions)", _STATEMENT, "The regions that a block writes."
 block_attr = Form("block_attr(attrs)", _STATEMENT, "Annotations of a block.")
 func_attr = Form("func_attr(attrs)", _STATEMENT, "Attributes of the function.")
 evaluate = Form("evaluate(value)", _STATEMENT, "Evaluate an expression for its effect.")
-assume = Form("assume(condition)", _STATEMENT, "What holds of the sizes: each call is checked for it.")
+assume = Form("assume(condition)", _STATEMENT, "A condition on the sizes, checked at each call.")
 attr = Form(
     "attr(node, attr_key, value)",
     "stands alone as a statement or in a `with`",
-    "A remark to the compiler: those that cannot change the result are read over, others refused.",
+    "A remark to the compiler: ignored if it cannot change the result, else refused.",
 )
 launch_thread = Form("launch_thread(thread, extent)", _DECLARES_OR_WITH, "A GPU thread axis for the statements that follow.")
 env_thread = Form("env_thread(thread_tag, dtype='int32')", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.")
-var = Form("var(dtype='int32', name='')", _DECLARES, "A size that is not known yet.")
+var = Form("var(dtype='int32', name='')", _DECLARES, "A symbolic size.")
 ramp = Form("ramp(base, stride, lanes)", "stands in a statement on vectors", "The vector `base`, `base + stride`, ...")
 broadcast = Form("broadcast(value, lanes)", "stands in a statement on vectors", "A vector of one value.")
 truncdiv = Form("truncdiv(a, b)", _VALUE, "a / b toward zero; `//` where both are provably not negative.")
@@ -195,7 +194,7 @@ class axis:
 Ramp, Broadcast = ramp, broadcast
 sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
 
-# What the IR knows nothing about, and what occurs among the arguments of such calls.
+# Functions that are unknown to the IR, and forms of their arguments.
 _FOREIGN = """
     call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
     tvm_call_cpacked tvm_load_matrix_sync tvm_store_matrix_sync tvm_mma_sync tvm_bmma_sync tvm_fill_fragment tvm_storage_sync
@@ -206,7 +205,7 @@ _FOREIGN = """
 
     tvm_access_ptr address_of type_annotation tvm_stack_make_array tvm_stack_make_shape tvm_stack_alloca tvm_struct_get"""
 globals().update(
-    {name: ForeignForm(f"{name}(*args, dtype='')", _STATEMENT, "What the IR knows nothing about.") for name in _FOREIGN.split()}
+    {name: ForeignForm(f"{name}(*args, dtype='')", _STATEMENT, "A function unknown to the IR.") for name in _FOREIGN.split()}
 )
 
 # --- values ------------------------------------------------------------------------------------------------------------
@@ -264,7 +263,7 @@ def q_multiply_shift(x, y, q: int | Expr, s: int | Expr) -> Expr:
 
 
 def meta_var(value) -> Any:
-    """`value`, by name only: no let is made for it."""
+    """`value`; a name for it makes no let."""
     return value
 
 
@@ -277,7 +276,7 @@ Target = target
 
 __all__ = sorted(name for name in globals().keys() - _NO_NAMES_OF_SCRIPTS if not name.startswith("_"))
 
-# Names of TensorIR that are not in this dialect, by what to do instead.
+# Names of TensorIR that are not in this dialect, by hint.
 _INSTEAD = {
     "write the scalar statement under `for i in T.vectorized(n)`": """
         Shuffle vscale vectorlow vectorhigh""",

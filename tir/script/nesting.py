@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 PARSED_BRACKETS = 100  # brackets around a piece of text that Python parses at once; it takes up to 200
-MAX_BRACKETS = 2_000  # around anything: what reads the tree calls itself some times a bracket
+MAX_BRACKETS = 2_000  # around any piece: readers of the tree recurse some times a bracket
 
 _TOKENS = re.compile(
     r'"""(?:\\.|[^\\])*?"""|'
@@ -21,7 +21,7 @@ _CUT = "_cut_{}"
 
 
 def parse(text: str, mode: str = "exec") -> Any:
-    """The tree of a text, as `ast.parse`, which would fail within deep brackets: calls below PARSED_BRACKETS are parsed alone."""
+    """The tree of a text, as of `ast.parse`, which fails within deep brackets: pieces PARSED_BRACKETS deep are parsed alone."""
     cuts = _deep(text)
     if not cuts:
         return ast.parse(text, mode=mode)
@@ -30,7 +30,7 @@ def parse(text: str, mode: str = "exec") -> Any:
         name = _CUT.format(n)
         inner = text[first:last]
         found[name] = text, first, inner
-        # Of as many lines, and the last as long, so that what follows is where it was.
+        # As many lines, the last of the same length, so that later positions stay.
         lines = inner.encode().split(b"\n")
         left = len(lines[-1]) if len(lines) > 1 else len(lines[0]) - len(name)
         shallow += [text[end:first], name, "\n" * (len(lines) - 1), " " * left]
@@ -40,7 +40,7 @@ def parse(text: str, mode: str = "exec") -> Any:
 
 
 def _deep(text: str) -> list[tuple[int, int]]:
-    """The insides of the parentheses that are PARSED_BRACKETS deep; none where the brackets of the text do not match."""
+    """The spans inside parentheses PARSED_BRACKETS deep; [] where the brackets of the text do not match."""
     opened: list[tuple[str, int]] = []
     found: list[tuple[int, int]] = []
     deepest = 0
@@ -65,7 +65,7 @@ def _deep(text: str) -> list[tuple[int, int]]:
 
 
 def _inside(opening: str, text: str, first: int, inner: str) -> Any:
-    """The expression that an opening parenthesis makes of the piece of text inside it, with its places in the text."""
+    """The expression of a piece of text in parentheses, with its positions in the whole text."""
     line = text.count("\n", 0, first)
     column = len(text[text.rfind("\n", 0, first) + 1 : first].encode()) - len(opening)
     try:

@@ -35,7 +35,7 @@ _UNARY: dict[type[ast.unaryop], Any] = {
     ast.Not: operator.not_,
     ast.Invert: operator.invert,
 }
-# Those without a sign compare only what Python knows.
+# Comparisons without a sign are for Python's values only.
 _COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
     ast.Eq: ("==", operator.eq),
     ast.NotEq: ("!=", operator.ne),
@@ -48,7 +48,7 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
     ast.Is: ("", operator.is_),
     ast.IsNot: ("", operator.is_not),
 }
-# The bits of the result of an operator on integers, at most, where these are more than those of the operands.
+# Upper bounds of the bits of results, for operators on integers whose results outgrow the operands.
 _BITS: dict[Callable[[Any, Any], Any], Callable[[int, int], int]] = {
     operator.pow: lambda a, b: a.bit_length() * max(b, 0),
     operator.lshift: lambda a, b: a.bit_length() + b,
@@ -57,7 +57,7 @@ _BITS: dict[Callable[[Any, Any], Any], Callable[[int, int], int]] = {
 
 
 def on_python(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """A binary operator of Python on Python's values; ValueError where the result would be of no use in a program."""
+    """A binary operator of Python on Python's values; ValueError for a result too large for a program, and for `%` on text."""
     if isinstance(a, int) and isinstance(b, int) and function in _BITS and _BITS[function](a, b) > MAX_BITS:
         raise ValueError(f"a number of more than {MAX_BITS} bits")
     if isinstance(a, str) and function is operator.mod:

@@ -1,7 +1,7 @@
 """The loop nest of a function in a few lines, for human readers; it cannot be parsed.
 
-Unlike in the script, perfectly nested loops share a line, a block is shown as its assignment with loop variables substituted for
-its iteration variables, and loops of one iteration, annotations and dtypes are omitted.
+Unlike in the script, perfectly nested loops share a line, and a block is its assignment over loop variables. Loops of one
+iteration, annotations and dtypes of expressions are omitted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def signature_text(func: PrimFunc) -> str:
 
 
 class _Outline:
-    """The lines so far."""
+    """Writer of an outline: the lines so far."""
 
     def __init__(self, lines: list[str]):
         self.lines = lines
@@ -134,7 +134,7 @@ class _Outline:
         return simplify(around.closed(e), around.ranges({}))
 
     def write(self, depth: int, text: str) -> None:
-        """A line, or several where it is long: broken after the sign of an assignment or before the condition of loops first."""
+        """Add a line; a long one is broken, first after the sign of an assignment or before the condition of loops."""
         lines = [text]
         if 4 * depth + len(text) > WIDTH:
             cut = text.find(" where ") if text.startswith("for ") else text.find("= ") + 1

@@ -30,9 +30,9 @@ __all__ = ["ScriptError", "parse", "prim_func"]
 def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
     """The function, or the module, that a text defines.
 
-    The text holds one function under `@T.prim_func` or one class under `@I.ir_module` (several functions make a module called
-    Module), import lines, and constants such as `N = 128` or `N, M = 7, 13`; it may be indented as a whole. Nothing is executed.
-    ScriptError, with the line, where it is no program of the dialect.
+    The text holds one function under `@T.prim_func` or one class under `@I.ir_module`; several functions make a module called
+    Module. Imports, and constants such as `N = 128` or `N, M = 7, 13`, may stand beside. Nothing is executed. Raises ScriptError,
+    with the line, for a text that is no program of the dialect.
     """
     if not isinstance(source, str):
         raise TypeError(f"parse takes the text of a script, got {type(source).__name__}")
@@ -80,7 +80,7 @@ def _parsed(text: Source) -> PrimFunc | Module:
 
 
 def _not_too_deep(filename: str, read: Callable[[], R]) -> R:
-    """The result of `read`; ScriptError where it takes more calls than Python has."""
+    """The result of `read`; ScriptError where it exceeds Python's recursion limit."""
     try:
         return deeply(read)
     except RecursionError:
@@ -91,8 +91,8 @@ def _not_too_deep(filename: str, read: Callable[[], R]) -> R:
 def prim_func(function: Callable | None = None, /, *, private: Any = False, check_well_formed: Any = True, **_: Any) -> Any:
     """Decorator: the function's source, parsed as a script; returns a PrimFunc.
 
-    Names from around the function, such as `N = 128`, stand for their values. The options of TensorIR's decorator are accepted
-    and have no effect; `tir.verify` checks a function. ScriptError, with the line, where the source is no program of the dialect.
+    Names from around the function, such as `N = 128`, stand for their values. The options of TensorIR's decorator have no effect;
+    `tir.verify` checks a function. Raises ScriptError, with the line, for a source that is no program of the dialect.
     """
     if function is None:
         return lambda f: _parse_function(f, sys._getframe(1).f_locals)

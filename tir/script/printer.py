@@ -49,7 +49,7 @@ HEADER = "from tir.script import tir as T"
 FIRST_LINE = 4  # the number of a function's first line in its script, after the header and two empty lines
 MODULE_HEADER = "from tir.script import ir as I, tir as T"
 
-# How tightly operators bind, as in Python; `neg` is the unary minus.
+# The precedence of operators, as in Python; `neg` is the unary minus.
 _LEVELS = (("or",), ("and",), ("not",), COMPARISONS, ("+", "-"), ("*", "/", "//", "%"), ("neg",))
 PRECEDENCE = {op: level for level, ops in enumerate(_LEVELS, start=1) for op in ops}
 
@@ -118,7 +118,7 @@ def _tuple(items: list[str]) -> str:
 
 
 def _shape(buffer: Buffer, quoted: bool = False) -> str:
-    """The shape; `quoted`, its symbolic dimensions are strings, for Python evaluates the annotations of parameters."""
+    """The shape; with `quoted`, symbolic dimensions are strings, since Python evaluates the annotations of parameters."""
     texts = [_expr(s, 0) for s in buffer.shape]
     if quoted:
         texts = [f'"{t}"' if variables(s) else t for t, s in zip(texts, buffer.shape, strict=True)]

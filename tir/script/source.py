@@ -11,7 +11,7 @@ from .error import ScriptError
 
 
 def python_tree(text: str, mode: str = "exec") -> Any:
-    """Python's syntax tree of a text, as of `ast.parse`. SyntaxError also where it is nested too deeply."""
+    """Python's syntax tree of a text, as of `ast.parse`. Raises SyntaxError also where it is nested too deeply."""
     try:
         return nesting.parse(text, mode)
     except (RecursionError, MemoryError):
@@ -22,14 +22,14 @@ def python_tree(text: str, mode: str = "exec") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The lines of a script; `first` is the number, in its file, of the first. Positions of nodes are those of the file."""
+    """The lines of a script; `first` is the number of the first in its file. Positions of nodes are those of the file."""
 
     filename: str
     lines: tuple[str, ...]
     first: int = 1
 
     def error(self, reason: str, node: ast.AST, hint: str | None = None) -> ScriptError:
-        """The error at `node`: from where it starts to where it ends, or to the end of its first line."""
+        """The error at `node`, marked from its start to its end, or to the end of its first line."""
         number: int = getattr(node, "lineno", self.first)
         text = self.lines[number - self.first] if 0 <= number - self.first < len(self.lines) else ""
         start = _characters(text, getattr(node, "col_offset", 0))
@@ -54,7 +54,7 @@ def _characters(text: str, offset: int) -> int:
 
 
 def syntax(node: ast.AST) -> str:
-    """The name of a piece of syntax in Python, for messages."""
+    """The name of a piece of Python's syntax, for messages."""
     known = {
         ast.Lambda: "a lambda", ast.ListComp: "a comprehension", ast.SetComp: "a comprehension", ast.DictComp: "a comprehension",
         ast.GeneratorExp: "a generator", ast.Set: "a set", ast.Await: "await", ast.Yield: "yield", ast.YieldFrom: "yield",

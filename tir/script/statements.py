@@ -45,7 +45,7 @@ AXES = ("spatial", "reduce", "opaque", "scan", "remap")
 # Attributes that cannot change the result of a program.
 _REMARKS = ("pragma_", "buffer_dim_align", "storage_alignment", "hand_threaded", "realize_scope", "storage_scope", "extern_scope")
 
-# Statements of Python that are not in the dialect, and what to do instead.
+# Statements of Python that are not in the dialect, each with a hint.
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.While: ("`while`", "only counted loops: for i in range(n)"),
     ast.Return: ("`return`", "results are written to parameters"),
@@ -170,7 +170,7 @@ class Function(Loops, Blocks):
                 done.append(result)
                 if self.frames[-1].scope is self.scope:
                     self.frames[-1].begun = True
-            elif result is not None:  # it holds for the rest
+            elif result is not None:  # it wraps the rest
                 done.append(result(self.statements(nodes[n + 1 :]) or NOTHING))
                 break
         return seq(*done) if done else None
@@ -267,7 +267,7 @@ class Function(Loops, Blocks):
         return opaque(call, buffers, self.names.loop, {b.name for b in buffers} - writes)
 
     def assume(self, condition: Expr, node: ast.AST, known: bool = False) -> None:
-        """A condition on sizes, which each call is checked for. One on anything else is read over if it is `known` to hold."""
+        """Note a condition on sizes, checked at each call. Any other condition is ignored if `known` to hold, else an error."""
         sizes = {v.name for v in (*self.scalars, *self.sizes)}
         if variables(condition) <= sizes and variables(condition) and not loads(condition) and not self.branches:
             self.asserted.append(condition)
@@ -283,7 +283,7 @@ class Function(Loops, Blocks):
         return self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")
 
     def remark(self, node: ast.Call) -> None:
-        """`T.attr`: nothing, where it cannot change the result."""
+        """Ignore a `T.attr` that cannot change the result; refuse any other."""
         key = self.value(self.arguments(namespace.attr, node)["attr_key"])
         if not isinstance(key, str) or not key.startswith(_REMARKS):
             hint = "T.launch_thread, or T.thread_binding" if key in ("thread_extent", "virtual_thread") else None
@@ -405,7 +405,7 @@ class Function(Loops, Blocks):
         raise self.error(f"`{self.text(call.func)}` {form.place}", call)
 
 
-# The forms that bind names, and what reads them, given the target, the call and the form.
+# The forms that bind names, and the methods that read them from target, call and form.
 _DECLARATIONS: dict[str, Callable[[Function, Any, ast.Call, Any], Wrapper | None]] = {
     "match_buffer": Function.match_buffer,
     "alloc_buffer": Function.alloc_buffer,

@@ -33,7 +33,7 @@ class Pointer:
     buffer: Buffer | None = None
 
     def viewed_as(self, shape: tuple[Expr, ...], flat: Expr) -> Buffer:
-        """The buffer behind this memory, first seen with `shape`; it has `flat` elements."""
+        """The buffer behind this memory: of `shape` where that is its first view and all are alike, else flat."""
         if self.buffer is None:
             known = {n for extent in self.extents for n in variables(extent)}
             same = self.reshape and all(variables(extent) <= known for extent in shape)
@@ -42,7 +42,7 @@ class Pointer:
 
     @property
     def array(self) -> Buffer:
-        """The buffer behind this memory, first seen as it was allocated."""
+        """The buffer behind this memory, viewed as it was allocated."""
         return self.viewed_as(self.extents, element_count(self.extents))
 
 
@@ -81,12 +81,12 @@ class Scope:
         return list(dict.fromkeys(name for s in self.chain() for name in s.names))
 
 
-# Values with a meaning in the dialect, not to be computed with by Python.
-# Those that a name may be bound to are further ones than expressions.
+# Values with a meaning in the dialect, on which Python does not compute; NAMEABLE are those that a name may stand for, besides
+# expressions.
 NAMEABLE = (Buffer, View, Pointer, Address, Foreign, namespace.Form, namespace.Type)
 _DIALECT_VALUES = (Expr, Region, Handle, Thread, ModuleType, *NAMEABLE)
 
 
 def is_python_value(value: Any) -> bool:
-    """True where a value is Python's own, to be computed with now."""
+    """True for a value of Python's own, on which the parser computes."""
     return not isinstance(value, _DIALECT_VALUES) and value is not namespace.axis

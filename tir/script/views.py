@@ -35,7 +35,7 @@ class View(ABC):
 
     @abstractmethod
     def indices(self, indices: Sequence[Expr], ranges: Mapping[str, Interval], lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """The place of the element at `indices` in the buffer; `//` and `%` are left only where they cannot be resolved."""
+        """The indices in the buffer of the element at `indices`; `//` and `%` stay only where they cannot be resolved."""
 
     def access_ptr(self, access_mask: Any, ptr_type: str = "handle", *, offset: Any = 0, extent: Any = None) -> Foreign:
         """A pointer to the elements, for a foreign call. ValueError where the mode of access is unknown."""
@@ -115,7 +115,7 @@ def as_view(value: Any) -> View | None:
 
 
 def _position(first: Expr, indices: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
-    """The number of an element in memory, where `first` elements stand before that at the indices 0."""
+    """The position of an element in memory, where the element at indices 0 is at `first`."""
     for index, stride in zip(indices, strides, strict=True):
         first = binary("+", first, binary("*", index, stride))
     return first

@@ -3,7 +3,7 @@
 `verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. The checks: names are unique, bound and
 visible; ranks and dtypes agree. Bindings stay in their domains, and accesses in their buffers. Spatial axes are data parallel;
 reductions begin with their init and run each step once. Iterations of parallel, vectorised and thread loops are independent.
-Elements of temporaries that are read are written.
+Every element of a temporary that is read is also written.
 
 An `error` may have a witness: two concrete iterations, or the values of the variables. A finding is `unproved` where neither a
 proof nor a counterexample was found. Proofs use polynomials; where these do not suffice, iterations are tried: all if they are
@@ -33,7 +33,7 @@ __all__ = ["Finding", "Report", "VerifyError", "check", "verify"]
 
 
 def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
-    """The report on `func`, a function or all functions of a module; the checks are listed above."""
+    """The report on `func`, a function or all functions of a module; the docstring of this file lists the checks."""
     if isinstance(func, Mapping) and len(func) > 1:
         first, *others = (verify(f) for f in func.values())
         return replace(first, others=tuple(others))

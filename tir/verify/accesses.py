@@ -74,7 +74,7 @@ class ProgramPoint(Context):
                 return replace(inside, private=self.private | {x.name for x in s.allocs})
 
     def _running(self, bound: Iterable[tuple[Var, Expr]]) -> Self:
-        """This point, within variables that run from 0 to their extents."""
+        """This point, within variables that run over their extents."""
         known, facts = {**self.known}, self.facts
         for var, extent in bound:
             known[var.name] = extent_range(extent, self.known)

@@ -26,8 +26,8 @@ from .report import Finding
 
 
 def check_axes(func: PrimFunc, only: str | None = None) -> Iterator[Finding]:
-    """Findings on the axes of all blocks, or `only` of one: spatial iterations in conflict, and reductions that overwrite, repeat
-    a step, or start without init."""
+    """Findings on the axes of all blocks, or `only` of one: spatial iterations in conflict; reductions that overwrite, repeat a
+    step, or start without init."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
     for findings in (_block_axes, partial(_repeated, blocks), _started):
         for block, scope in blocks:
@@ -62,7 +62,7 @@ def _is_fixed(interval: Interval) -> bool:
 
 
 def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iterator[Finding]:
-    """Findings where iterations of a reduction store to one element without its previous value."""
+    """Findings where iterations of a reduction overwrite one element instead of updating it."""
     reduce = {it.var.name for it in b.reduction if not it.extent.is_one}
     if not reduce:
         return
@@ -104,8 +104,8 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
 def _restarts_elsewhere(
     b: Block, scope: IterationScope, points: Points, blocks: Sequence[tuple[Block, IterationScope]]
 ) -> np.ndarray:
-    """For each iteration of a reduction, in order, the number of earlier init runs of other blocks in its loops, for all elements
-    that it updates. Such blocks are the other parts of a reduction that a condition splits."""
+    """For each iteration of a reduction, in order, the number of earlier inits of its elements by other blocks in its loops. Such
+    blocks are the other parts of a reduction that a condition splits."""
     count = np.zeros(len(points), np.int64)
     position = next(n for n, (x, _) in enumerate(blocks) if x is b)
     for n, (other, around) in enumerate(blocks):
@@ -131,7 +131,7 @@ def _restarts_elsewhere(
 
 
 def _elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
-    """The element of each buffer that a part of a block stores to, over the loops; empty unless these are single stores."""
+    """The element, over the loops, of each buffer that a part of a block stores to; empty unless it only stores, once each."""
     parts = s.stmts if isinstance(s, Seq) else (s,)
     bindings = {it.var: it.binding for it in block.iters}
     found = {x.buffer.name: tuple(substitute(i, bindings) for i in x.indices) for x in parts if isinstance(x, Store)}

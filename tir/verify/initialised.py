@@ -1,4 +1,4 @@
-"""Check that the elements of temporaries that are read are written, and that the first access is a write.
+"""Check that every element of a temporary that is read is also written, and that the first access is a write.
 
 That every iteration writes before it reads is not proved here: the interpreter traps it, since temporaries start as NaN.
 """
