@@ -493,8 +493,8 @@ class Iter(Node):
 class Block(Stmt):
     """The unit of scheduling: `body` runs for the bound values of `iters`, where `predicate` (over loop variables) holds.
 
-    `init`, if there is one, runs before `body` in the first iteration of the reduction: where every REDUCE iteration variable
-    has its first value, 0. `reads` and `writes` are kept only where the author stated them; `analysis.regions` derives them.
+    `init`, if any, runs before `body` in the first iteration of the reduction: where every REDUCE iteration variable is 0.
+    `reads` and `writes` are kept only where the author stated them; `analysis.regions` derives them.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Proofs that two iterations of a loop nest touch different elements.
 
 Accesses are index tuples over loop variables (block variables and lets substituted). Two instances of a nest are compared under
-a relation: a loop variable of the first is less than, greater than, equal or unrelated to the second's. Index tuples never
-coincide if in some dimension the difference of their polynomials is provably not zero. The proof is by bounds, or by uniqueness:
-a sum of terms c x with small |x| represents each number once (mixed radix; Euclid's division). Loops whose variables appear under
-// or % by constants, as after fuse, are first split by these.
+a relation of their loop variables: less than, greater than, equal, or unrelated. Index tuples never coincide if in some dimension
+the difference of their polynomials is provably not zero. The proof is by bounds, or by uniqueness: a sum of terms c x with small
+|x| represents each number once (mixed radix; Euclid's division). Loops whose variables appear under // or % by constants, as
+after fuse, are first split by these.
 """
 
 from __future__ import annotations
@@ -315,7 +315,6 @@ def conflicts(
 
 
 def conflict_marks(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:
-    """The marks for two accesses in conflict."""
     if first is second:
         return [(first.stmt, f"{' and '.join(sorted({x.verb, y.verb}))} `{x.buffer.name}`")]
     return [(first.stmt, f"{x.verb} `{x.buffer.name}`"), (second.stmt, f"{y.verb} `{x.buffer.name}`")]

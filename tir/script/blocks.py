@@ -12,8 +12,6 @@ from .declarations import Declarations, Frame
 
 
 class Blocks(Declarations):
-    """Reads blocks."""
-
     def block(self, call: ast.Call, body: list[ast.stmt]) -> Stmt:
         arguments = self.arguments(namespace.block, call)
         name = self.string(arguments["name"]) if "name" in arguments else ""

@@ -139,7 +139,7 @@ class Declarations(Expressions):
     # --- values that bind names ----------------------------------------------------------------------------------------
 
     def annotation(self, node: ast.expr) -> ast.expr:
-        """An annotation, taken out of the string that it may be."""
+        """An annotation, parsed if it is a string."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 inner = python_tree(node.value.strip(), mode="eval").body
@@ -272,7 +272,6 @@ class Declarations(Expressions):
         return self.bind(name, buffer.with_(name=self.names.buffer(name)))
 
     def separators(self, arguments: dict[str, ast.expr], rank: int) -> tuple[int, ...]:
-        """The axis separators of a declared buffer."""
         if "axis_separators" not in arguments:
             return ()
         given = self.data(self.value(arguments["axis_separators"]), arguments["axis_separators"]) or []

@@ -15,8 +15,6 @@ from .views import Reshaped, Subview, View, as_view
 
 
 class Elements(Context):
-    """Evaluates subscripts."""
-
     def subscript(self, node: ast.Subscript) -> Any:
         base = self.array(node.value)
         if (view := as_view(base)) is not None:

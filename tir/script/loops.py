@@ -27,8 +27,6 @@ class Header:
 
 
 class Loops(Declarations):
-    """Reads loops."""
-
     def loop(self, node: ast.For) -> Stmt:
         if node.orelse:
             raise self.error("`else` of a loop is not in the dialect", node.orelse[0])

@@ -70,8 +70,6 @@ def on_python(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 
 class Operators(Context):
-    """Evaluates operators."""
-
     def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
         """A binary operator: on numbers Python's, else a node."""
         function = _BINARY[type(node.op)]

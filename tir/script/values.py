@@ -81,8 +81,7 @@ class Scope:
         return list(dict.fromkeys(name for s in self.chain() for name in s.names))
 
 
-# Values with a meaning in the dialect, on which Python does not compute; NAMEABLE are those that a name may stand for, besides
-# expressions.
+# Values with a meaning in the dialect, on which Python does not compute. A name may be bound to a NAMEABLE one or an expression.
 NAMEABLE = (Buffer, View, Pointer, Address, Foreign, namespace.Form, namespace.Type)
 _DIALECT_VALUES = (Expr, Region, Handle, Thread, ModuleType, *NAMEABLE)
 

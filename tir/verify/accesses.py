@@ -128,7 +128,7 @@ def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
     return groups
 
 
-Extents = dict[str, int | None]  # by variable: how many values it has, None where that is no constant
+Extents = dict[str, int | None]  # by variable: the number of its values, None if symbolic
 
 
 @dataclass(frozen=True)
